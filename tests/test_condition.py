@@ -66,8 +66,8 @@ def test_what_a_tool_prints_is_read_or_missing(name, printed, expected):
 
 def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
     for page in (4096, 16384):
-        told = condition.parse_swap(VM_STAT.format(page))
-        assert told == {"swapped_in_bytes": 12 * page, "swapped_out_bytes": 300 * page}
+        values = condition.parse_swap(VM_STAT.format(page))
+        assert values == {"swapped_in_bytes": 12 * page, "swapped_out_bytes": 300 * page}
     page = os.sysconf("SC_PAGESIZE")
     linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
     assert condition.parse_swap(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
@@ -122,11 +122,11 @@ def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
         devices__system__cpu__cpu0__cpufreq__scaling_governor="powersave",
         firmware__acpi__platform_profile="low-power",
     )
-    told = condition.linux(computer)
-    assert told["cpu_temperature_celsius"] == 61.5
-    assert (told["cpu_throttle_count"], told["cpu_throttle_seconds"]) == (5, 0.25)
-    assert (told["cpu_governor"], told["low_power_mode"]) == ("powersave", True)
-    assert (condition._cpu_clock(computer), told["cpu_clock_limit_mhz"]) == (2400, 3600)
+    values = condition.linux(computer)
+    assert values["cpu_temperature_celsius"] == 61.5
+    assert (values["cpu_throttle_count"], values["cpu_throttle_seconds"]) == (5, 0.25)
+    assert (values["cpu_governor"], values["low_power_mode"]) == ("powersave", True)
+    assert (condition._cpu_clock(computer), values["cpu_clock_limit_mhz"]) == (2400, 3600)
     board = tree(tmp_path / "board", class__thermal__thermal_zone0__temp=40000)  # without a sensor of the CPU's own
     assert condition.linux_heat(board)["cpu_temperature_celsius"] == 40
     empty = condition.linux(tmp_path / "nothing")
@@ -142,16 +142,16 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
     }
     monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
-    told = condition._mac(condition.MAC)
-    assert (told["low_power_mode"], told["translated"], told["power_source"]) == (True, True, "battery")
-    assert (told["cpu_speed_limit_percent"], told["thermal_pressure"]) == (35, "heavy")
-    assert (told["cpu_thermal_level"], told["battery_percent"]) == (None, 90)
-    assert set(told) <= set(condition.KEYS)
+    values = condition._mac(condition.MAC)
+    assert (values["low_power_mode"], values["translated"], values["power_source"]) == (True, True, "battery")
+    assert (values["cpu_speed_limit_percent"], values["thermal_pressure"]) == (35, "heavy")
+    assert (values["cpu_thermal_level"], values["battery_percent"]) == (None, 90)
+    assert set(values) <= set(condition.KEYS)
 
 
 def test_condition_and_sample_survive_json_and_a_sample_is_small(monkeypatch):
-    for told in (condition.read(), condition.sample()):
-        assert json.loads(json.dumps(told)) == told
+    for values in (condition.read(), condition.sample()):
+        assert json.loads(json.dumps(values)) == values
     for switch in ("1", "0"):
         monkeypatch.setenv("PYTORCH_ENABLE_MPS_FALLBACK", switch)
         assert condition.read()["mps_fallback"] is (switch == "1")
@@ -172,8 +172,8 @@ def answer(monkeypatch, refused: int, **answers):
     for name in dir(pynvml):
         if name.startswith(("nvmlDeviceGet", "nvmlSystemGet")):
             monkeypatch.setattr(pynvml, name, refusing(refused))
-    for name, told in ({"Init": None, "Shutdown": None, "DeviceGetCount": 2} | answers).items():
-        monkeypatch.setattr(pynvml, f"nvml{name}", told if callable(told) else lambda *_, told=told: told)
+    for name, value in ({"Init": None, "Shutdown": None, "DeviceGetCount": 2} | answers).items():
+        monkeypatch.setattr(pynvml, f"nvml{name}", value if callable(value) else lambda *_, value=value: value)
 
 
 def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
@@ -242,7 +242,7 @@ A100_PART = "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6"
         (A100_POD, [4]),
         (f"{A100_POD},{A100}", [4, 3]),
         (f"MIG-{A100}/1/0", [3]),
-        (A100_PART, []),  # which does not hold its GPU's name: NVML is asked whose it is
+        (A100_PART, []),  # which does not contain its GPU's UUID, so that NVML has to name the GPU
         (None, [0, 1, 2, 3, 4]),
         ("", []),
         ("-1", []),
@@ -293,9 +293,9 @@ def test_a_condition_names_no_serial_number_and_no_process(monkeypatch):
     monkeypatch.setattr(condition.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(condition, "clocks", lambda: (1.0, 1.0))
     with subprocess.Popen([sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE):
-        told = json.dumps([condition.read(), condition.sample()])
-    assert "planted" not in told
-    assert "battery" in told
+        values = json.dumps([condition.read(), condition.sample()])
+    assert "planted" not in values
+    assert "battery" in values
 
 
 def test_sleep_is_prevented_until_the_block_or_the_process_ends(monkeypatch):

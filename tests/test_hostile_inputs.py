@@ -1,4 +1,4 @@
-"""Files that nobody made for us: whatever they hold, they are read or refused by one of our own errors."""
+"""Hostile files: whatever they hold, they are read, or refused by one of our own errors."""
 
 import errno
 import json
@@ -95,7 +95,7 @@ def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
 
 PREDICT = ("predict", "--chip", "T4", "--work", "resnet50")
 PRICE = "machine,kind,amount,currency,per,includes,region,date,source\nT4,on_demand,0.5,USD,hour,x,y,2024-01-01,z\n"
-PRICES = {  # what a file of prices holds, and what is said of it
+PRICES = {  # the content of a file of prices, and the error
     "headless": ("a,b\n1,2\n", "column machine is missing"),
     "words": (PRICE.replace("0.5", "abc"), "amount nan"),
     "negative": (PRICE.replace("0.5", "-1"), "amount -1"),

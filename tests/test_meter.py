@@ -83,8 +83,8 @@ def test_a_log_had_after_the_run_fills_the_windows_it_covers_and_no_other(tmp_pa
         ]
     )
     filled = records.validate(meter.fill(rows, "desk", path))
-    said = filled[["energy_joules", "energy_method", "energy_boundary"]].astype(object)
-    assert said.where(said.notna(), None).values.tolist() == [
+    energy = filled[["energy_joules", "energy_method", "energy_boundary"]].astype(object)
+    assert energy.where(energy.notna(), None).values.tolist() == [
         [200, "meter", "wall"],
         [*nvml.values()],
         *[[None] * 3] * 3,

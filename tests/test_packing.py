@@ -26,7 +26,7 @@ def outputs(tmp_path, monkeypatch):
 
 
 def measure(**columns):
-    """Write a finished run of the machine `desk`: two rows, a manifest, and what a run leaves beside them."""
+    """Write a finished run of the machine `desk`: two rows, a manifest, and the other files that a run leaves."""
     row = make_row(**columns)
     runs = write(row | {"index": 0}, row | {"index": 1})
     folder = runs / row["machine"] / row["study"] / row["point"]
@@ -78,7 +78,7 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
     folder = folder.rename(folder.with_name("tuned-cpu"))
     with pytest.raises(packing.PackError, match=r"line 2: point is 'reference-cpu'; allowed: tuned-cpu"):
         packing.pack("desk")
-    (folder / "run-1.json").write_text(json.dumps({"told": f"{layout.root()}/data"}))
+    (folder / "run-1.json").write_text(json.dumps({"path": f"{layout.root()}/data"}))
     with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
         packing.pack("desk")
     assert not list(outputs.glob("*.zip*"))
@@ -87,7 +87,7 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
 NEITHER = r"allowed: <machine>/<study>/<point>/<run_id>\.csv and \.json"
 HUGE = b"0" * (records.MAX_BYTES + 1)
 SECOND = CSV.replace("run-1", "run-2")
-REFUSED = [  # members, a mapping standing for the rows of a run; how they are packed; and what is said of it
+REFUSED = [  # members (a mapping: the changed columns of a row), options of the zip, and the error
     ({}, {}, "holds 0 machines"),
     ({MANIFEST: "{}"}, {}, r"run-1\.json has no rows next to it"),
     ({CSV: {}, MANIFEST: "[]"}, {}, r"run-1\.json: the whole is \[\]; allowed: an object"),

@@ -1,4 +1,4 @@
-"""Who lives and how it is ended: stops, orphans of a run, and folders of temporary files."""
+"""Stops, orphans of a run, killed processes, and folders of temporary files."""
 
 import os
 import signal

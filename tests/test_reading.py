@@ -31,7 +31,7 @@ def run_id(number: int) -> str:
 
 @pytest.fixture
 def runs(tmp_path):
-    """A folder of three good runs with their manifests, before a fault is put beside them."""
+    """A folder of three good runs with their manifests, before a fault is added."""
     for number in range(3):
         records.append(tmp_path / f"{run_id(number)}.csv", make_row(run_id=run_id(number)))
         (tmp_path / f"{run_id(number)}.json").write_text(json.dumps(MANIFEST))
@@ -39,12 +39,12 @@ def runs(tmp_path):
 
 
 def gather(folder):
-    said = []
-    return records.gather(records.find(folder), said.append), said
+    messages = []
+    return records.gather(records.find(folder), messages.append), messages
 
 
 HEADER, LINE = ",".join(records.COLUMNS), "," * (len(records.COLUMNS) - 1)
-BAD_FILES = {  # what each holds, and what is said of it; bad_files.py has more, without the words
+BAD_FILES = {  # the content of each, and the message; bad_files.py has more, without messages
     "empty": (b"", "bad.csv: not a table of rows"),
     "in latin-1": (f"{HEADER}\né{LINE}\n".encode("latin-1"), "byte 0xe9 is not UTF-8"),
     "with a wrong value": (f"{HEADER}\ntwo{LINE}\n".encode(), "line 2: column schema_version is 'two'"),
@@ -53,35 +53,35 @@ BAD_FILES = {  # what each holds, and what is said of it; bad_files.py has more,
 
 @pytest.mark.parametrize("kind", BAD_FILES)
 def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
-    whole, said = gather(runs)
-    assert said == []
+    whole, messages = gather(runs)
+    assert messages == []
     bad = runs / "deep" / "bad.csv"
     bad.parent.mkdir()
     content, reason = BAD_FILES[kind]
     bad.write_bytes(content)
-    rows, said = gather(runs)
+    rows, messages = gather(runs)
     assert rows.equals(whole)
-    assert len(said) == 1
-    assert said[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
-    assert len(said[0]) < 300
+    assert len(messages) == 1
+    assert messages[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
+    assert len(messages[0]) < 300
     with pytest.raises(records.SchemaError, match=reason):
         records.merge(records.find(runs))
 
 
 def test_a_folder_named_like_a_file_is_left_out(runs):
     (runs / "folder.csv").mkdir()
-    rows, said = gather(runs)
+    rows, messages = gather(runs)
     assert len(rows) == 3
-    assert said == ["Left out: folder.csv: cannot be read (Is a directory)"]
+    assert messages == ["Left out: folder.csv: cannot be read (Is a directory)"]
 
 
 def test_a_run_that_stands_in_two_files_is_read_once(runs):
     copy = runs / f"{run_id(1)} (copy).csv"
     copy.write_bytes((runs / f"{run_id(1)}.csv").read_bytes())
     os.utime(copy, (4e9, 4e9))  # the copy sorts first, and is the later one
-    rows, said = gather(runs)
+    rows, messages = gather(runs)
     assert sorted(rows["run_id"]) == [run_id(0), run_id(1), run_id(2)]
-    assert said == [f"Left out: {copy.name}: run {run_id(1)} is in {run_id(1)}.csv as well"]
+    assert messages == [f"Left out: {copy.name}: run {run_id(1)} is in {run_id(1)}.csv as well"]
 
 
 def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_path, monkeypatch):
@@ -91,8 +91,8 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
         (tmp_path / f"{number:02}.csv").write_bytes(BAD_FILES["with a wrong value"][0])
     checks, cast = [], schema.cast
     monkeypatch.setattr(schema, "cast", lambda *table: checks.append(1) or cast(*table))
-    rows, said = gather(tmp_path)
-    assert (len(rows), len(said)) == (62, 2)
+    rows, messages = gather(tmp_path)
+    assert (len(rows), len(messages)) == (62, 2)
     assert len(checks) < 30
 
 
@@ -101,8 +101,8 @@ def test_columns_that_this_version_does_not_have_are_kept_as_text_and_named_once
         path = runs / f"{run_id(number)}.csv"
         header, row = path.read_text().splitlines()
         path.write_text(f"{header},colour\n{row},007\n")
-    rows, said = gather(runs)
-    assert said == ["Kept, though this version does not know them: columns colour"]
+    rows, messages = gather(runs)
+    assert messages == ["Kept, though this version does not know them: columns colour"]
     assert sorted(rows["colour"].fillna("")) == ["", "007", "007"]
     assert list(rows) == [*records.COLUMNS, "colour"]
 
@@ -120,10 +120,10 @@ BAD_MANIFESTS = {
 def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, content):
     bad = runs / f"{run_id(2)}.json"
     bad.write_text(content)
-    rows, said = gather(runs)
+    rows, messages = gather(runs)
     assert len(rows) == 3
-    assert len(said) == 1
-    assert said[0].startswith(f"Manifest not used: {bad.name}")
+    assert len(messages) == 1
+    assert messages[0].startswith(f"Manifest not used: {bad.name}")
     assert set(manifests.read_all(runs)) == {run_id(0), run_id(1)}
     assert set(condition.samples(manifests.read_all(runs))["run_id"]) == {run_id(0), run_id(1)}
     assert machines.table(rows, manifests.read_all(runs))["chip"].tolist() == ["Chip A"]
@@ -153,9 +153,9 @@ def test_a_large_bad_table_is_refused_by_its_first_fault_in_little_memory():
 def test_validating_is_strict_with_rows_and_with_manifests(runs, command):
     assert command("validate", runs) == (0, "3 rows in 3 files are valid.\n")
     (runs / f"{run_id(1)}.json").write_text('{"machine": 5}')
-    status, said = command("validate", runs)
+    status, text = command("validate", runs)
     assert status == 2
-    assert "machine is 5; allowed: an object" in said
+    assert "machine is 5; allowed: an object" in text
 
 
 @pytest.mark.parametrize("odd", ["", f'"{LINE}', f'"a\nb"{LINE}', f"\r{LINE}", f"\n{LINE}", "a quoted end of a line"])
@@ -165,8 +165,8 @@ def test_files_read_as_one_are_what_each_is_alone(runs, odd):
     is_bad = LINE in odd
     text = path.read_text()
     path.write_text(text + f"{odd}\n" if is_bad else text.replace(",ok,\n", ',ok,"a\nb"\n') if odd else text)
-    rows, said = gather(runs)
-    assert [line.partition(": ")[2][:25] for line in said] == [f"{run_id(1)}"] * is_bad
+    rows, messages = gather(runs)
+    assert [line.partition(": ")[2][:25] for line in messages] == [f"{run_id(1)}"] * is_bad
     for number in (0, 2) if is_bad else (0, 1, 2):
         alone = records.read(runs / f"{run_id(number)}.csv")
         pandas.testing.assert_frame_equal(rows[rows["run_id"] == run_id(number)].reset_index(drop=True), alone)
@@ -192,9 +192,9 @@ PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
     ],
 )
 def test_a_run_that_nothing_proves_is_named_and_kept(device, manifest, reason):
-    rows, said = make_rows([make_row(device=device)]), []
-    assert len(crosschecks.consistent(rows, {} if manifest is None else {"run-1": manifest}, said.append)) == 1
-    assert said == ([f"unproven: 1 with {reason} (run-1)"] if reason else [])
+    rows, messages = make_rows([make_row(device=device)]), []
+    assert len(crosschecks.consistent(rows, {} if manifest is None else {"run-1": manifest}, messages.append)) == 1
+    assert messages == ([f"unproven: 1 with {reason} (run-1)"] if reason else [])
 
 
 def test_a_machine_whose_name_is_taken_for_another_is_refused():

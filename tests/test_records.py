@@ -237,8 +237,8 @@ def test_rows_of_another_version_are_refused_with_both_versions_whatever_else_di
 
 def values_to_try(name):
     """Return values of every kind for a column: the schema's limits and their neighbours, and other types."""
-    stated = Row.model_json_schema()["properties"][name]
-    parts = [stated, *stated.get("anyOf", [])]
+    column = Row.model_json_schema()["properties"][name]
+    parts = [column, *column.get("anyOf", [])]
     limits = [part[key] for part in parts for key in ("minimum", "maximum") if key in part]
     near = [limit + step for limit in limits for step in (-1, -1e-9, 0, 1e-9, 1)]
     others = [None, 0, 1, -1, 0.5, 2.0, True, False, "ok", "1", "x", "nan", "1e400", "2026-11-20T12:00:00Z"]
@@ -248,16 +248,16 @@ def values_to_try(name):
 
 
 def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
-    asked, accepted = [], []
-    told = {"energy_joules": 1.0, "energy_method": "nvml", "energy_boundary": "board"}
+    validated, accepted = [], []  # a row that `validate` decides counts as neither
+    energy = {"energy_joules": 1.0, "energy_method": "nvml", "energy_boundary": "board"}
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "validate", lambda rows, source: asked.append(rows))  # who asks it has its verdict
+        patch.setattr(schema, "validate", lambda rows, source: validated.append(rows))
         for name in records.COLUMNS:
             for value in values_to_try(name):
-                row = make_row(**told, run_id=f"run-{len(accepted)}")
-                asked.clear()
+                row = make_row(**energy, run_id=f"run-{len(accepted)}")
+                validated.clear()
                 records.check_row(row | {name: value}, "row")
-                accepted += [] if asked else [row | {"index": len(accepted), name: value}]
+                accepted += [] if validated else [row | {"index": len(accepted), name: value}]
     assert {name for name in records.COLUMNS for row in accepted if row.get(name) != make_row().get(name)} >= {
         name for name in records.COLUMNS if name not in ("schema_version", "source", "study", "machine", "session")
     }

@@ -1,4 +1,4 @@
-"""A study on a real Slurm of two nodes on the loopback address: its order, what Slurm ends, and what goes on."""
+"""A study on a real Slurm of two nodes on the loopback address: its order, the jobs that Slurm ends, and continuing."""
 
 import os
 import shutil
@@ -106,7 +106,7 @@ class Desk:
         return self.process
 
     def end(self) -> tuple[int, str]:
-        """Return how it ended, and all that it has said."""
+        """Return its exit status and its output."""
         return self.process.wait(SECONDS), (self.outputs / "log").read_text()
 
     def rows(self):
@@ -232,7 +232,7 @@ def test_what_slurm_ends_leaves_a_row_that_says_why(desk, cluster, name):
     assert not list(desk.outputs.rglob("*.running"))
     for node in slurm_cluster.call("sinfo", "--noheader", "--states=down", "--Node", "--format=%N").split():
         slurm_cluster.mend_node(node)
-    if name == "CANCELLED":  # the same command goes on
+    if name == "CANCELLED":  # the same command continues
         desk.start()
         assert desk.end()[0] == 0, (desk.outputs / "log").read_text()
         again = desk.rows()

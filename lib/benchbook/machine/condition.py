@@ -37,6 +37,9 @@ MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
     ),
 }
 MAC_CHANGING = ("cpu_speed_limit_percent", "thermal_pressure", "power_source")  # may change within a run
+# What only one of the systems reports is None on the other.
+KEYS = (*MAC, "platform_profile", "cpu_governor", "cpu_clock_limit_mhz", "cpu_temperature_celsius")
+KEYS += ("cpu_throttle_count", "cpu_throttle_seconds")
 SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run, for all of it
 MAX_CORES = 16  # reading the clock of an idle core can wake the core, so only the first cores are read
 
@@ -158,13 +161,6 @@ def linux_heat(root: Path = SYSTEM_FILES) -> dict:
         "cpu_throttle_seconds": max(times) / 1000 if times else None,
         "power_source": linux_power(root)["power_source"],
     }
-
-
-KEYS = (
-    *("power_source", "battery_percent", "low_power_mode", "platform_profile", "translated", "cpu_governor"),
-    *("cpu_clock_limit_mhz", "cpu_temperature_celsius", "cpu_throttle_count", "cpu_throttle_seconds"),
-    *("cpu_speed_limit_percent", "cpu_thermal_level", "thermal_pressure"),
-)
 
 
 def _clocks_and_counters() -> dict:

@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 ANSWER_SECONDS = 60.0  # a busy controller may take this long to answer
@@ -113,9 +113,8 @@ def submit(options: Iterable[str], command: Iterable[str]) -> str:
     return text.strip().partition(";")[0]  # a cluster's name may follow
 
 
-def cancel(ids: Iterable[str], seconds: float) -> None:
+def cancel(ids: Collection[str], seconds: float) -> None:
     """Cancel jobs, and wait up to `seconds` until they have written their last rows and ended."""
-    ids = list(ids)
     if not ids:
         return
     _ask("scancel", *ids)
