@@ -114,7 +114,7 @@ COMMANDS = [
     *(((*PREDICT, option, value), f"{name} ") for option, name in NUMBERS.items() for value in ("nan", "-1", "1e400")),
     ((*PREDICT, "--flops", "1e300"), "flops 1e+300; allowed: 0 to 1e+18"),
     ((*PREDICT, "--count", "9"), "9 devices"),
-    ((*PREDICT, "--precision", "fp8"), "precision 'fp8'; allowed: fp64, fp32"),
+    *(((*PREDICT, "--precision", name), f"precision '{name}'; allowed: fp32, tf32") for name in ("fp8", "fp64")),
     ((*PREDICT, "--prices", "{here}"), "no table of prices (Is a directory)"),
     ((*PREDICT, "--prices", "{here}/none"), "no table of prices (No such file"),
     *(((*PREDICT, "--prices", f"{{here}}/{name}.csv"), f"{name}.csv: {words}") for name, (_, words) in PRICES.items()),

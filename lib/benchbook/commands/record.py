@@ -14,7 +14,7 @@ from benchbook.commands.output import number, say, say_table
 from benchbook.judging import wording
 from benchbook.record import articles, forecast, model
 from benchbook.record import chips as listed
-from benchbook.rows import networks, records
+from benchbook.rows import networks
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 
@@ -35,7 +35,7 @@ SPECIFICATIONS = {
 def predict(
     chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study or a network")] = "",
-    precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
+    precision: Annotated[str, typer.Option(help=", ".join(forecast.PRECISIONS))] = "fp32",
     flops: Annotated[float, number("operations of a training step per image, in place of --work", 0, 1e18)] = 0.0,
     image_size: Annotated[float, number("pixels of a side; 0: the work's own", 0, 100000)] = 0.0,
     sequence_length: Annotated[float, number("tokens of a sequence; 0: the work's own", 0, 1e7)] = 0.0,

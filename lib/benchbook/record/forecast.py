@@ -25,6 +25,7 @@ LEAST_COVERAGE = 0.85  # of 90 % intervals: with less an answer says so
 BEYOND = 2.0  # times the least or the most operations on record: further than that a work is unlike all of it
 NEW = "not on record"  # the publication of a work that nobody published: the user's own
 MOST = 8  # devices of a machine: the record's figures of one publication reach no further
+PRECISIONS = tuple(name for name in records.PRECISIONS if name != "fp64")  # the record has no rates of fp64
 SAME = ["article", "product", "network", "image_size", "computed", "framework", "data"]
 
 
@@ -35,7 +36,7 @@ class Question:
     Attributes:
         chip: by any of its names.
         work: a study or a network; empty where its operations are given.
-        precision: one of `records.PRECISIONS`.
+        precision: one of PRECISIONS.
         flops_per_sample: operations of a training step for an image; None: those of the work.
         image_size: pixels of a side; None: the size at which the work's operations were counted.
         sequence_length: tokens; None: the length at which they were counted.
@@ -260,8 +261,8 @@ class Forecaster:
 
     def target(self, question: Question) -> dict:
         """Return the question as an observation without a rate, with the situation in which it is judged."""
-        if question.precision not in records.PRECISIONS:
-            raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(records.PRECISIONS)}")
+        if question.precision not in PRECISIONS:
+            raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(PRECISIONS)}")
         figures = rates.chip_figures(question.chip, question.precision, asked=True)
         if question.precision == "tf32" and not chips.has_tf32(figures["chip"]):
             raise Unknown(f"{figures['chip']} has no units for TF32; ask for fp32")
