@@ -195,7 +195,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         DeviceGetComputeRunningProcesses=[*own, other],
     )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert nvidia.names() == ["GPU 0", "GPU 1"]
+    assert nvidia.kinds() == [("GPU 0", 16), ("GPU 1", 16)]
     state = {
         "sm_clock_mhz": 1000,
         "memory_clock_mhz": 2000,
@@ -266,7 +266,7 @@ def test_without_nvidias_library_or_driver_there_are_no_gpus(monkeypatch, lackin
     monkeypatch.setattr(pynvml, "nvmlInit", refusing(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     if lacking == "library":
         monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert nvidia.gpus() == nvidia.states() == nvidia.names() == []
+    assert nvidia.gpus() == nvidia.states() == nvidia.kinds() == []
     assert "gpus" not in condition.sample()
 
 

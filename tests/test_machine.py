@@ -73,7 +73,7 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
         ("sysctl", "-n", "kern.osversion"): "23G93",
     }
     monkeypatch.setattr(identity, "output", lambda *command: commands.get(command, ""))
-    monkeypatch.setattr(nvidia, "names", list)
+    monkeypatch.setattr(nvidia, "kinds", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))

@@ -66,7 +66,7 @@ def identify(name: str = "") -> Machine:
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     given, digits = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
-    cards, is_mac = nvidia.names() or _tpus(), platform.system() == "Darwin"
+    cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
     name = layout.check_name(given or _default_name(chip, physical, memory, cards), "machine name")
     if _is_taken(name, digits):
         if given:

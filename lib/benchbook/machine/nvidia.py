@@ -33,11 +33,6 @@ Ask = Callable[..., Any]
 UNNAMED = "NVIDIA GPU"  # the name of a GPU whose own name NVML does not report
 
 
-def names() -> list[str]:
-    """Return the name of every GPU of this computer."""
-    return [name for name, _ in kinds()]
-
-
 def kinds() -> list[tuple[str, int | None]]:
     """Return name and bytes of memory of every GPU of this computer, visible or not."""
     with _opened() as (ask, handles, _):

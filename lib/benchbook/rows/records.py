@@ -207,8 +207,8 @@ def _without_duplicates(rows: pandas.DataFrame, paths: list[Path], faults: dict[
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows without answers that look like failures.
 
-    These are settings and batch sizes that a device refused, or computed wrongly, when they were only tried; and parity
-    that float64 cannot compute, which leaves the training unproven.
+    These are operations and settings that a device refused or computed wrongly in calibration or in a trial, batch
+    sizes that a trial found too large, and parity that float64 cannot compute (the training is then unproven).
     """
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
