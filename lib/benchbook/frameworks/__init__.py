@@ -1,1 +1,1 @@
-"""The training code that studies share: batches, options, torch, Keras, several devices."""
+"""What studies share for every framework: devices, batches, settings, the training step, plain optimisers."""

@@ -1,8 +1,8 @@
-"""The few operations that a device is calibrated with, for all frameworks alike.
+"""The operations of a calibration, the same for all frameworks.
 
-Every operation takes what the one before it returned. torch and tensorflow ignore it; JAX may run independent work
-side by side, and MLX leaves undone what nobody asks for, so there a computation hangs on its predecessor, and waiting
-for the last one waits for all. What each framework makes of them is in its `devices`.
+Every operation takes the output of the previous one. torch and tensorflow ignore it. JAX may run independent work at
+the same time, and MLX skips work whose output is not used: there each computation depends on the previous one, so that
+waiting for the last waits for all. Each framework's `devices` implements them.
 """
 
 import math
@@ -15,7 +15,7 @@ from benchbook.frameworks.backend import Operation
 from benchbook.frameworks.devices import Device
 from benchbook.machine.precisions import PRECISIONS
 
-# By the precisions that are calibrated: what matrices are kept in.
+# The precisions that are calibrated, with the type that matrices are stored in.
 DTYPES = {name: each.stored for name, each in PRECISIONS.items() if not each.autocast and each.family != "fp64"}
 
 
@@ -23,7 +23,7 @@ def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> 
     """Return an operation that multiplies two matrices of normal random numbers.
 
     Args:
-        device: where.
+        device: where it computes.
         size: rows and columns of both.
         precision: fp32, tf32, bf16 or fp16.
         seed: of the numbers.
@@ -40,15 +40,15 @@ def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> 
 
 
 def copy(device: Device, num_bytes: int, direction: str = "copy") -> Operation:
-    """Return an operation that copies bytes in device memory, or as host_to_device or device_to_host."""
+    """Return an operation that copies bytes: `copy` within device memory, `host_to_device` or `device_to_host`."""
     return getattr(device.backend, direction)(device, numpy.ones(num_bytes // 4, numpy.float32))
 
 
 def queue(operation: Operation, count: int) -> Any:
-    """Call an operation many times without waiting; return the last output.
+    """Call an operation `count` times without waiting; return the last output.
 
-    JAX 0.7 on a CPU waits where an output is dropped whose memory the next call took, and so queues nothing. Products
-    take as long as with all outputs kept.
+    Only the last output is kept. JAX 0.7 on a CPU then waits in every call and queues nothing, because the next call
+    takes over the memory of an output that is dropped. Products take as long as with all outputs kept.
     """
     last = None
     for _ in range(count):
@@ -57,12 +57,12 @@ def queue(operation: Operation, count: int) -> Any:
 
 
 def calls_lasting(seconds: float, run: Callable[[int], float]) -> int:
-    """Return how many calls fill the seconds.
+    """Return how many calls take this long together.
 
     Args:
-        seconds: how long they should take together.
-        run: makes so many calls and returns their time. The first warms up; the faster of two counts, since one
-            that was interrupted would make every window too short.
+        seconds: the time to be filled.
+        run: makes a number of calls and returns their seconds. Its first call is a warm-up. Of two times the shorter
+            counts: an interruption would otherwise make every window too short.
     """
     run(1)
     count = 1

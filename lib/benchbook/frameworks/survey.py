@@ -1,9 +1,9 @@
-"""Ask the frameworks for their devices in processes that end at once: `python -m benchbook.frameworks.survey jax`.
+"""Ask each framework for its devices in a short-lived process: `python -m benchbook.frameworks.survey jax`.
 
-To ask a framework is to hold what it shows. JAX takes a TPU for its process alone, so that a kernel of the same study
-would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. So the process that plans a
-study imports no framework. Each framework gets a process of its own: their libraries do not all bear each other, and
-one that crashes leaves the others answered.
+A framework holds the devices that it lists. JAX reserves a TPU for its process, so that a kernel of the same study
+would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. The process that plans a
+study therefore imports no framework. Each framework has a separate process: some of their libraries conflict, and a
+crash affects one framework only.
 """
 
 import json
@@ -22,12 +22,12 @@ ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissin
 
 @dataclass(frozen=True)
 class Answer:
-    """A framework's answer.
+    """The devices that a framework reports.
 
     Attributes:
         devices: the first of each kind, the fastest first.
-        refused: an accelerator that is here and that it is not measured on.
-        compiles_first: of these kinds the first use compiles for minutes; see `backend.Backend`.
+        refused: an accelerator of this computer that the framework cannot be measured on.
+        compiles_first: the kinds whose first use compiles for minutes; see `backend.Backend`.
     """
 
     devices: tuple[Device, ...]
@@ -35,7 +35,7 @@ class Answer:
     compiles_first: tuple[str, ...] = ()
 
 
-ANSWERS: dict[str, Answer] = {}  # of the frameworks that were asked; each is asked once
+ANSWERS: dict[str, Answer] = {}  # by framework; each is asked once
 
 
 def kinds(framework: str) -> tuple[str, ...]:
@@ -43,16 +43,16 @@ def kinds(framework: str) -> tuple[str, ...]:
 
     Raises:
         ValueError: the framework is not one of `devices.FRAMEWORKS`.
-        FrameworkMissing: the framework is not installed; the message lists those that are.
+        FrameworkMissing: the framework cannot be imported; the message lists the installed ones.
         RuntimeError: the framework ended the process that asked it.
     """
     return tuple(each.kind for each in ask(framework).devices)
 
 
 def device(kind: str, framework: str) -> Device:
-    """Return the device of the kind that was asked for, as `devices.pick` does, but leave it free for other processes.
+    """Return the device of the requested kind as `devices.pick` does, but leave it free for other processes.
 
-    Every framework computes on the CPU, so that none is asked for that.
+    For the CPU no framework is asked: all compute on it.
 
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
@@ -66,17 +66,17 @@ def device(kind: str, framework: str) -> Device:
 
 
 def compiles_first(kind: str, framework: str) -> bool:
-    """Return whether a framework's first use of a kind of device compiles for minutes; see `backend.Backend`."""
+    """Return whether a framework's first use of a kind of device compiles for minutes."""
     return kind in ask(framework).compiles_first
 
 
 def ask(framework: str) -> Answer:
-    """Return a framework's devices as another process sees them; `kinds` lists the errors.
+    """Return a framework's devices as another process sees them; for the errors see `kinds`.
 
-    A framework that this process has imported is asked here: if its device is exclusive, this process may hold it.
+    A framework that this process has imported is asked here, because this process may hold its device exclusively.
     """
     if framework in sys.modules:
-        return _look(framework)
+        return _ask_here(framework)
     if framework in ANSWERS:
         return ANSWERS[framework]
     command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
@@ -84,16 +84,15 @@ def ask(framework: str) -> Answer:
     if done.returncode:
         reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise RuntimeError(f"{framework} could not be asked for its devices: {reasons[-1]}")
-    answer = json.loads(done.stdout.splitlines()[-1])  # a library may print on the lines before
+    answer = json.loads(done.stdout.splitlines()[-1])  # a library may print before it
     if "error" in answer:
         raise ERRORS[answer["error"]](answer["message"])
-    there, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
-    ANSWERS[framework] = Answer(there, refused and Refused(**refused), tuple(answer["compiles_first"]))
+    found, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
+    ANSWERS[framework] = Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]))
     return ANSWERS[framework]
 
 
-def _look(framework: str) -> Answer:
-    """Return a framework's devices, asked in this process."""
+def _ask_here(framework: str) -> Answer:
     picked = tuple(devices.pick(kind, framework) for kind in devices.backend(framework).kinds())
     slow = tuple(each.kind for each in picked if each.backend.compiles_first(each))
     return Answer(picked, devices.backend(framework).refused(), slow)
@@ -102,7 +101,7 @@ def _look(framework: str) -> Answer:
 def main() -> None:
     """Print the devices of the framework named on the command line as one line of JSON, or the error."""
     try:
-        answer = asdict(_look(sys.argv[1]))
+        answer = asdict(_ask_here(sys.argv[1]))
     except tuple(ERRORS.values()) as error:
         answer = {"error": type(error).__name__, "message": str(error)}
     print("\n" + json.dumps(answer))

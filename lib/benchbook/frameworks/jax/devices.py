@@ -1,7 +1,7 @@
-"""What JAX answers: cpu, cuda, tpu; see `frameworks.backend.Backend`.
+"""JAX's devices: cpu, cuda, tpu; see `frameworks.backend.Backend`.
 
-Of an operation that a device is calibrated with, `previous` is an unused argument, so that a computation waits for the
-one before it, and its memory takes the output.
+`previous` is an unused argument of a calibration operation: the computation waits for the previous one and reuses its
+memory for the output.
 """
 
 import os
@@ -26,7 +26,7 @@ class JaxBackend(Backend):
 
     def accelerator(self) -> str | None:
         kind = jax.default_backend()
-        if kind == "gpu":  # JAX's name of both NVIDIA's and AMD's
+        if kind == "gpu":  # JAX's name for both NVIDIA's and AMD's GPUs
             return "rocm" if "rocm" in jax.devices()[0].client.platform_version.lower() else "cuda"
         return None if kind == "cpu" else kind
 
@@ -36,7 +36,7 @@ class JaxBackend(Backend):
         try:
             jax.devices(kind)
         except RuntimeError as error:
-            return f"jax {self.version} says: {error}"
+            return f"jax {self.version} reports: {error}"
         return ""
 
     def name(self, kind: str) -> str | None:
@@ -47,26 +47,26 @@ class JaxBackend(Backend):
         return float(text) if text else None
 
     def count(self, device: Device) -> int:
-        """Return the devices; XLA_FLAGS=--xla_force_host_platform_device_count=2 makes two of a CPU."""
+        """Return the number of devices; XLA_FLAGS=--xla_force_host_platform_device_count=2 splits a CPU into two."""
         return len(jax.devices(device.kind))
 
     def handle(self, device: Device) -> Any:
         return jax.devices(device.kind)[device.index]
 
     def synchronize(self, device: Device, last: Any = None) -> None:
-        """Block on the last output; on every array that is alive where none is given: JAX has no wait for a device.
+        """Wait for the last output, or without it for all live arrays: JAX cannot wait for a device.
 
         Source: https://docs.jax.dev/en/latest/async_dispatch.html
         """
         jax.block_until_ready(jax.live_arrays() if last is None else last)
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
-        """Return bytes and method of an accelerator; None where its allocator keeps no count. None can be reset."""
+        """Return bytes and method, or None if the allocator does not count; the maximum cannot be reset."""
         peak = (self.handle(device).memory_stats() or {}).get("peak_bytes_in_use")
         return (None, None) if peak is None else (peak, "jax_allocator_process_peak")
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set the precision of float32 products, whose default is TF32 on recent GPUs and bfloat16 on a TPU.
+        """Set the precision of float32 products; the default is TF32 on recent GPUs and bfloat16 on a TPU.
 
         Source: https://docs.jax.dev/en/latest/_autosummary/jax.default_matmul_precision.html
         """
@@ -87,11 +87,11 @@ class JaxBackend(Backend):
             yield
 
     def compile_function(self, function: Callable, compiled: bool = False) -> Callable:
-        """Return a function of arrays as XLA's program; JAX knows nothing else."""
+        """Return a function of arrays as an XLA program: JAX has no other form."""
         return jax.jit(function)
 
     def place(self, device: Device, array: Any) -> Any:
-        """Return an array on a device; one that is there already is not copied."""
+        """Return an array on a device, without a copy if it is already there."""
         return jax.device_put(array, self.handle(device))
 
     def _chain(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
@@ -100,7 +100,7 @@ class JaxBackend(Backend):
 
         def run(previous: Any) -> Any:
             if previous is None:
-                with jax.default_device(self.handle(device)):  # else it is made on the first one, and moved
+                with jax.default_device(self.handle(device)):  # otherwise it is made on the first device and moved
                     previous = jax.numpy.zeros_like(jax.eval_shape(function, *placed))
             return compiled(previous, *placed)
 

@@ -1,6 +1,6 @@
 """TensorFlow's devices: cpu, cuda, and metal on macOS; see `frameworks.backend.Backend`.
 
-Each operation that a device is calibrated with allocates its output.
+Each calibration operation allocates its output.
 """
 
 import functools
@@ -33,7 +33,7 @@ class TensorFlowBackend(Backend):
         return "rocm" if tensorflow.test.is_built_with_rocm() else "cuda"
 
     def why_unusable(self, kind: str) -> str:
-        """Name a GPU for which it has PTX alone that the driver refuses: compute capability 12, TensorFlow 2.20.
+        """Refuse compute capability 12, for which TensorFlow 2.20 only has PTX, and the driver refuses that.
 
         Source: https://github.com/tensorflow/tensorflow/issues/101746
         """
@@ -62,11 +62,11 @@ class TensorFlowBackend(Backend):
         return tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", [])
 
     def compiles_first(self, device: Device) -> bool:
-        """Return whether this build lacks binaries for an NVIDIA GPU: 2.20 has them up to 8.9, PTX from Hopper on."""
+        """Return whether the build has no binaries for an NVIDIA GPU: 2.20 has them up to 8.9, PTX from Hopper on."""
         return device.capability is not None and not has_binaries(device.capability, self._built())
 
     def count(self, device: Device) -> int:
-        """Return the devices; a CPU is several where logical devices were made of it."""
+        """Return the number of logical devices; a CPU may be split into several."""
         return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
 
     def handle(self, device: Device) -> str:
@@ -80,7 +80,7 @@ class TensorFlowBackend(Backend):
         tensorflow.test.experimental.sync_devices()
 
     def reset_peak_memory(self, device: Device) -> None:
-        if device.kind == "cuda":  # Metal's plug-in keeps no count
+        if device.kind == "cuda":  # Metal's plug-in does not count memory
             tensorflow.config.experimental.reset_memory_stats(self.handle(device))
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
@@ -99,7 +99,7 @@ class TensorFlowBackend(Backend):
         tensorflow.random.get_global_generator().state.assign(state["generator"])
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set TF32, which TensorFlow uses by default where it can.
+        """Set TF32, which TensorFlow uses by default.
 
         Source: https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution
         """
@@ -116,13 +116,13 @@ class TensorFlowBackend(Backend):
             yield
 
     def compile_function(self, function: Callable, compiled: bool = False) -> Callable:
-        """Return a function of arrays as a graph, with XLA if asked."""
-        # A partial is a new function each time: TensorFlow warns of one that is traced too often where several have
-        # the same source.
+        """Return a function of arrays as a graph, compiled by XLA if `compiled`."""
+        # Each partial is a new function: TensorFlow would count the traces of several functions with the same source as
+        # those of one, and warn that it is traced too often.
         return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
     def place(self, device: Device, array: Any) -> Any:
-        """Return an array on a device; one that is there already is not copied."""
+        """Return an array on a device, without a copy if it is already there."""
         with tensorflow.device(self.handle(device)):
             return tensorflow.convert_to_tensor(array)
 
@@ -145,10 +145,10 @@ class TensorFlowBackend(Backend):
         return self._transfer(device, replace(device, kind="cpu", index=0), host)
 
     def _transfer(self, origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
-        """Return a copy that is made again each time.
+        """Return an operation that copies an array each time.
 
-        `tensorflow.identity` under another device moves nothing after its first call: the tensor keeps that copy as its
-        mirror. An explicit copy neither makes nor takes mirrors.
+        `tensorflow.identity` on another device copies at its first call only: the tensor keeps that copy as its mirror.
+        An explicit copy neither makes nor uses mirrors.
 
         Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice (TensorFlow 2.20)
         """

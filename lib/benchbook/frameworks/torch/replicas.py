@@ -1,4 +1,7 @@
-"""What the processes of one torch group do together. Every function does nothing in a group of one."""
+"""Communication between the processes of a torch group, each of which trains a replica of the network.
+
+Functions that take the group's size do nothing in a group of one.
+"""
 
 import os
 from datetime import timedelta
@@ -11,11 +14,11 @@ from benchbook.frameworks.devices import Device, Group
 
 
 def join(device: Device, timeout_seconds: float) -> Group:
-    """Join the group that torchrun's variables describe; a process has the device of its local rank.
+    """Join the group that torchrun's environment variables describe, with the device of this process's local rank.
 
     Args:
-        device: any of the group's kind.
-        timeout_seconds: how long a process waits for the others before it fails.
+        device: any device of the group's kind.
+        timeout_seconds: the time for which a process waits for the others before it fails.
     """
     if not device.is_cpu:
         torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
@@ -29,9 +32,9 @@ def leave() -> None:
 
 
 def replicate(model: nn.Module, device: Device) -> DistributedDataParallel:
-    """Return what computes a model's outputs and, going backwards, averages gradients over the group.
+    """Return a module that computes the model's outputs, and in its backward pass averages gradients over the group.
 
-    Batch norms' statistics are left to each copy: `share_buffers` makes them one before they are used.
+    Each replica has its batch norms' moving statistics, until `share_buffers` replaces them before an evaluation.
     """
     chosen = None if device.is_cpu else [device.index]
     return DistributedDataParallel(model, chosen, broadcast_buffers=False)
@@ -39,25 +42,25 @@ def replicate(model: nn.Module, device: Device) -> DistributedDataParallel:
 
 @torch.no_grad()
 def share_buffers(model: nn.Module, size: int) -> None:
-    """Give every copy the first one's buffers."""
+    """Give every replica the first one's buffers."""
     for buffer in model.buffers() if size > 1 else ():
         distributed.broadcast(buffer, 0)
 
 
 def mean(value: float, device: Device, size: int) -> float:
-    """Return the mean of every process's value."""
+    """Return the mean of a value over the processes."""
     return add(torch.tensor(value, device=device.kind), size).item() / size if size > 1 else value
 
 
 def add(values: torch.Tensor, size: int) -> torch.Tensor:
-    """Return the sums of every process's values."""
+    """Return the sums of values over the processes."""
     if size > 1:
         distributed.all_reduce(values)
     return values
 
 
 def synchronise_batch_norms(model: nn.Module, device: Device) -> nn.Module:
-    """Return a model whose batch norms see the whole group's batch; torch's own are for GPUs alone."""
+    """Return a model whose batch norms normalise by the whole group's batch; torch's own work on GPUs only."""
     if not device.is_cpu:
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
     for name, module in [*model.named_modules()]:
@@ -70,13 +73,13 @@ def synchronise_batch_norms(model: nn.Module, device: Device) -> nn.Module:
 
 
 class SynchronisedBatchNorm(nn.BatchNorm2d):
-    """Batch norm over the batches of all processes, which are equally large; for CPUs."""
+    """Batch norm over the equally large batches of all processes, for CPUs."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Return normalised images, shape (n, channels, height, width)."""
         if not self.training:
             return super().forward(images)
-        # Its gradients are summed as well. Importing it makes a temporary folder, so that no other process does.
+        # It sums gradients, too. Its import creates a temporary folder, so only processes that need it import it.
         from torch.distributed.nn.functional import all_reduce
 
         size = distributed.get_world_size()
