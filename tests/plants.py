@@ -50,7 +50,7 @@ def tiny(precision: str = "fp32", seed: int = 0) -> TorchWorkload:
         loss=F.cross_entropy,
         make_optimizer=lambda: SGD(lambda step: 0.1, 0.9, weight_decay=5e-4),
         batch_size=8,
-        labels=lambda batch, place: stored.fit(batch[0][:, 0] * 255, batch[1]),
+        labels=lambda batch, place: stored.matches(batch[0][:, 0] * 255, batch[1]),
     )
     return TorchWorkload(
         device=CPU,

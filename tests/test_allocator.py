@@ -1,4 +1,4 @@
-"""What the real C library does with freed memory, in processes that each begin as a script does; and who may ask it."""
+"""What the real C library does with freed memory, in fresh processes; and on which devices it is asked to keep it."""
 
 import ctypes
 import os
@@ -34,17 +34,17 @@ print(max(faults_of_a_step() for _ in range(3)) * resource.getpagesize())
 """
 
 
-def bytes_asked_anew(*words: str, **variables: str) -> int:
-    """Return the most bytes that a step asks the system for, after some steps in a new process."""
+def bytes_requested(*words: str, **variables: str) -> int:
+    """Return the most bytes that a later step requests from the system, in a new process."""
     command = [sys.executable, "-c", STEPS, *words]
     return int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | variables).stdout)
 
 
 @GLIBC
-def test_a_process_that_keeps_its_memory_asks_for_none_anew():
-    assert bytes_asked_anew() > 80 * 2**20
-    assert bytes_asked_anew("keep") < 2**20
-    assert bytes_asked_anew(**allocator.INHERITED) < 2**20
+def test_a_process_that_keeps_its_memory_requests_none_again():
+    assert bytes_requested() > 80 * 2**20
+    assert bytes_requested("keep") < 2**20
+    assert bytes_requested(**allocator.ENVIRONMENT) < 2**20
 
 
 @pytest.mark.parametrize(
@@ -57,18 +57,18 @@ def test_a_process_that_keeps_its_memory_asks_for_none_anew():
         (Device("cuda", "a GPU"), ("glibc", "2.36"), False),
     ],
 )
-def test_memory_is_kept_where_steps_give_it_to_a_library_that_can_be_told(monkeypatch, device, library, can):
-    told, answer = [], 1
+def test_memory_is_kept_where_steps_free_it_to_a_library_with_the_switch(monkeypatch, device, library, can):
+    calls, answer = [], 1
 
     def mallopt(*given):
-        told.append(given)
+        calls.append(given)
         return answer
 
     monkeypatch.setattr(platform, "libc_ver", lambda: library)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
     monkeypatch.setattr(os, "environ", {})
     assert allocator.keep_memory(device) is can
-    assert (dict(told), os.environ) == ((allocator.KEEPING, allocator.INHERITED) if can else ({}, {}))
+    assert (dict(calls), os.environ) == ((allocator.MALLOPT_VALUES, allocator.ENVIRONMENT) if can else ({}, {}))
     if can:
         answer = 0  # an error, as mallopt(3) has it
         with pytest.raises(OSError, match="refused"):

@@ -316,7 +316,7 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
     monkeypatch.setattr(devices, "present", lambda: here)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
     with mock.patch.dict(os.environ, given, clear=True):
-        devices.quieten()
+        devices.set_import_environment()
         assert dict(os.environ) == expected | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 

@@ -152,7 +152,7 @@ FAULTS = {
     "no 1/sqrt(d)": unscaled,
     "decayed biases": optimizing(weight_decay=0.1),
     "no decay": optimizing(weight_decay=0.0),
-    "no clipping": lambda workload, monkeypatch: setattr(workload, "most_norm", 0.0),
+    "no clipping": lambda workload, monkeypatch: setattr(workload, "max_norm", 0.0),
     "other momentum": optimizing(betas=(0.5, 0.99)),
     "no gradient by the last layer": untied,
     "another learning rate": lambda workload, _: setattr(workload.scheduler, "lr_lambdas", [lambda step: 0.5] * 2),

@@ -121,16 +121,16 @@ def test_a_mean_of_one_process_is_its_own():
 
 def test_jax_has_its_devices_in_one_process(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
-    devices.make_room("torch", 2)
+    devices.split_cpu("torch", 2)
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false"
-    devices.make_room("jax", 2)
-    devices.make_room("jax", 2)
+    devices.split_cpu("jax", 2)
+    devices.split_cpu("jax", 2)
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false --xla_force_host_platform_device_count=2"
-    assert devices.several(CPU, 2) == CPU
+    assert devices.with_count(CPU, 2) == CPU
     chip = Device("cpu", "a chip", "jax")
-    assert devices.several(chip, 2).count == 2
+    assert devices.with_count(chip, 2).count == 2
     with pytest.raises(DeviceUnavailable, match="device_count 3 on this host; allowed: up to 2"):
-        devices.several(chip, 3)
+        devices.with_count(chip, 3)
 
 
 def test_a_process_whose_kernel_is_gone_ends_while_it_waits_for_the_others(tmp_path):

@@ -48,7 +48,7 @@ class Fake:
     `scale` multiplies gradients by name.
     """
 
-    device, num_passed, resolution = CPU, 0, 0.0
+    device, schedule_step, resolution = CPU, 0, 0.0
 
     def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None):
         self.scale, self.losses, self.path = scale or {}, losses, path or losses

@@ -105,6 +105,6 @@ def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, cl
     assert support.rows_tried(rows, support.MATRIX).empty
 
 
-def test_bfloat16_is_imitated_at_most_by_torch_on_a_cpu():
+def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():
     for device in (Device("cuda", "a GPU"), Device("cpu", "a chip", framework="jax")):
-        assert device.backend.imitated_units(device) == ()
+        assert device.backend.emulated_units(device) == ()

@@ -14,30 +14,30 @@ from benchbook.frameworks.plain import LabelsByImage
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
-    once, again = (numpy.concatenate(batches.training_order(50, 8, 1, 0)) for _ in range(2))
+    once, again = (numpy.concatenate(batches.full_batch_indices(50, 8, 1, 0)) for _ in range(2))
     assert once.tolist() == again.tolist()
     assert len(set(once.tolist())) == 48
-    others = [batches.training_order(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
+    others = [batches.full_batch_indices(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
     assert not any(numpy.array_equal(once, numpy.concatenate(other)) for other in others)
-    assert {len(part) for part in batches.training_order(50, 8, 1, 0)} == {8}
-    assert [part.tolist() for part in batches.plain_order(5, 2)] == [[0, 1], [2, 3], [4]]
-    order = batches.training_order(11, 4)
+    assert {len(part) for part in batches.full_batch_indices(50, 8, 1, 0)} == {8}
+    assert [part.tolist() for part in batches.batch_indices(5, 2)] == [[0, 1], [2, 3], [4]]
+    order = batches.full_batch_indices(11, 4)
     assert [part.tolist() for part in order] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert order[0].dtype == "int32"
     with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
-        batches.training_order(11, 12)
+        batches.full_batch_indices(11, 12)
     assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100
 
 
 @pytest.mark.parametrize("num_workers", [0, 1, 3])
 def test_batches_are_loaded_in_order_and_no_more_than_asked_ahead(num_workers):
-    begun, order = [], batches.plain_order(20, 2)
+    begun, order = [], batches.batch_indices(20, 2)
 
     def load(indices):
         begun.append(threading.current_thread() is threading.main_thread())
         return indices.sum()
 
-    made = batches.loaded(order, load, num_workers)
+    made = batches.prefetch(order, load, num_workers)
     assert next(made) == 1
     assert len(begun) <= num_workers + 1
     assert list(made) == [part.sum() for part in order[1:]]
@@ -48,10 +48,10 @@ def test_a_loader_that_is_left_stops_and_an_error_in_it_is_raised():
     def load(indices):
         return 1 / (5 - int(indices[0]))
 
-    made = batches.loaded(batches.plain_order(10, 1), load, 2)
+    made = batches.prefetch(batches.batch_indices(10, 1), load, 2)
     with pytest.raises(ZeroDivisionError):
         list(made)
-    made = batches.loaded(batches.plain_order(10, 1), lambda indices: indices, 2)
+    made = batches.prefetch(batches.batch_indices(10, 1), lambda indices: indices, 2)
     next(made)
     made.close()
     assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name and lasts(thread)]
@@ -77,9 +77,9 @@ def test_labels_are_looked_up_by_their_images_whatever_the_order_and_rounding():
     stored = LabelsByImage(images, numpy.array([7, 8, 9, 1, 2]))
     order = [3, 0, 4, 1]
     batch = images[order] + 0.3
-    assert stored.fit(batch, numpy.array([2, 7, 1, 8])).tolist() == [True] * 4
-    assert stored.fit(batch, numpy.array([2, 8, 1, 7])).tolist() == [True, False, True, False]
-    assert stored.fit(batch + 5, numpy.array([2, 7, 1, 8])).tolist() == [False] * 4  # no image of the data set
+    assert stored.matches(batch, numpy.array([2, 7, 1, 8])).tolist() == [True] * 4
+    assert stored.matches(batch, numpy.array([2, 8, 1, 7])).tolist() == [True, False, True, False]
+    assert stored.matches(batch + 5, numpy.array([2, 7, 1, 8])).tolist() == [False] * 4  # no image of the data set
     masks = LabelsByImage(images[:3], images[:3] > 100)
     for threshold, fits in ((100, True), (90, False)):
-        assert masks.fit(images[:3], (images[:3] > threshold).astype("float64")).all() == fits
+        assert masks.matches(images[:3], (images[:3] > threshold).astype("float64")).all() == fits

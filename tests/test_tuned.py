@@ -156,7 +156,7 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
     assert "signal 6" in trials["reason"].item()
 
 
-def test_a_cpu_that_only_imitates_bfloat16_is_not_asked_to(monkeypatch):
+def test_a_cpu_that_only_emulates_bfloat16_is_not_asked_to(monkeypatch):
     for does in (True, False):
         monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False)
         assert ({"precision": "amp_bf16"} in tuned.candidates(CPU)) == does

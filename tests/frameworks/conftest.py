@@ -22,7 +22,7 @@ from processes import FRAMEWORK, environment_of_tests
 FOLDER = Path(__file__).parent
 REPORTS = "BENCHBOOK_TEST_REPORTS"  # the file that a second pytest writes its reports to
 PASSED_ON = pytest.StashKey[dict]()
-devices.make_room(FRAMEWORK, 2)  # before a test asks for the framework's first device
+devices.split_cpu(FRAMEWORK, 2)  # before a test asks for the framework's first device
 
 
 def pytest_generate_tests(metafunc):

@@ -67,7 +67,7 @@ def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
     if name == "no mask":
         monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", lambda *given, mask, **more: own(*given, **more))
     elif name == "no clipping":
-        workload.most_norm = 0.0
+        workload.max_norm = 0.0
     elif name == "other momentum":
         made = workload.make_optimizer
         workload.make_optimizer = lambda: (optimizer := made(), setattr(optimizer, "betas", [0.5, 0.99]))[0]
@@ -75,7 +75,7 @@ def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
         batches = workload.train_batches
         workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in batches(epoch))
     elif name == "no rise":  # the first steps' rates, in place of those after the warm-up
-        monkeypatch.setattr(type(workload), "pass_steps", lambda self, count: None)
+        monkeypatch.setattr(type(workload), "advance_schedule", lambda self, count: None)
     assert not passes(workload, tmp_path)
 
 

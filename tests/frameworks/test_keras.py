@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.runtime import import_keras, kernels_of_zeros, to_host
+from benchbook.frameworks.keras.runtime import import_keras, to_host, zero_kernels
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings
@@ -66,7 +66,7 @@ def workload(data, **options):
     plain = Plain(
         make_network=settings["make_model"],
         loss=cross_entropy,
-        make_optimizer=lambda: SGD(lambda step: 0.1 * DECAY**step, momentum=0.9, keeps_rate=True),
+        make_optimizer=lambda: SGD(lambda step: 0.1 * DECAY**step, momentum=0.9, rate_in_momentum=True),
         batch_size=8,
         labels=fit,
     )
@@ -347,9 +347,9 @@ def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
 
     import_keras(FRAMEWORK)
     assert kernel_and_scale(make_model) == (True, True)
-    with kernels_of_zeros():
+    with zero_kernels():
         assert kernel_and_scale(make_model) == (False, True)  # a batch norm's scale is not drawn at random
-    assert kernel_and_scale(kernels_of_zeros()(make_model)) == (False, True)
+    assert kernel_and_scale(zero_kernels()(make_model)) == (False, True)
     assert kernel_and_scale(make_model) == (True, True)
 
 

@@ -159,7 +159,7 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     after = state(unfrozen)
     assert not [name for name in before if numpy.array_equal(before[name], after[name])]
     kernel = initial.draw(10, 1)["Conv1"][0]
-    pixels = mobilenetv2.enlarge(DATA.train_images[batches.training_order(20, 8, 1, 0)[0]], 32)
+    pixels = mobilenetv2.enlarge(DATA.train_images[batches.full_batch_indices(20, 8, 1, 0)[0]], 32)
     padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # below and on the right alone
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
@@ -212,14 +212,14 @@ def test_three_steps_of_all_layers_are_those_of_float64(unfrozen, tmp_path):
 def test_parity_opens_the_relus_that_cut_off_and_changes_nothing_else(unfrozen):
     with unfrozen.compared("fp32") as subject:
         weights = subject.weights()
-    settled = unfrozen.plain.settle(None, weights)
-    changed = [name for name in weights if not numpy.array_equal(weights[name], settled[name])]
+    compared = unfrozen.plain.parity_weights(None, weights)
+    changed = [name for name in weights if not numpy.array_equal(weights[name], compared[name])]
     sizes = [
         shape[-1] if shape[-1] > 1 else shape[-2]
         for name, (_, shape) in initial.convolutions().items()
         if "_project" not in name
     ]
-    assert [settled[name].tolist() for name in changed] == [[3.0] * size for size in sizes]
+    assert [compared[name].tolist() for name in changed] == [[3.0] * size for size in sizes]
 
 
 @pytest.mark.frameworks("torch")  # test_keras.py plants one in Keras

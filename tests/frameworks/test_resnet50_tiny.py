@@ -44,7 +44,7 @@ def small_network(monkeypatch):
 
 
 def build(count, sync_batch_norm=True, data=PICTURES, **options):
-    device = devices.several(CPU, count)
+    device = devices.with_count(CPU, count)
     assert device.count == count
     options = OPTIONS | {"schedule_epochs": 6} | options  # of four steps each
     return resnet50.build(data, device, sync_batch_norm=sync_batch_norm, **options)
@@ -57,7 +57,7 @@ def plan():
 
 def lines_of_each_device(workload, images):
     """Return how many of a batch's lines lie on each device."""
-    spread = workload.network.spread(images)[0]
+    spread = workload.network.scatter(images)[0]
     if FRAMEWORK == "jax":
         return [shard.data.shape[0] for shard in spread.addressable_shards]
     return [len(getattr(spread, "values", [spread])[number]) for number in range(workload.device.count)]
@@ -115,16 +115,16 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
 def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_risen():
     """Synthetic images lie on their devices from the start, each one's share of a batch on its own."""
     made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
-    assert made.plain.steps_passed > 100
+    assert made.plain.schedule_start > 100
     with made.compared("fp32") as subject:
         (batch,) = subject.batches(1)
         before = subject.weights()
         _, gradients = subject.step(batch)
         after = subject.weights()
     assert [len(part) for part in subject.to_host(batch)] == [8, 8]
-    assert subject.num_passed == made.plain.steps_passed + 1
+    assert subject.schedule_step == made.plain.schedule_start + 1
     name = list(before)[-1]  # the biases of the last layer, which begin at 0: weight decay does not change them
-    rate = made.plain.make_optimizer().rate(made.plain.steps_passed)
+    rate = made.plain.make_optimizer().rate(made.plain.schedule_start)
     numpy.testing.assert_allclose(after[name], -rate * 1.9 * gradients[name], rtol=1e-3, atol=1e-7)
     assert to_host(made.network.iterations.value) == 0
 

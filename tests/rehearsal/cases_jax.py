@@ -54,7 +54,10 @@ def build_tiny() -> KerasWorkload:
         test_batches=lambda: arrays.batches(order),
         columns={"model": "tiny"},
         plain=Plain(
-            make_model, cross_entropy, lambda: SGD(lambda step: 0.1 * 0.9**step, 0.9, keeps_rate=True), batch_size=4
+            make_model,
+            cross_entropy,
+            lambda: SGD(lambda step: 0.1 * 0.9**step, 0.9, rate_in_momentum=True),
+            batch_size=4,
         ),
     )
 

@@ -14,7 +14,7 @@ from tensorflow.python.framework import op_callbacks
 
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.runtime import ResidentArrays, arithmetic, as_gathered, import_keras
+from benchbook.frameworks.keras.runtime import ResidentArrays, arithmetic, as_gatherable, import_keras
 from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
@@ -31,7 +31,7 @@ def graphs(workload: KerasWorkload) -> list:
     network, batch = workload.network, next(workload.batches(0))
     (train,) = network._train.args  # what is called after the first step, whose placement is watched
     with arithmetic(workload.device, network.precision):
-        parts = network.spread(*batch)
+        parts = network.scatter(*batch)
         traced = [function.get_concrete_function(*parts) for function in (train, network._score)]
     resident = [cell.cell_contents for cell in workload.train_batches.__closure__ or ()]
     return traced + [graph_of(arrays) for arrays in resident if isinstance(arrays, ResidentArrays)]
@@ -64,7 +64,7 @@ def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
 
 
 def test_no_gpu_can_take_lines_of_bytes():
-    """What resident data did before; if this changes, `as_gathered` is no longer needed."""
+    """What resident data did before; if this changes, `as_gatherable` is no longer needed."""
 
     @tensorflow.function
     def take(images, indices):
@@ -92,9 +92,9 @@ def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
 
 
 def test_numbers_that_floats_cannot_hold_are_refused():
-    with pytest.raises(ValueError, match=r"16777217.* in resident data; allowed: whole numbers up to 2"):
-        as_gathered(CUDA, numpy.array([2**24 + 1], "int32"))
-    assert as_gathered(CPU, numpy.array([2**24 + 1], "int32")).dtype == "int32"
+    with pytest.raises(ValueError, match=r"16777217.* in resident data; allowed: integers up to 2"):
+        as_gatherable(CUDA, numpy.array([2**24 + 1], "int32"))
+    assert as_gatherable(CPU, numpy.array([2**24 + 1], "int32")).dtype == "int32"
 
 
 @pytest.mark.parametrize(
@@ -162,5 +162,5 @@ def test_a_node_counts_where_it_computes_and_not_where_it_hands_on():
         node = graph.node.add(op=op, device=f"/job:localhost/replica:0/task:0/device:{place}")
         if op == "Cast":
             node.attr["SrcT"].type = tensorflow.uint8.as_datatype_enum
-    assert Counter(placement.elsewhere(graph, ("GPU:0",))) == {"Cast(uint8)": 2}
-    assert Counter(placement.elsewhere(graph, ("GPU:0", "CPU:0"))) == {}
+    assert Counter(placement.misplaced(graph, ("GPU:0",))) == {"Cast(uint8)": 2}
+    assert Counter(placement.misplaced(graph, ("GPU:0", "CPU:0"))) == {}

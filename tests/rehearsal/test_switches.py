@@ -135,7 +135,7 @@ def test_a_first_step_that_overflows_leaves_the_weights_and_the_momentum_alone(o
 @pytest.mark.parametrize("fixed", [True, False])
 def test_parity_goes_through_the_scaler_and_sees_what_an_overflow_leaves_behind(tmp_path, monkeypatch, fixed):
     if not fixed:  # as torch makes momentum itself
-        monkeypatch.setattr("benchbook.frameworks.torch.training.begin_momentum", lambda optimizer: None)
+        monkeypatch.setattr("benchbook.frameworks.torch.training.initialise_momentum", lambda optimizer: None)
     workload = overflowing("momentum fused")
     verdict = parity.check(workload, run(tmp_path), 3)
     assert verdict.passed == fixed, verdict.reason

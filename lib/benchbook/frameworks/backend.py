@@ -1,4 +1,4 @@
-"""What a framework answers about its devices, and how it computes on them: the interface of `<framework>.devices`."""
+"""The interface of `<framework>.devices`: a framework's devices, its global switches, and calibration operations."""
 
 import platform
 import re
@@ -13,15 +13,15 @@ from benchbook.frameworks.devices import Device
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
 
-Operation = Callable[[Any], Any]  # takes what the one before it returned, see `frameworks.operations`
+Operation = Callable[[Any], Any]  # from the output of the previous operation to its own; see `frameworks.operations`
 
 
 @dataclass(frozen=True)
 class Refused:
-    """An accelerator that is here, and that a framework must not, or cannot, compute on.
+    """An accelerator of this computer that a framework cannot use, or must not.
 
     Attributes:
-        kind: a key of `KINDS`, or else what the framework calls it.
+        kind: a key of `KINDS`, or else the framework's name for it.
         reason: why, and what helps; it ends a sentence.
     """
 
@@ -30,36 +30,36 @@ class Refused:
 
 
 class Backend:
-    """What a framework answers about its devices: `BACKEND` of `frameworks.<name>.devices` is one.
+    """A framework's devices; `BACKEND` of `frameworks.<name>.devices` is the one instance.
 
-    The last functions are what a device is calibrated with; see `frameworks.operations`. Keras's two frameworks have
-    `compile_function`, `place` and `arithmetic` as well; see `frameworks.keras.runtime`.
+    The last methods are the operations of a calibration; see `frameworks.operations`. The two frameworks of Keras also
+    have `compile_function`, `place` and `arithmetic`; see `frameworks.keras.runtime`.
 
     Attributes:
         framework: its name.
-        version: of the framework.
+        version: its version.
     """
 
     framework: str
     version: str
 
     def accelerator(self) -> str | None:
-        """Return the accelerator that the framework sees, as `KINDS` or else the framework calls it; None: it has none.
+        """Return the kind of accelerator that the framework sees, or else its own name for it; None: there is none.
 
-        CUDA_VISIBLE_DEVICES is respected, because the framework itself is asked.
+        The answer comes from the framework, so that CUDA_VISIBLE_DEVICES is respected.
         """
         raise NotImplementedError
 
     def why_unseen(self, kind: str) -> str | None:
-        """Return why the framework does not see an accelerator of this computer; None if the user hid it."""
+        """Return why the framework does not see an accelerator of this computer; None: the user has hidden it."""
         return ""
 
     def why_unusable(self, kind: str) -> str:
-        """Return why a visible accelerator cannot be used, and what helps; empty if it can be used."""
+        """Return why a visible accelerator cannot be used, and what helps; empty: it can be used."""
         return ""
 
     def refused(self) -> Refused | None:
-        """Return an accelerator that is here and is not measured; the CPU must not stand in for it unasked."""
+        """Return an accelerator of this computer that cannot be measured; the CPU must not replace it silently."""
         kind = self.accelerator()
         if kind is None:
             driven = (each for each in devices.present() if self.framework in KINDS[each].frameworks)
@@ -76,7 +76,7 @@ class Backend:
         return ("cpu",) if kind is None or self.refused() else (kind, "cpu")
 
     def name(self, kind: str) -> str | None:
-        """Return the driver's name of the first device of a kind; None if it is the machine's own chip."""
+        """Return the driver's name of the first device of a kind; None: it is part of the machine's chip."""
         return None
 
     def capability(self, kind: str) -> float | None:
@@ -84,14 +84,14 @@ class Backend:
         return None
 
     def compiles_first(self, device: Device) -> bool:
-        """Return whether the driver compiles all kernels of the framework when they are first used, for minutes.
+        """Return whether the driver compiles all kernels of the framework at their first use, which takes minutes.
 
-        It keeps them in a cache of the user's home, so that the next process finds them.
+        It caches them in the user's home for later processes.
         """
         return False
 
-    def imitated_units(self, device: Device) -> tuple[str, ...]:
-        """Return the units, of `Precision.units`, that a device of this framework is known to imitate slowly."""
+    def emulated_units(self, device: Device) -> tuple[str, ...]:
+        """Return the hardware units (`Precision.units`) that the framework is known to emulate slowly on a device."""
         return ()
 
     def count(self, device: Device) -> int:
@@ -99,35 +99,35 @@ class Backend:
         raise NotImplementedError
 
     def handle(self, device: Device) -> Any:
-        """Return the framework's own name or object for a device, as its functions take it."""
+        """Return the framework's name or object for a device, as its functions take it."""
         raise NotImplementedError
 
     def synchronize(self, device: Device, last: Any = None) -> None:
         """Wait until all work queued on the device is done.
 
         Args:
-            device: whose work.
-            last: the output of the work queued last, in any nesting. JAX can wait for arrays only; without it all
-                arrays that are alive are waited for. torch and tensorflow wait for the device itself. MLX evaluates it
-                first; what it does not hang on, and was not handed over, stays undone.
+            device: the device to wait for.
+            last: the output of the last work that was queued, in any nesting. torch and tensorflow ignore it and wait
+                for the device. JAX can only wait for arrays: for `last`, or without it for all live arrays. MLX
+                evaluates `last` first; work that `last` does not depend on, and that was not submitted, is not done.
         """
         raise NotImplementedError
 
     def reset_peak_memory(self, device: Device) -> None:
-        """Start a new maximum of device memory, where the backend keeps one."""
+        """Reset the maximum of device memory, if the framework keeps one."""
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
-        """Return bytes of an accelerator, and the method that counted them; see `devices.peak_memory`."""
+        """Return an accelerator's peak memory in bytes and the method of counting; see `devices.peak_memory`."""
         return None, None
 
     def seed(self, number: int) -> None:
         """Seed the random generators of the host and of every device; JAX has none (keys are arguments)."""
 
     def random_state(self, device: Device) -> dict:
-        """Return the state of the random generators that training on the device draws from; empty: there is none.
+        """Return the state of the random generators that training on the device uses; empty: there is none.
 
-        torch: host's and device's. tensorflow: the global generator's; what Keras layers draw from is among a model's
-        variables, and the counter of `tf.random`'s stateful functions cannot be read. mlx: the one generator's.
+        torch: the generators of host and device. tensorflow: the global generator; those of Keras layers are variables
+        of the model, and the counter of `tf.random`'s stateful functions cannot be read. mlx: its only generator.
         """
         return {}
 
@@ -135,9 +135,9 @@ class Backend:
         """Restore the generators from `random_state`."""
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set float32 arithmetic as rows name it: fp32 never uses TF32 units, tf32 does.
+        """Set whether float32 arithmetic may use TF32 units: never in the precision fp32, always in tf32.
 
-        Without this, torch, tensorflow and jax use TF32 somewhere by default on NVIDIA GPUs since Ampere.
+        By default torch, tensorflow and jax use TF32 in some operations on NVIDIA GPUs since Ampere.
         """
         raise NotImplementedError
 
@@ -146,9 +146,9 @@ class Backend:
         return identity.usable_cores()
 
     def software(self, device: Device) -> dict:
-        """Return framework, its version and its host threads, as columns of a row.
+        """Return the framework, its version and its host threads, as columns of a row.
 
-        macOS ships the kernels of an Apple GPU (MPSGraph): there its release is a part of the version.
+        The version on an Apple GPU includes the release of macOS, which ships the GPU's kernels (MPSGraph).
         """
         release = "" if device.is_cpu else platform.mac_ver()[0]
         version = f"{self.version}+macos{release}" if release else self.version
@@ -156,11 +156,11 @@ class Backend:
         return columns | {"num_threads": self.num_threads()}
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        """Return an operation that multiplies two matrices, or two stacks of them, given on the host."""
+        """Return an operation that multiplies two matrices from the host, or two stacks of matrices."""
         raise NotImplementedError
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        """Return an operation that reads an array in device memory and writes as much."""
+        """Return an operation that reads an array in device memory and writes as many bytes."""
         raise NotImplementedError
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
@@ -172,20 +172,20 @@ class Backend:
         raise NotImplementedError
 
     def launch(self, device: Device) -> Operation:
-        """Return an operation so small that only its start costs: one is added to one number."""
+        """Return an operation that adds one to one number: it costs no more than its launch."""
         raise NotImplementedError
 
     def read(self, output: Any) -> float:
-        """Copy one number of an output to the host; this waits for it, whatever synchronising does."""
+        """Return one number of an output, copied to the host; the copy waits for it without `synchronize`."""
         return float(output.reshape(-1)[0])
 
 
 def has_binaries(capability: float, built: Iterable[str]) -> bool:
-    """Return whether a build's binaries serve an NVIDIA GPU: those of its major compute capability, and not above it.
+    """Return whether a build has binaries for an NVIDIA GPU: of its major compute capability, and not above it.
 
     Args:
-        capability: the GPU's.
-        built: what the build was made for, such as sm_80; of compute_90 it has PTX, which the driver compiles.
+        capability: the GPU's compute capability.
+        built: the build's targets, such as sm_80. A target such as compute_90 is PTX, which the driver compiles.
     """
     wanted = round(capability * 10)
     numbers = [int(found[1]) for name in built if (found := re.match(r"sm_(\d+)", name))]

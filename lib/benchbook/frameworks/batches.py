@@ -1,4 +1,4 @@
-"""In which order images make batches, and batches made ahead by threads; one code for all studies and frameworks."""
+"""The order of images in batches, and batches that threads load ahead; for all studies and frameworks."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -8,41 +8,44 @@ from typing import Any
 import numpy
 
 
-def check_fits(batch_size: int, num_images: int) -> None:
-    """Refuse a batch that the training images do not fill.
+def check_batch_size(batch_size: int, num_images: int) -> None:
+    """Refuse a batch that is larger than the training set.
 
     Raises:
-        ValueError: the batch is larger than the data set.
+        ValueError: it is.
     """
     if batch_size > num_images:
         raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
 
 
 def order_seed(seed: int, epoch: int) -> int:
-    """Return the seed of an epoch's order, for a framework's own generator; no epoch of another seed has the same."""
+    """Return the seed of an epoch's order, for a framework's own generator; every pair (seed, epoch) has another."""
     return int(numpy.random.SeedSequence([seed, epoch]).generate_state(1, numpy.uint64)[0])
 
 
-def training_order(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
-    """Return the indices of each batch of an epoch, int32; what does not fill a batch is left out.
+def full_batch_indices(
+    num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0
+) -> list[numpy.ndarray]:
+    """Return what `batch_indices` does without a last batch that is smaller.
 
-    A last batch of another size would be compiled for itself, inside a window.
-
-    Args:
-        num_images: how many there are.
-        batch_size: images in a batch.
-        seed: of the order; None: the data set's order.
-        epoch: each has an order of its own.
+    A compiler would compile such a batch separately, inside a window.
 
     Raises:
         ValueError: the batch is larger than the data set.
     """
-    check_fits(batch_size, num_images)
-    return plain_order(num_images, batch_size, seed, epoch)[: num_images // batch_size]
+    check_batch_size(batch_size, num_images)
+    return batch_indices(num_images, batch_size, seed, epoch)[: num_images // batch_size]
 
 
-def plain_order(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
-    """Return the indices of each batch as `training_order` does, the last one perhaps smaller."""
+def batch_indices(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
+    """Return the indices of each batch of an epoch, int32; the last batch may be smaller.
+
+    Args:
+        num_images: images in the data set.
+        batch_size: images in a batch.
+        seed: of the shuffling; None: the order of the data set.
+        epoch: every epoch is shuffled differently.
+    """
     order = numpy.arange(num_images)
     if seed is not None:
         order = numpy.random.default_rng([seed, epoch]).permutation(order)
@@ -50,13 +53,13 @@ def plain_order(num_images: int, batch_size: int, seed: int | None = None, epoch
     return [order[start : start + batch_size] for start in range(0, num_images, batch_size)]
 
 
-def loaded(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int) -> Iterator:
-    """Yield what `load` makes of each batch's indices, in order, made ahead by threads of this process.
+def prefetch(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int) -> Iterator:
+    """Yield each batch in order; threads of this process load them ahead.
 
     Args:
         order: indices of each batch.
-        load: from indices to a batch; NumPy's copying lets other threads run.
-        num_workers: threads, each one batch ahead; 0 makes a batch when it is asked for.
+        load: returns the batch of these indices; other threads run while NumPy copies.
+        num_workers: threads, each one batch ahead; 0: a batch is loaded when it is needed.
     """
     if num_workers == 0:
         yield from map(load, order)

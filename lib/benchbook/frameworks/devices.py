@@ -1,8 +1,8 @@
 """Name, pick and query a compute device of torch, tensorflow, jax or mlx.
 
-A device that is not there is an error, never a silent fall back to another one. What each framework answers is in
-`frameworks.<name>.devices`, see `backend.Backend`: `device.backend.synchronize(device)`. A framework is imported when
-one of its devices is asked for, and not before.
+A missing device is an error: there is no silent fall-back to another one. A framework is imported when one of its
+devices is requested, not before. `frameworks.<name>.devices` implements `backend.Backend` for each framework, as in
+`device.backend.synchronize(device)`.
 """
 
 import fnmatch
@@ -41,16 +41,16 @@ class Device:
     """One compute device of one framework.
 
     Attributes:
-        kind: a key of `KINDS`, as rows name it.
+        kind: a key of `KINDS`, as in rows.
         name: the marketing name of the chip.
         framework: the framework that drives it.
-        index: its number among the framework's visible devices of that kind.
-        count: how many devices from this one on work together, for what counts the energy of them all; 0 where
-            another process counts, or no process can.
-        capability: an NVIDIA GPU's compute capability, such as 8.6; None where it is not known, or there is none.
+        index: its number among the framework's visible devices of this kind.
+        count: the devices that train together in this process, from this one on; the energy counter covers them all.
+            0: another process counts the energy, or no process can.
+        capability: an NVIDIA GPU's compute capability, such as 8.6; None: unknown, or not an NVIDIA GPU.
 
     Raises:
-        DeviceUnavailable: a kind that is not in the table.
+        DeviceUnavailable: an unknown kind.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class Device:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise DeviceUnavailable(f"kind of device {self.kind!r}; allowed: {', '.join(KINDS)}")
+            raise DeviceUnavailable(f"unknown kind of device {self.kind!r}; allowed: {', '.join(KINDS)}")
 
     @property
     def features(self) -> Features:
@@ -71,35 +71,35 @@ class Device:
 
     @property
     def backend(self) -> "Backend":
-        """Return what its framework answers, with the framework imported."""
+        """Return the framework's backend, with the framework imported."""
         return backend(self.framework)
 
     @property
     def is_cpu(self) -> bool:
-        """Return whether work runs on the host's own cores."""
+        """Return whether work runs on the host's cores."""
         return self.kind == "cpu"
 
     @property
     def longest_product(self) -> int | None:
-        """Return the longest inner dimension at which its matrix products are right; None: they are at any."""
+        """Return the longest inner dimension at which its matrix products are right; None: there is no limit."""
         products = self.features.max_inner_dimension.items()
         return next((longest for name, longest in products if self.name.startswith(name)), None)
 
     def has_units(self, precision: str) -> bool:
-        """Return False where this device is known to lack the hardware of a precision, which it could only imitate."""
+        """Return False if this device is known to lack the hardware of a precision, and could only emulate it."""
         units = PRECISIONS[precision].units
         least = self.features.units.get(units)
         return not units or (least is not None and (self.capability is None or self.capability >= least))
 
     def refuses(self, precision: str) -> bool:
-        """Return whether a precision is tf32 and the device has no TF32 units: it would then be fp32."""
+        """Return whether a precision is tf32 and the device has no TF32 units: it would compute in fp32."""
         return PRECISIONS[precision].uses_tf32 and not self.has_units(precision)
 
     def check_precision(self, precision: str) -> None:
         """Raise an error for a precision that the device refuses.
 
         Raises:
-            NotImplementedError: the device has none.
+            NotImplementedError: tf32 on a device without TF32 units.
         """
         if self.refuses(precision):
             having = ", ".join(name for name, kind in KINDS.items() if "tf32" in kind.units)
@@ -110,11 +110,11 @@ class Device:
 
 @dataclass(frozen=True)
 class Group:
-    """The devices that train one network together, each in a process of its own, on its part of every batch.
+    """The processes that train one network together, each with one device and its part of every batch.
 
     Attributes:
-        rank: which of them this process has.
-        size: how many there are.
+        rank: the number of this process.
+        size: the number of processes.
     """
 
     rank: int = 0
@@ -122,16 +122,16 @@ class Group:
 
 
 def backend(framework: str) -> "Backend":
-    """Return what a framework answers, with the framework imported, quietly.
+    """Return a framework's backend; the framework is imported without its warnings.
 
     Raises:
         ValueError: the framework is not one of FRAMEWORKS.
-        FrameworkMissing: the framework is not installed; the message lists those that are.
+        FrameworkMissing: the framework cannot be imported; the message lists the installed ones.
     """
     if framework not in FRAMEWORKS:
         raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
     if framework not in sys.modules:
-        quieten()
+        set_import_environment()
     try:
         libraries.import_alone(framework)
     except ImportError as error:
@@ -141,19 +141,19 @@ def backend(framework: str) -> "Backend":
 
 
 def installed() -> tuple[str, ...]:
-    """Return the frameworks that are installed here; none is imported."""
+    """Return the installed frameworks, without importing them."""
     return tuple(name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None)
 
 
 def choose_framework(name: str = "best") -> str:
-    """Return the requested framework; none is imported.
+    """Return the requested framework, without importing it.
 
     Args:
         name: one of FRAMEWORKS, or best: the first of `libraries.PREFERRED` that is installed.
 
     Raises:
         ValueError: an unknown name.
-        FrameworkMissing: it is not installed, or none is.
+        FrameworkMissing: the framework is not installed, or with best none is.
     """
     if name not in ("best", *FRAMEWORKS):
         raise ValueError(f"unknown framework {name!r}; allowed: best, {', '.join(FRAMEWORKS)}")
@@ -170,11 +170,11 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
 
     Args:
         kind: a key of `KINDS` that the framework drives; or best (the accelerator if there is one, else the CPU).
-        framework: whose device.
+        framework: the framework that drives it.
 
     Raises:
-        DeviceUnavailable: this machine has no such device; the message lists those it has. Also where the framework
-            has refused an accelerator: the CPU must not stand in for it unasked.
+        DeviceUnavailable: this machine has no such device; the message lists those it has. With best also if the
+            framework refuses an accelerator of this machine: the CPU must not replace it silently.
     """
     asked = backend(framework)
     kind = choose_kind(kind, asked.kinds(), framework, asked.refused())
@@ -183,13 +183,13 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
 
 
 def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, refused: "Refused | None" = None) -> str:
-    """Return the kind of device that was asked for, of those that a framework has; best is the first of them.
+    """Return the requested kind of device, if the framework has it; best is the first of its kinds.
 
     Args:
-        kind: as `pick` takes it.
-        kinds: those of the framework.
-        framework: whose device.
-        refused: an accelerator that is here and that it does not compute on.
+        kind: as for `pick`.
+        kinds: the kinds that this machine has for the framework, the fastest first.
+        framework: the framework that drives them.
+        refused: an accelerator of this machine that the framework does not use.
 
     Raises:
         DeviceUnavailable: it has no such device; the message lists those it has.
@@ -206,12 +206,12 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, refused: "Ref
 
 
 def peak_memory(device: Device) -> tuple[int | None, str | None]:
-    """Return bytes and the method that counted them; None and None where an accelerator cannot be asked.
+    """Return the peak memory in bytes and the method of counting; (None, None) if an accelerator does not report it.
 
-    torch: the allocator's maximum since the last reset. mps: the pool that the driver holds for this process, which
-    grows to the largest use and is kept (no maximum of the use itself is counted). tensorflow, cuda: as torch. jax,
-    cuda and tpu: the allocator's maximum since the process began. mlx: as torch. cpu: the process's largest resident
-    set since it began.
+    A CPU: the process's largest resident set since it began. torch, mlx, and tensorflow on cuda: the allocator's
+    maximum since the last reset. torch on mps: the pool that the driver holds for this process, which grows to the
+    largest use and does not shrink; the maximum of the use itself is not counted. jax on cuda and tpu: the allocator's
+    maximum since the process began.
     """
     if not device.is_cpu:
         return device.backend.peak_memory(device)
@@ -220,9 +220,9 @@ def peak_memory(device: Device) -> tuple[int | None, str | None]:
 
 
 def present() -> tuple[str, ...]:
-    """Return the kinds of accelerator whose files or cards this computer shows, whether or not a driver works.
+    """Return the kinds of accelerator whose driver files or cards this computer has, whether or not the driver works.
 
-    A container may show the cards of its host. CUDA_VISIBLE_DEVICES may hide all NVIDIA GPUs, as users do on purpose.
+    A container may show the cards of its host. NVIDIA GPUs that CUDA_VISIBLE_DEVICES hides on purpose do not count.
     """
     cards = [path.read_text() for path in PCI.glob("*/modalias")]
     return tuple(
@@ -233,30 +233,31 @@ def present() -> tuple[str, ...]:
     )
 
 
-def quieten() -> None:
-    """Silence CUDA warnings of tensorflow and jax on computers without an NVIDIA GPU; the user's settings stay.
+def set_import_environment() -> None:
+    """Set environment variables for the import of tensorflow and jax; those that the user has set stay.
 
-    Both look for a GPU when they start, and what they print then cannot be taken back, so this comes before an
-    import. Where JAX's TPU library is installed, JAX looks for itself. Where there is a GPU, JAX would reserve three
-    quarters of its memory when first asked for its devices, which every other framework of a study would lack.
-    The driver's cache of kernels that it compiled gets room for all of TensorFlow's, so that they are compiled once.
+    - Without an NVIDIA GPU, both warn about CUDA while they are imported: the warnings are silenced, and JAX does not
+      search for accelerators. It does if its TPU library or a TPU is present.
+    - With a GPU, JAX would reserve three quarters of its memory at the first query for devices, and a study's other
+      frameworks would lack it: it does not.
+    - The driver's cache of compiled kernels gets room for all of TensorFlow's, so that they are compiled once.
 
     Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars (CUDA_CACHE_MAXSIZE)
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     here = present()
-    if nvidia.gpus() or "cuda" in here:  # those that CUDA_VISIBLE_DEVICES shows
-        os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the most there can be
+    if nvidia.gpus() or "cuda" in here:  # not hidden by CUDA_VISIBLE_DEVICES
+        os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the largest value allowed
         return
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a cuInit that fails is logged as an error, level 2
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow logs a failing cuInit as an error, level 2
     if importlib.util.find_spec("libtpu") is None and "tpu" not in here:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 
-def make_room(framework: str, device_count: int) -> None:
-    """Let a CPU be several devices of JAX or TensorFlow: for trying out, since they share its cores.
+def split_cpu(framework: str, device_count: int) -> None:
+    """Split the CPU into several devices of JAX or TensorFlow, for trials: they share its cores.
 
-    The framework must not have begun to compute in this process.
+    Call it before the framework computes in this process.
 
     Sources: https://docs.jax.dev/en/latest/sharded-computation.html,
     https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration
@@ -266,7 +267,7 @@ def make_room(framework: str, device_count: int) -> None:
     if framework == "jax" and XLA_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
     if framework == "tensorflow":
-        backend("tensorflow")  # imports it, quietly, or says what is installed
+        backend("tensorflow")  # imports it without warnings, or raises an error that lists the installed ones
         import tensorflow
 
         cpu = tensorflow.config.list_physical_devices("CPU")[0]
@@ -275,16 +276,17 @@ def make_room(framework: str, device_count: int) -> None:
             tensorflow.config.set_logical_device_configuration(cpu, parts)
 
 
-def several(device: Device, device_count: int) -> Device:
-    """Return a device that stands for several, where one process has them; a process of torch has one.
+def with_count(device: Device, device_count: int) -> Device:
+    """Return the first of several devices that train together in one process; with torch each has its own process.
 
     Raises:
-        DeviceUnavailable: there are fewer.
+        DeviceUnavailable: there are fewer devices.
     """
     if device.framework == "torch" or device_count == 1:
         return device
     there = device.backend.count(device)
     if device_count > there:
-        seen = f"allowed: up to {there}, as {device.framework} sees them"
-        raise DeviceUnavailable(f"device_count {device_count} on this host; {seen}")
+        raise DeviceUnavailable(
+            f"device_count {device_count} on this host; allowed: up to {there}, as {device.framework} sees them"
+        )
     return replace(device, count=device_count)

@@ -1,4 +1,4 @@
-"""The interface of what is compared with float64, for every framework; see `benchbook.measuring.parity`."""
+"""The interface of a workload in the comparison with float64, for every framework; see `benchbook.measuring.parity`."""
 
 import itertools
 from typing import Any
@@ -7,22 +7,22 @@ import numpy
 
 from benchbook.frameworks.plain import Arrays
 
-MOST_HALVINGS = 60  # of a loss's scale until a step is taken
+MOST_HALVINGS = 60  # of the loss scale, until the optimiser takes a step
 
 
 class ParitySubject:
-    """A workload that takes the steps it is timed with, one at a time, for each to be looked at.
+    """A workload that takes the steps that are timed, one at a time.
 
-    Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's in float64, by names
-    that are the same in every precision. Each framework has a subclass.
+    Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's in float64; a parameter
+    has the same name in every precision. Each framework has a subclass.
 
     Args:
-        workload: its dropout is off, and the caller turns it on again afterwards.
+        workload: its dropout is off; the caller turns it on again.
 
     Attributes:
-        plain: what the steps are compared with.
-        num_passed: steps of the schedule before the next one.
-        resolution: how far numbers of about 1 lie apart where weights are kept.
+        plain: the reference's parts.
+        schedule_step: the schedule's next step.
+        resolution: the distance of neighbouring numbers near 1 in the type of the weights.
     """
 
     resolution: float
@@ -33,23 +33,23 @@ class ParitySubject:
         self.restart()
 
     def restart(self) -> None:
-        """Go back to the weights, the optimiser and the random state that the workload came with."""
+        """Go back to the workload's first state, at the schedule's first compared step."""
         self.workload.restore(self.fresh)
-        self.workload.pass_steps(self.plain.steps_passed)
-        self.num_passed = self.plain.steps_passed
+        self.workload.advance_schedule(self.plain.schedule_start)
+        self.schedule_step = self.plain.schedule_start
 
     def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them, past an epoch's end those of the next."""
+        """Return the first batches of training as the loader delivers them, over as many epochs as necessary."""
         epochs = itertools.count(self.workload.epoch)
         stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
         return [tuple(self.gather(part) for part in batch) for batch in itertools.islice(stream, count)]
 
     def gather(self, part: Any) -> Any:
-        """Return a part of a loader's batch in one piece, though several devices may hold their shares of it."""
+        """Return a part of a loader's batch as one array, if several devices hold shares of it."""
         return part
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        """Return a batch as NumPy has it: what is not whole in float64."""
+        """Return a batch as NumPy arrays; numbers that are not integers are float64."""
         raise NotImplementedError
 
     def weights(self) -> Arrays:
@@ -61,13 +61,14 @@ class ParitySubject:
         raise NotImplementedError
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
-        """Take over weights and moving statistics, rounded to what the workload keeps."""
+        """Set weights and moving statistics, rounded to the workload's types."""
         raise NotImplementedError
 
     def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
-        """Train on one batch; return its mean loss and, if they are wanted, every parameter's gradients.
+        """Train on one batch; return its mean loss and, if `differentiated`, the gradients of every parameter.
 
-        A scaled optimiser leaves out a step whose gradients overflow, and halves its scale; the same batch comes again.
+        An optimiser with a scaled loss skips a step whose gradients overflow and halves the scale: the batch is tried
+        again.
         """
         before = self.statistics()
         for _ in range(MOST_HALVINGS):
@@ -78,9 +79,9 @@ class ParitySubject:
         return loss, gradients
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; return what `step` does, and whether the optimiser took it. Count it in `num_passed`."""
+        """Try a step and update `schedule_step`; return loss, gradients, and whether the optimiser took the step."""
         raise NotImplementedError
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
-        """Return numbers as the parameter of this name keeps them."""
+        """Return numbers rounded to the type of the parameter of this name."""
         raise NotImplementedError

@@ -1,7 +1,7 @@
-"""The plain version of a study, with which a workload's training is compared.
+"""The plain version of a study in float64, with which a workload's training is compared.
 
-It shares the network's definition with what it checks, and nothing else: no optimiser, no loader, no compiler. The
-optimisers here are written from their papers for float64, and the studies give them the protocol's constants again.
+It shares the network's definition with the workload and nothing else: no optimiser, no loader, no compiler. The
+optimisers here follow their papers, and each study states the protocol's constants a second time.
 """
 
 import functools
@@ -16,18 +16,18 @@ Arrays = dict[str, numpy.ndarray]
 
 
 class Optimizer:
-    """The base of plain optimisers: a state for each parameter, and a count of steps."""
+    """Base class of the plain optimisers: a state for each parameter and a count of steps."""
 
     def __post_init__(self) -> None:
         self.state: dict[str, Any] = {}
         self.num_steps = 0
 
     def step(self, weights: Arrays, gradients: Arrays, number: int) -> Arrays:
-        """Return weights after one step, in float64.
+        """Return the weights after one step, in float64.
 
         Args:
             weights, gradients: by parameter name, the same names in every step.
-            number: steps of the schedule that were passed before; it decides the learning rate.
+            number: the schedule's step, from 0; it decides the learning rate.
         """
         self.num_steps += 1
         rate = self.rate(number)
@@ -44,10 +44,10 @@ class SGD(Optimizer):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html
 
     Attributes:
-        rate: from the number of a step to its learning rate.
+        rate: the learning rate of a step, by its number.
         momentum, nesterov, weight_decay: of the protocol.
-        is_decayed: whether weight decay takes a parameter of this name.
-        keeps_rate: as Keras has it, the momentum keeps the learning rates of earlier steps.
+        is_decayed: whether weight decay applies to a parameter, by its name.
+        rate_in_momentum: the momentum sums gradients times the learning rates of their steps, as in Keras.
     """
 
     rate: Callable[[int], float]
@@ -55,57 +55,57 @@ class SGD(Optimizer):
     nesterov: bool = False
     weight_decay: float = 0.0
     is_decayed: Callable[[str], bool] = lambda name: True
-    keeps_rate: bool = False
+    rate_in_momentum: bool = False
 
     def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
         if self.weight_decay and self.is_decayed(name):
             gradient = gradient + self.weight_decay * weight
-        gradient, rate = (rate * gradient, 1.0) if self.keeps_rate else (gradient, rate)
+        gradient, rate = (rate * gradient, 1.0) if self.rate_in_momentum else (gradient, rate)
         speed = self.state[name] = self.momentum * self.state.get(name, 0.0) + gradient
         return weight - rate * (gradient + self.momentum * speed if self.nesterov else speed)
 
 
 @dataclass
 class Adam(Optimizer):
-    """Adam, whose mean of gradients decays by 0.9.
+    """Adam with a beta1 of 0.9.
 
-    Source: https://arxiv.org/abs/1412.6980, algorithm 1; at the end of its section 2 the form that Keras computes,
-    where epsilon is added before the correction of the second moment.
+    Source: https://arxiv.org/abs/1412.6980, algorithm 1. The end of its section 2 has the form that Keras computes:
+    epsilon, there with a hat, is added before the second moment is corrected.
 
     Attributes:
-        rate: from the number of a step to its learning rate.
+        rate: the learning rate of a step, by its number.
         epsilon: keeps the division finite.
-        corrected_late: Keras's form.
-        weight_decay: apart from the gradient, as AdamW has it (https://arxiv.org/abs/1711.05101).
-        kept: the decay of the mean of squares.
-        is_decayed: whether weight decay takes a parameter of this name.
+        uses_epsilon_hat: compute Keras's form.
+        weight_decay: decoupled from the gradient, as in AdamW (https://arxiv.org/abs/1711.05101).
+        beta2: the decay of the mean of squared gradients.
+        is_decayed: whether weight decay applies to a parameter, by its name.
     """
 
     rate: Callable[[int], float]
     epsilon: float = 1e-8
-    corrected_late: bool = False
+    uses_epsilon_hat: bool = False
     weight_decay: float = 0.0
-    kept: float = 0.999
+    beta2: float = 0.999
     is_decayed: Callable[[str], bool] = lambda name: True
 
     def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
         first, second = self.state.get(name, (0.0, 0.0))
-        first, second = 0.9 * first + 0.1 * gradient, self.kept * second + (1 - self.kept) * gradient**2
+        first, second = 0.9 * first + 0.1 * gradient, self.beta2 * second + (1 - self.beta2) * gradient**2
         self.state[name] = first, second
-        root = (1 - self.kept**self.num_steps) ** 0.5
-        epsilon = self.epsilon / root if self.corrected_late else self.epsilon
+        root = (1 - self.beta2**self.num_steps) ** 0.5
+        epsilon = self.epsilon / root if self.uses_epsilon_hat else self.epsilon
         weight = weight * (1 - rate * self.weight_decay * self.is_decayed(name))
         return weight - rate / (1 - 0.9**self.num_steps) * first / (numpy.sqrt(second) / root + epsilon)
 
 
 @dataclass
 class Adadelta(Optimizer):
-    """Adadelta at the decay of 0.9 and the epsilon of 1e-6 that torch has by default.
+    """Adadelta with torch's defaults: a decay of 0.9 and an epsilon of 1e-6.
 
-    Source: https://arxiv.org/abs/1212.5701, algorithm 1, its step multiplied by a learning rate.
+    Source: https://arxiv.org/abs/1212.5701, algorithm 1, with its step multiplied by a learning rate.
 
     Attributes:
-        rate: from the number of a step to its learning rate.
+        rate: the learning rate of a step, by its number.
     """
 
     rate: Callable[[int], float]
@@ -118,64 +118,63 @@ class Adadelta(Optimizer):
         return weight - rate * change
 
 
-def all_of(batch: tuple) -> tuple[tuple, Any]:
-    """Return what of a batch (images, labels) the network takes, and what the loss compares its outputs with."""
+def split_target(batch: tuple) -> tuple[tuple, Any]:
+    """Return the network's inputs, all parts of a batch but the last, and the target, the last part."""
     *inputs, target = batch
     return tuple(inputs), target
 
 
 @dataclass(frozen=True)
 class Plain:
-    """What the reference of a study is made of, and how a workload's batches are compared with the data set.
+    """The parts of a study's reference, and the check of a workload's batches against the data set.
 
     Attributes:
-        make_network: to the study's plain network, a torch module or a Keras model; parameters that training does not
-            change have their values already.
-        loss: outputs and target to the mean loss of a batch, or to their sum.
-        make_optimizer: to a plain optimiser with the protocol's constants.
-        batch_size: images in a step that is repeated in float64, which is slow; the first of a loader's batch.
-        inputs: from a loader's batch on the host, NumPy arrays, to what the network takes (a tuple) and the target.
-        labels: from a loader's whole batch on the host and its place in the epoch to which of its labels are those of
-            the images' indices in the data set, bool, shape (n,); None where there are no labels.
-        noise: from a batch, as the loader has it, and its place to the same batch with noise drawn on the host; None:
-            the batch is taken as it is.
-        settle: from a function, which makes the plain network in float32 of weights, and the present weights by name to
-            those at which both are compared; None: the present ones.
-        steps_passed: of the schedule before the first step: a warm-up's rates are so low that float32 rounds the
-            weights' change away.
-        is_sum: whether `loss` adds up a batch's losses.
-        coarser: times the least share of a gradient that a tensor has to have to be judged alone
-            (`parity.judging.Tolerance`), for networks whose layers nobody looked at.
-        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
-        may_draw: whether the network may draw at random in training other than by dropout's layers, which are put off:
-            its first step is then computed twice, and one that differs is compared with nothing.
+        make_network: returns the study's plain network, a torch module or a Keras model; parameters that training does
+            not change have their values already.
+        loss: (outputs, target) to the mean loss of a batch, or to the sum.
+        make_optimizer: returns a plain optimiser with the protocol's constants.
+        batch_size: images in a step of the reference; float64 is slow, so only the first images of a batch are used.
+        inputs: splits a loader's batch, NumPy arrays, into the network's inputs (a tuple) and the target.
+        labels: (a loader's whole batch of NumPy arrays, its place in the epoch) to whether each label is that of its
+            image in the data set, bool, shape (n,); None: there are no labels.
+        noise: (a loader's batch, its place) to the batch with noise drawn on the host; None: the batch is not changed.
+        parity_weights: (make, weights) to the weights at which workload and reference are compared, by name;
+            make(weights) returns the plain network in float32. None: the workload's present weights.
+        schedule_start: the schedule's step at which the comparison starts. In a warm-up the rates can be so low that
+            float32 rounds the change of the weights away.
+        loss_is_sum: whether `loss` is the sum of a batch's losses.
+        least_share_factor: multiplies the least share of the gradient at which a tensor is judged by itself
+            (`judging.parity.Tolerance`); above 1 for networks with unknown layers.
+        max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
+        may_be_random: whether a training step may be random other than by dropout layers, which are switched off. The
+            first step is then computed twice, and the comparison is unsupported if the two differ.
     """
 
     make_network: Callable[[], Any]
     loss: Callable[[Any, Any], Any]
     make_optimizer: Callable[[], Optimizer]
     batch_size: int
-    inputs: Callable[[tuple], tuple[tuple, Any]] = all_of
+    inputs: Callable[[tuple], tuple[tuple, Any]] = split_target
     labels: Callable[[tuple, int], numpy.ndarray] | None = None
     noise: Callable[[tuple, int], tuple] | None = None
-    settle: Callable[[Callable, Arrays], Arrays] | None = None
-    steps_passed: int = 0
-    is_sum: bool = False
-    coarser: float = 1.0
-    may_draw: bool = False
-    most_norm: float = 0.0
+    parity_weights: Callable[[Callable, Arrays], Arrays] | None = None
+    schedule_start: int = 0
+    loss_is_sum: bool = False
+    least_share_factor: float = 1.0
+    may_be_random: bool = False
+    max_norm: float = 0.0
 
     def clipped(self, gradients: Arrays) -> Arrays:
-        """Return the gradients, of a norm of at most `most_norm` together."""
-        if not self.most_norm:
+        """Return the gradients, scaled to a norm of at most `max_norm`."""
+        if not self.max_norm:
             return gradients
         norm = sum(float(numpy.vdot(part, part)) for part in gradients.values()) ** 0.5
-        scale = min(1.0, self.most_norm / norm)
+        scale = min(1.0, self.max_norm / norm)
         return {name: scale * part for name, part in gradients.items()}
 
 
 class LabelsByImage:
-    """The labels of a data set by its images' bytes, for a loader whose order is the framework's own.
+    """A data set's labels by the bytes of its images, for loaders that shuffle with a framework's own generator.
 
     Args:
         images: uint8, shape (n, ...).
@@ -187,17 +186,19 @@ class LabelsByImage:
 
     @functools.cached_property
     def indices(self) -> dict[bytes, list[int]]:
-        """Return the indices of each image by its digest, made when it is first asked for."""
+        """Return the indices of the images with each digest."""
         indices: dict[bytes, list[int]] = {}
         for index, image in enumerate(self.images):
             indices.setdefault(_digest(image), []).append(index)
         return indices
 
-    def fit(self, images: numpy.ndarray, labels: numpy.ndarray) -> numpy.ndarray:
-        """Return which labels of a batch are those of its images, bool, shape (n,); an image may be there twice.
+    def matches(self, images: numpy.ndarray, labels: numpy.ndarray) -> numpy.ndarray:
+        """Return whether each label of a batch is that of its image, bool, shape (n,).
+
+        An image that occurs more than once in the data set may have any of its labels.
 
         Args:
-            images: of a batch, as the data set stores them; values that are not whole are rounded.
+            images: of a batch, in the data set's values; they are rounded to whole numbers.
             labels: of the batch.
         """
         stored = [_digest(image) for image in numpy.rint(images).astype("uint8")]

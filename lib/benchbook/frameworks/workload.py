@@ -1,7 +1,4 @@
-"""The interface of what studies train, for every framework.
-
-Measuring needs this interface alone; a class that is no subclass may have it as well.
-"""
+"""The interface of a training workload, for every framework: all that measuring needs of it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -17,13 +14,13 @@ from benchbook.machine.precisions import PRECISIONS
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of one pass over the test images; scalars may still be on the device.
+    """The result of one pass over the test images; its scalars may be on the device.
 
     Attributes:
-        loss: mean loss per image; None where there is none.
-        accuracy: a fraction; NaN for a network that has none.
+        loss: mean loss per image; None if there is none.
+        accuracy: a fraction; NaN if there is none.
         samples: images evaluated.
-        metric: top1, knn or iou; None without an accuracy.
+        metric: top1, knn or iou; None if there is no accuracy.
     """
 
     loss: Any
@@ -37,14 +34,14 @@ class Settings:
     """How a network is computed; the defaults are the reference.
 
     Attributes:
-        precision: as rows name it.
-        channels_last: memory format of images and convolution weights.
+        precision: a key of `PRECISIONS`, as in rows.
+        channels_last: images and convolution weights are stored with the channels last.
         fused: the optimiser updates all weights in few operations.
-        compiled: the network goes through the framework's compiler.
-        autotuned: several algorithms are tried for each convolution, on an NVIDIA GPU with torch.
-        graphs: what was compiled is replayed as a graph of the GPU (CUDA graphs), not launched kernel by kernel.
+        compiled: the framework's compiler compiles the network.
+        autotuned: cuDNN tries several algorithms for each convolution (torch on an NVIDIA GPU).
+        graphs: compiled code is replayed as a CUDA graph instead of being launched kernel by kernel.
         fused_attention: attention is one operation of the framework, not written out; for a transformer.
-        padded: a vocabulary is filled up to a multiple of 64, as matrix units have it; for a transformer.
+        padded: the vocabulary is padded to a multiple of 64, which suits matrix units; for a transformer.
 
     Raises:
         ValueError: an unknown precision.
@@ -72,15 +69,17 @@ class Settings:
 class Workload:
     """A network with its data, loss, optimiser and schedule, ready to train step by step.
 
+    A class with the same methods need not be a subclass.
+
     Attributes:
         device: where it computes.
         batch_size: images in a full batch.
-        train_batches: epoch number to the batches of that epoch, in an order that depends on the seed and the epoch.
-        test_batches: to all test batches.
+        train_batches: returns the batches of an epoch by its number; their order depends on the seed and the epoch.
+        test_batches: returns all test batches.
         columns: the description of the work, as columns of a row.
         epoch: epochs finished since the weights were fresh.
         settings: how it is computed.
-        metric: what the accuracy is, as rows name it; None where labels mean nothing, or there are none.
+        metric: the kind of accuracy, as in rows; None: there are no labels, or they mean nothing.
     """
 
     device: Device
@@ -93,11 +92,11 @@ class Workload:
     metric: str | None = "top1"
 
     def num_parameters(self) -> int:
-        """Return how many numbers the network has, trainable or not."""
+        """Return the number of parameters, trainable or not."""
         raise NotImplementedError
 
     def trainable_parameters(self) -> int:
-        """Return how many numbers training changes; moving statistics are not among them."""
+        """Return the number of trainable parameters, without moving statistics."""
         raise NotImplementedError
 
     def description(self) -> dict:
@@ -106,22 +105,22 @@ class Workload:
         return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
 
     def enter(self) -> None:
-        """Set the framework's global switches as this network computes: another one may have set them otherwise."""
+        """Set the framework's global switches for this network: another one may have changed them."""
 
     def batches(self, epoch: int) -> Iterator:
         """Yield the batches of one epoch, as the loader delivers them."""
         return iter(self.train_batches(epoch))
 
     def epochs(self) -> Iterator[Iterator]:
-        """Yield the batches of one epoch after another; the processes that load them stay alive in between.
+        """Yield the batches of each epoch in turn; the loader's processes stay alive between epochs.
 
-        Where processes begin by spawn (macOS, Python 3.14), each start takes seconds.
+        With the start method spawn (macOS, Python 3.14), each start of a process takes seconds.
         """
         while True:
             yield self.batches(self.epoch)
 
     def to_device(self, batch: tuple) -> tuple:
-        """Return a batch where and as a step needs it; what is there already is not moved again."""
+        """Return a batch on the device, in the types and the memory format of a step; nothing is copied needlessly."""
         return batch
 
     def num_samples(self, batch: tuple) -> int:
@@ -129,15 +128,15 @@ class Workload:
         return len(batch[0])
 
     def step(self, batch: tuple) -> Any:
-        """Train on one batch and return its mean loss, unread: a scalar that may lie on the device."""
+        """Train on one batch and return its mean loss, a scalar that may be on the device."""
         raise NotImplementedError
 
     def step_functions(self) -> list[Callable]:
-        """Return the functions that hold a training step's code, for a reader to see."""
+        """Return the functions with the code of a training step, which notebooks show."""
         return [type(self).step]
 
     def steps_taken(self) -> int:
-        """Return the steps that the optimiser has taken, by its own count; only differences of it mean something."""
+        """Return the steps that the optimiser has counted; only differences are meaningful."""
         raise NotImplementedError
 
     def mean_loss(self, losses: list) -> float:
@@ -149,11 +148,14 @@ class Workload:
         self.epoch += 1
 
     def score(self, batch: tuple) -> tuple[Any, Any, int]:
-        """Return the sum of a test batch's losses, how many of its images are right (both unread), and their number."""
+        """Return a test batch's sum of losses, its number of right images, and its number of images.
+
+        The first two may be on the device.
+        """
         raise NotImplementedError
 
     def evaluate(self) -> Evaluation:
-        """Return mean loss and accuracy over all test images, unread."""
+        """Return mean loss and accuracy over all test images; both may be on the device."""
         total, right, samples = 0.0, 0, 0
         for batch in self.test_batches():
             loss, correct, count = self.score(batch)
@@ -169,7 +171,7 @@ class Workload:
         raise NotImplementedError
 
     def snapshot(self) -> dict:
-        """Return a copy of all that training changes: weights, optimiser, schedule, epoch and random state."""
+        """Return a copy of everything that training changes: weights, optimiser, schedule, epoch and random state."""
         return self.state() | {"random": self.device.backend.random_state(self.device), "epoch": self.epoch}
 
     def restore(self, state: dict) -> None:
@@ -178,13 +180,13 @@ class Workload:
         self.epoch = state["epoch"]
         self.device.backend.restore_random_state(self.device, state["random"])
 
-    def pass_steps(self, count: int) -> None:
-        """Continue as after this many steps of a schedule that changes with every step."""
+    def advance_schedule(self, count: int) -> None:
+        """Set a schedule that changes with every step to the state after this many steps."""
 
     def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
-        """Return a context in which the workload is compared; afterwards it is what it was before.
+        """Return a context for the comparison with float64; afterwards the workload is as before.
 
-        What is compared is the workload itself, or in another precision a copy of it. It has an attribute `plain`,
-        which training is compared with; see `benchbook.measuring.parity`.
+        In the workload's own precision its own steps are compared, in another precision those of a copy. Its attribute
+        `plain` holds the parts of the reference; see `benchbook.measuring.parity`.
         """
         raise NotImplementedError

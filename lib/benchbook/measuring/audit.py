@@ -32,7 +32,7 @@ def check(workload: Workload, record: Run, fresh: Any) -> None:
         record: the run that takes the row.
         fresh: the workload's snapshot from before its windows.
     """
-    if workload.device.count != 1 or not getattr(workload, "plain", None) or workload.plain.may_draw:
+    if workload.device.count != 1 or not getattr(workload, "plain", None) or workload.plain.may_be_random:
         return
     before = records.read(record.path)
     before = before[before["phase"].eq("parity") & before["status"].eq("ok")]

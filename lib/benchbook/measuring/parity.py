@@ -122,7 +122,8 @@ def _compare_steps(
         subject.load(path(0).weights, {})
         own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
     subject.restart()
-    optimizer, least_share, lines = plain.make_optimizer(), plain.coarser * tolerance_of(precision).least_share, []
+    optimizer, lines = plain.make_optimizer(), []
+    least_share = plain.least_share_factor * tolerance_of(precision).least_share
     for number in range(max(num_steps, FEWEST_UPDATES)):
         place = number % num_steps
         line = _compare_step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, least_share)
@@ -144,7 +145,7 @@ def _compare_step(
 ) -> dict:
     """Take a step from the reference's weights, and return how near it comes."""
     subject.load(right.weights, right.statistics)
-    start, passed = subject.weights(), subject.num_passed
+    start, passed = subject.weights(), subject.schedule_step
     loss, gradients = subject.step(batch)
     trained = {name: gradients[name] for name in right.gradients if name in gradients}
     error, layer = update_error(subject, optimizer, start, subject.weights(), trained, passed)

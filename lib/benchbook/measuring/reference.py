@@ -99,20 +99,20 @@ class Torch:
         with self.torch.no_grad():
             for parts, arrays in ((self.parameters, weights), (self.buffers, statistics)):
                 for name in parts.keys() & arrays.keys():
-                    self.parity.fill(parts[name], arrays[name])
+                    self.parity.assign(parts[name], arrays[name])
 
     def differentiate(self, inputs: tuple | dict, target: Any) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
-        on_host = self.parity.on_host
-        with self.parity.without_dropout(self.network, self.plain.may_draw):
+        to_host = self.parity.to_host
+        with self.parity.without_dropout(self.network, self.plain.may_be_random):
             loss = self._loss(inputs, target)
             derived = self.torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        gradients = {name: on_host(part) for name, part in zip(self.parameters, derived, strict=True)}
-        return loss.item(), gradients, {name: on_host(part) for name, part in self.buffers.items()}
+        gradients = {name: to_host(part) for name, part in zip(self.parameters, derived, strict=True)}
+        return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
     def repeat(self, inputs: tuple | dict, target: Any) -> tuple[float, dict[str, float]]:
         """Return the loss once more, and the slopes of the network's own functions."""
-        with self.parity.without_dropout(self.network, self.plain.may_draw):
+        with self.parity.without_dropout(self.network, self.plain.may_be_random):
             loss = self._loss(inputs, target)
             return loss.item(), self.parity.function_slopes(loss, lambda: self._loss(inputs, target))
 
@@ -251,8 +251,8 @@ def follow(
 def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
     """Yield each step, computed when it is asked for."""
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
-    if plain.settle:
-        weights = plain.settle(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
+    if plain.parity_weights:
+        weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
     with naming_refusals():
         network, optimizer = make(plain, weights, statistics), plain.make_optimizer()
     for number, batch in enumerate(batches):
@@ -262,14 +262,14 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
         with naming_refusals():
             loss, gradients, updated = network.differentiate(inputs, target)
             gradients = plain.clipped(gradients)
-            again, slopes = network.repeat(inputs, target) if plain.may_draw and not number else (loss, {})
+            again, slopes = network.repeat(inputs, target) if plain.may_be_random and not number else (loss, {})
         if abs(again - loss) > ROUNDING * abs(loss):
             raise NotImplementedError(DRAWS)
-        mean = loss / len(batch[0]) if plain.is_sum else loss
+        mean = loss / len(batch[0]) if plain.loss_is_sum else loss
         updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
         yield Step(weights, statistics, mean, gradients, updated, slopes)
         if number + 1 < len(batches):
-            weights = weights | optimizer.step(weights, gradients, plain.steps_passed + number)
+            weights = weights | optimizer.step(weights, gradients, plain.schedule_start + number)
             statistics = updated
 
 

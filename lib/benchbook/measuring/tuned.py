@@ -157,7 +157,7 @@ def candidates(device: Device) -> list[dict]:
     What a kind of device and a framework have stands in `benchbook.machine.kinds` and `benchbook.machine.libraries`.
     """
     framework = FRAMEWORKS[device.framework]
-    lacking, imitated = framework.lacks.get(device.kind, ()), device.backend.imitated_units(device)
+    lacking, imitated = framework.lacks.get(device.kind, ()), device.backend.emulated_units(device)
     precisions = [name for name in device.features.precisions if device.has_units(name) and name not in lacking]
     precisions = [name for name in precisions if PRECISIONS[name].units not in imitated]
     settings = [name for name in device.features.settings if name in framework.settings]

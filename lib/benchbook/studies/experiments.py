@@ -271,9 +271,9 @@ def begin(study: str, parameters: dict) -> Experiment:
         DeviceUnavailable: this machine has no such device; says which it has.
     """
     framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
-    devices.make_room(framework, count)
+    devices.split_cpu(framework, count)
     device = devices.pick(parameters["device"], framework)
     run = runs.start(study, parameters, device)
     run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
     with run.during("setup"):
-        return Experiment(parameters, devices.several(device, count), run)
+        return Experiment(parameters, devices.with_count(device, count), run)

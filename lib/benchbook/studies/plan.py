@@ -148,7 +148,8 @@ class StudyPlan:
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches; images that do not fill one are left out."""
-        return batches.training_order(self.num_samples, self.batch_size, self.seed if self.shuffles else None, epoch)
+        seed = self.seed if self.shuffles else None
+        return batches.full_batch_indices(self.num_samples, self.batch_size, seed, epoch)
 
     def repeated(self, batch: tuple) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches, which are all this one."""
@@ -163,13 +164,13 @@ class StudyPlan:
             test_batch_size: images in a batch of the test.
         """
         data = self.dataset
-        test_order = batches.plain_order(len(data.test_labels), test_batch_size)
+        test_order = batches.batch_indices(len(data.test_labels), test_batch_size)
         if self.data_resident:
             train, test = reside(data.train_images, data.train_labels), reside(data.test_images, data.test_labels)
             return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
 
         def loaded(order: list[numpy.ndarray], images: numpy.ndarray, labels: numpy.ndarray) -> Iterable:
-            return batches.loaded(order, lambda indices: load(images[indices], labels[indices]), self.workers)
+            return batches.prefetch(order, lambda indices: load(images[indices], labels[indices]), self.workers)
 
         return (
             lambda epoch: loaded(self.order(epoch), data.train_images, data.train_labels),

@@ -1,4 +1,4 @@
-"""A Keras model trained by JAX: a jitted function from state to state."""
+"""A Keras model trained by JAX: a jitted function from one state to the next."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,22 +13,22 @@ from benchbook.frameworks.keras.runtime import Array, arithmetic
 
 
 def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
-    """Return how several devices hold an array: each a copy, or each its share, by the number of dimensions.
+    """Return two layouts of an array on several devices: a copy on each, and a share on each by the array's dimensions.
 
-    XLA makes one program of all devices: gradients are summed, and batch norms see the whole batch.
+    XLA compiles one program for all devices: gradients are summed, and batch norms see the whole batch.
     Source: https://keras.io/api/distribution/data_parallel/
     """
     from keras import distribution
 
     chosen = distribution.list_devices()[device.index : device.index + device.count]
-    spread = distribution.DataParallel(devices=chosen)
-    mesh = spread.device_mesh.backend_mesh
+    parallel = distribution.DataParallel(devices=chosen)
+    mesh = parallel.device_mesh.backend_mesh
     copies = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    return copies, lambda dimensions: spread.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
+    return copies, lambda dimensions: parallel.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
 
 
 class KerasNetwork(Network):
-    """A Keras model trained by a jitted function from state to state; the model's own variables follow on request."""
+    """A Keras model trained by a jitted function from one state to the next; `update_model` copies it to the model."""
 
     FUNCTIONS = ("_jitted",)
 
@@ -43,12 +43,12 @@ class KerasNetwork(Network):
         self.update_state()
 
     def update_state(self) -> None:
-        """Copy the model's variables into the state: what a step is given, it may overwrite."""
+        """Copy the model's variables into the state: a step may overwrite its arguments."""
         with arithmetic(self.device, self.precision):
             self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
 
-    def spread(self, *parts: Array) -> list[Array]:
-        """Return parts of a batch on the device, or the share of each; each has all of what does not divide."""
+    def scatter(self, *parts: Array) -> list[Array]:
+        """Return parts of a batch on the device, or split into shares; each device has all of an indivisible batch."""
         num_images = parts[0].shape[0] if parts[0].ndim else 1
         if self._layouts is None or num_images % self.device.count:
             return [self._keep(part) for part in parts]
@@ -66,7 +66,7 @@ class KerasNetwork(Network):
                     variable.assign(numpy.array(value))
 
     def steps_taken(self) -> int:
-        """Return the iterations in the state, of which the model's own variables may be behind."""
+        """Return the iterations in the state; the model's variables may be older."""
         place = [id(variable) for variable in self.optimizer.variables].index(id(self.iterations))
         return int(self._state[2][place])
 

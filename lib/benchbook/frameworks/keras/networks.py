@@ -1,7 +1,7 @@
 """A Keras model and its compiled steps, behind one interface for TensorFlow and JAX.
 
-Keras leaves the loop to the framework: TensorFlow changes variables in place, JAX hands a state from step to step.
-Nothing here reads a number from the device while it trains.
+TensorFlow changes variables in place; JAX passes a state from step to step. Nothing here reads a number from the device
+during training.
 """
 
 import random
@@ -16,14 +16,14 @@ from benchbook.machine.precisions import PRECISIONS
 
 
 class Network:
-    """What both frameworks share.
+    """A Keras model and its optimiser; each framework has a subclass that compiles and runs the steps.
 
     Args:
         workload: whose network it is.
 
     Attributes:
-        misplaced: how often each operation of a training step is computed on another device than the chosen one; the
-            first step fills it in.
+        misplaced: the operations of a training step that another device computes, with their counts; the first step
+            sets it.
         FUNCTIONS: attributes that hold compiled functions.
     """
 
@@ -34,16 +34,16 @@ class Network:
         self.precision, self.compiled = workload.settings.precision, workload.settings.compiled
         self.keras = import_keras(self.device.framework)
         self.misplaced: dict[str, int] = {}
-        kept = PRECISIONS[self.precision]
-        self.is_float64 = kept.stored == "float64"
+        precision = PRECISIONS[self.precision]
+        self.is_float64 = precision.stored == "float64"
         self._without: dict[str, Callable] = {}  # functions compiled without dropout, by the names of FUNCTIONS
         policy, state = self.keras.config.dtype_policy(), random.getstate()
-        random.seed(workload.seed)  # where Keras takes the seeds of initialisers and dropout from
+        random.seed(workload.seed)  # Keras draws the seeds of initialisers and dropout from this generator
         try:
             with arithmetic(self.device, self.precision), self.scope():
                 self.keras.config.set_dtype_policy(POLICIES[self.precision])
                 self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
-                if kept.needs_scaling:  # else small gradients vanish in float16
+                if precision.needs_scaling:  # otherwise small gradients vanish in float16
                     self.optimizer = self.keras.optimizers.LossScaleOptimizer(self.optimizer)
                 self.optimizer.build(self.model.trainable_variables)
                 self._prepare()
@@ -58,57 +58,47 @@ class Network:
 
     @property
     def is_loss_scaled(self) -> bool:
-        """Return whether the optimiser scales the loss, as asked for here or as it was made."""
+        """Return whether the optimiser scales the loss, for the precision or by its own construction."""
         return hasattr(self.optimizer, "dynamic_scale")
 
     @property
     def iterations(self):
-        """Return the variable that counts the steps that the optimiser took, by which its schedule goes."""
+        """Return the variable that counts the optimiser's steps; its schedule depends on it."""
         return (self.optimizer.inner_optimizer if self.is_loss_scaled else self.optimizer).iterations
 
     def steps_taken(self) -> int:
-        """Return the number that `iterations` has now."""
+        """Return the present value of `iterations`."""
         return int(to_host(self.iterations.value))
 
     def train(self, inputs: Array, target: Array) -> Array:
-        """Train on one batch and return its loss, unread."""
+        """Train on one batch and return its loss, which may be on the device."""
         with arithmetic(self.device, self.precision):
-            return self._train(*self.spread(inputs, target))
+            return self._train(*self.scatter(inputs, target))
 
     def score(self, inputs: Array, target: Array) -> tuple[Array, Array]:
-        """Return loss and accuracy of one batch, unread, with the network in inference mode."""
+        """Return loss and accuracy of one batch in inference mode; both may be on the device."""
         with arithmetic(self.device, self.precision):
-            return self._score(*self.spread(inputs, target))
+            return self._score(*self.scatter(inputs, target))
 
-    def spread(self, *parts: Array) -> list[Array]:
-        """Return parts of a batch where they are computed; what is there already is not moved again."""
+    def scatter(self, *parts: Array) -> list[Array]:
+        """Return parts of a batch on the device, without a copy if they are already there."""
         return [self.device.backend.place(self.device, part) for part in parts]
 
     def gather(self, part: Array) -> Array:
-        """Return a part of a batch in one piece, though several devices may hold their shares of it."""
+        """Return a part of a batch as one array, if several devices hold shares of it."""
         return part
 
     def predict(self, inputs: Array) -> numpy.ndarray:
-        """Return what the network makes of one batch, in inference mode."""
+        """Return the outputs for one batch in inference mode."""
         with arithmetic(self.device, self.precision):
-            return to_host(self._predict(*self.spread(inputs)))
+            return to_host(self._predict(*self.scatter(inputs)))
 
     def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
-        """Return loss and the gradients of the trainable variables in float64, computed of the scaled loss."""
+        """Return loss and gradients of the trainable variables in float64, computed from the loss times `scale`."""
         with arithmetic(self.device, self.precision):
             factor = numpy.asarray(scale, "float64" if self.is_float64 else "float32")
-            loss, gradients = self._differentiate(*self.spread(inputs, target), *self.spread(factor))
-        on_host = [to_host(gradient).astype("float64") / scale for gradient in gradients]
-        return float(loss), on_host
-
-    def read(self) -> list[numpy.ndarray]:
-        """Return copies of all `variables`, on the host."""
-        self.update_model()
-        return [to_host(variable.value) for variable in self.variables]
-
-    def write(self, values: list[numpy.ndarray]) -> None:
-        """Give all `variables` these values; compiled functions stay valid."""
-        self.assign(self.variables, values)
+            loss, gradients = self._differentiate(*self.scatter(inputs, target), *self.scatter(factor))
+        return float(loss), [to_host(gradient).astype("float64") / scale for gradient in gradients]
 
     def load(self, weights: list[numpy.ndarray]) -> None:
         """Give the model these weights, in the order of `model.weights`."""
@@ -116,26 +106,33 @@ class Network:
         self.assign(self.model.weights, weights)
 
     def assign(self, variables: list, values: list[numpy.ndarray]) -> None:
-        """Give some of the model's own variables other values, and go on from there."""
+        """Set some of `variables`, and continue training from these values; compiled functions stay valid."""
         with arithmetic(self.device, self.precision):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         self.update_state()
 
     def scope(self) -> AbstractContextManager:
-        """Return where the model and its optimiser are made."""
+        """Return the context in which model and optimiser are made."""
         return nullcontext()
 
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
-        """Put dropout off inside a `with` block, in functions compiled for it; afterwards they are those of before."""
+        """Switch dropout off inside a `with` block, with separately compiled functions; restore both afterwards."""
         layers = dropouts(self.model)
         rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in self.FUNCTIONS}
         if not any(rates):
             yield
             return
         try:
-            self._compile_without(layers)
+            for layer in layers:
+                layer.rate = 0.0
+            if self._without:  # compiled before
+                vars(self).update(self._without)
+            else:
+                self.update_model()
+                with arithmetic(self.device, self.precision), self.scope():
+                    self._prepare()
             yield
             self._without = {name: getattr(self, name) for name in self.FUNCTIONS}
         finally:
@@ -143,29 +140,19 @@ class Network:
                 layer.rate = rate
             vars(self).update(functions)
 
-    def _compile_without(self, layers: list) -> None:
-        for layer in layers:
-            layer.rate = 0.0
-        if self._without:  # compiled before
-            vars(self).update(self._without)
-            return
-        self.update_model()
-        with arithmetic(self.device, self.precision), self.scope():
-            self._prepare()
-
     def num_images(self, part: Array) -> int:
-        """Return the images in a part of a batch, spread or not."""
+        """Return the number of images in a part of a batch, whether or not it is split."""
         return len(part)
 
     def share_statistics(self) -> None:
-        """Give every device the same moving statistics, before they are used."""
+        """Give every device the same moving statistics, before an evaluation."""
 
     def update_model(self) -> None:
-        """Bring the model's own variables up to date with training."""
+        """Copy the state of training to the model's variables, if it is kept elsewhere."""
 
     def update_state(self) -> None:
-        """Go on from what the model's own variables now are."""
+        """Copy the model's variables to the state of training, if it is kept elsewhere."""
 
     def _outputs(self, outputs: Array) -> Array:
-        """Return outputs in a precision in which losses can be computed."""
+        """Return outputs in the precision of the loss: float32, or float64."""
         return outputs if self.is_float64 else self.keras.ops.cast(outputs, "float32")

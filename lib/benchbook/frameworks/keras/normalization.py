@@ -1,4 +1,4 @@
-"""Batch norm on several devices: over the whole batch, or over each device's part of it."""
+"""Batch norm on several devices: over the whole batch, or over each device's share."""
 
 import keras
 from keras import layers, ops
@@ -7,25 +7,24 @@ from benchbook.frameworks.devices import Device
 
 
 def batch_norm(device: Device, synchronised: bool, **options) -> layers.Layer:
-    """Return the batch norm that a network on a device needs.
+    """Return the batch norm of a network that one device trains, or several.
 
     Args:
-        device: it may stand for several that train together.
-        synchronised: whether they normalise by the whole batch; else each by its part.
-        options: as `keras.layers.BatchNormalization` takes them.
+        device: its `count` is the number of devices that train together.
+        synchronised: whether the devices normalise by the whole batch, or each by its share.
+        options: of `keras.layers.BatchNormalization`.
     """
     if device.count == 1:
         return layers.BatchNormalization(**options)
-    if synchronised:  # JAX makes one program of all devices, and sees the whole batch as it is
+    if synchronised:  # JAX compiles one program for all devices: batch norm sees the whole batch anyway
         return layers.BatchNormalization(synchronized=device.framework == "tensorflow", **options)
-    return PartedBatchNormalization(device.count, **options)
+    return GhostBatchNormalization(device.count, **options)
 
 
-class PartedBatchNormalization(layers.BatchNormalization):
-    """Batch norm of images (n, height, width, channels) over each of several equal parts of a batch.
+class GhostBatchNormalization(layers.BatchNormalization):
+    """Batch norm of images (n, height, width, channels) over equal parts of a batch, known as ghost batch norm.
 
-    One device computes the same with it as several devices that hold a part each. The moving statistics follow the
-    first part.
+    One device computes the same as several devices with a part each. The moving statistics are those of the first part.
 
     Args:
         num_parts: parts of the whole batch; with TensorFlow each replica sees one of them.
@@ -42,7 +41,7 @@ class PartedBatchNormalization(layers.BatchNormalization):
             return super().call(inputs, training=training, mask=mask)
         shape = ops.shape(inputs)
         parts = ops.reshape(inputs, (num_parts, shape[0] // num_parts, *shape[1:]))
-        parts = ops.cast(parts, self.moving_mean.dtype)  # sums of halves would overflow
+        parts = ops.cast(parts, self.moving_mean.dtype)  # sums in half precision would overflow
         mean, variance = ops.moments(parts, axes=(1, 2, 3), keepdims=True)
         for moving, of_batch in ((self.moving_mean, mean), (self.moving_variance, variance)):
             moving.assign(moving * self.momentum + ops.reshape(of_batch[0], (-1,)) * (1 - self.momentum))

@@ -1,4 +1,4 @@
-"""Keras on TensorFlow or on JAX: which of the two, in which precision; batches that stay on the device."""
+"""Keras on TensorFlow or on JAX: its backend, its precision, and batches that stay on the device."""
 
 import importlib
 import math
@@ -17,23 +17,23 @@ from benchbook.machine import libraries
 from benchbook.machine.precisions import PRECISIONS
 
 FRAMEWORKS = tuple(name for name, each in libraries.FRAMEWORKS.items() if each.library == "keras")
-# What Keras calls the precisions of rows: how variables are kept and what layers compute in.
+# Keras's dtype policy for each precision: the types in which variables are stored and layers compute.
 POLICIES = {name: f"mixed_{each.computed}" if each.autocast else each.stored for name, each in PRECISIONS.items()}
 
 Array = Any  # a NumPy array, or a tensor of the framework
 
 
 def import_keras(framework: str) -> ModuleType:
-    """Return Keras, computing with a framework; the first call in a process decides which.
+    """Return Keras with a framework as its backend; the first call in a process decides which.
 
     Raises:
-        ValueError: a framework that Keras is not used with here.
+        ValueError: a framework that is not one of FRAMEWORKS.
         DeviceUnavailable: the framework, or Keras, is not installed.
-        RuntimeError: Keras was imported before and computes with another framework.
+        RuntimeError: Keras was imported before with another framework.
     """
     if framework not in FRAMEWORKS:
         raise ValueError(f"Keras on {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
-    devices.backend(framework)  # imports the framework, quietly, or says what is installed
+    devices.backend(framework)  # imports it without warnings, or raises an error that lists the installed ones
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework
     try:
@@ -50,10 +50,10 @@ def import_keras(framework: str) -> ModuleType:
 
 @contextmanager
 def arithmetic(device: Device, precision: str) -> Iterator[None]:
-    """Compute on a device in a precision inside a `with` block: building, tracing and calling alike.
+    """Compute on a device in a precision inside a `with` block; a model is built, traced and called in such blocks.
 
     Raises:
-        NotImplementedError: tf32 where the device has no such units.
+        NotImplementedError: tf32 on a device without TF32 units.
     """
     device.check_precision(precision)
     wanted = PRECISIONS[precision]
@@ -62,15 +62,15 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
 
 
 @contextmanager
-def kernels_of_zeros() -> Iterator[None]:
-    """Begin with kernels of zeros inside a `with` block, or a function, that makes a model whose weights are then set.
+def zero_kernels() -> Iterator[None]:
+    """Initialise kernels with zeros inside a `with` block or a decorated function: the model's weights are set later.
 
-    To draw them would be for nothing, and JAX compiles a generator for each of their shapes: on a CPU that takes
-    MobileNetV2 11 s.
+    Random kernels would be discarded, and JAX compiles a generator for each shape, which takes 11 s for MobileNetV2 on
+    a CPU.
     """
     import keras
 
-    kind = keras.initializers.VarianceScaling  # Keras's default for kernels is one of its names
+    kind = keras.initializers.VarianceScaling  # Keras's default initialiser of kernels is a subclass of it
     draw = kind.__call__
 
     def zeros(_initializer, shape: tuple[int, ...], dtype: str | None = None) -> Array:
@@ -85,10 +85,10 @@ def kernels_of_zeros() -> Iterator[None]:
 
 @contextmanager
 def _keras_in_float64(wanted: bool) -> Iterator[None]:
-    """Keep Keras's own operations on JAX from rounding float64 to float32, batch norms and means among them.
+    """Prevent Keras on JAX from rounding float64 to float32 in its operations, such as batch norms and means.
 
-    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy and whether or not JAX has
-    float64 enabled, and offers no way around it: a reference in float64 would be one in name alone.
+    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy is and whether or not JAX has
+    float64 enabled, and has no option against it. The reference would be in float64 by name only.
 
     Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
     """
@@ -102,12 +102,12 @@ def _keras_in_float64(wanted: bool) -> Iterator[None]:
 
 
 def to_host(array: Array) -> numpy.ndarray:
-    """Return a copy of a tensor or of a variable's value as NumPy has it; this waits for it."""
+    """Return a copy of a tensor, or of a variable's value, as a NumPy array; this waits for it."""
     return numpy.array(array.numpy() if hasattr(array, "numpy") else array)
 
 
 def dropouts(model) -> list:
-    """Return the dropout layers of a Keras model, those inside its other layers among them."""
+    """Return the dropout layers of a Keras model, including those inside other layers."""
     return [layer for layer in model._flatten_layers() if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")]
 
 
@@ -120,13 +120,13 @@ Batch = tuple[Array, Array]
 
 
 class ResidentArrays:
-    """Arrays kept on a device, from which batches are taken and prepared there: no loader, no transfer.
+    """Arrays that stay on a device, where batches are taken and prepared: no loader, no transfer.
 
     Args:
-        device: which.
-        inputs, target: NumPy arrays, n images and what is right for each.
-        prepare: from images of `inputs`, on the device, to what the network takes; in keras.ops. Integers of 8 bits may
-            be float16 of the same values there, see `as_gathered`; so may those of `target`.
+        device: where they stay.
+        inputs, target: NumPy arrays of equal length: images, and the label or mask of each.
+        prepare: converts some of `inputs`, on the device, to inputs of the network; in keras.ops. Integers of 8 bits
+            may be float16 with the same values there, see `as_gatherable`; so may those of `target`.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class ResidentArrays:
     ) -> None:
         keras = import_keras(device.framework)
         self.device = device
-        self.arrays = tuple(device.backend.place(device, as_gathered(device, array)) for array in (inputs, target))
-        # Of labels only those wider than 8 bits must be integers again; Keras's losses take both.
+        self.arrays = tuple(device.backend.place(device, as_gatherable(device, array)) for array in (inputs, target))
+        # Labels of more than 8 bits must be integers again; Keras's losses take narrower ones as floats, too.
         labels = "int64" if target.dtype.kind in "iu" and target.dtype.itemsize > 1 else None
 
         def take(inputs: Array, target: Array, indices: Array) -> Batch:
@@ -153,12 +153,12 @@ class ResidentArrays:
                 yield self._take(*self.arrays, self.device.backend.place(self.device, indices))
 
 
-def as_gathered(device: Device, array: numpy.ndarray) -> numpy.ndarray:
-    """Return an array's values in a type of which the framework can take images on the device, without the host.
+def as_gatherable(device: Device, array: numpy.ndarray) -> numpy.ndarray:
+    """Return an array's values in a type that the framework can gather on the device.
 
-    TensorFlow has no GatherV2 of uint8 for CUDA or Metal, and keeps int32 on the host whatever the device: each step
-    would copy the whole data set. Both have kernels for floats, which hold the same numbers: those of 8 bits as
-    float16, others as float32.
+    TensorFlow has no GatherV2 of uint8 for CUDA or Metal, and keeps int32 on the host for every device: each step would
+    copy the whole data set. It has kernels for floats on both, which hold the same values: integers of 8 bits become
+    float16, others float32.
 
     Sources: tensorflow/core/kernels/gather_op.cc, tensorflow/python/eager/pywrap_tensor.cc (TensorFlow 2.20)
 
@@ -170,14 +170,14 @@ def as_gathered(device: Device, array: numpy.ndarray) -> numpy.ndarray:
     floats = array.astype("float16" if array.dtype.itemsize == 1 else "float32")
     changed = floats.astype(array.dtype) != array
     if changed.any():
-        raise ValueError(f"{array[changed][0]!r} in resident data; allowed: whole numbers up to 2 ** 24")
+        raise ValueError(f"{array[changed][0]!r} in resident data; allowed: integers up to 2 ** 24")
     return floats
 
 
 def evaluation_batch_size(num_images: int, most: int) -> int:
-    """Return a batch size that divides the images and is over half of `most`; `most` itself if there is none.
+    """Return a batch size over half of `most` that divides the number of images; `most` itself if there is none.
 
-    A last batch of another size would be compiled for itself.
+    A last batch of another size would need another compilation.
     """
     fewest = math.ceil(num_images / most)
     counts = [count for count in range(fewest, 2 * fewest) if num_images % count == 0]

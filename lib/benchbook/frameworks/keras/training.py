@@ -1,6 +1,6 @@
-"""What all Keras workloads share, on TensorFlow and on JAX: a training step, evaluation, going back, parity.
+"""What all Keras workloads share on TensorFlow and JAX: a training step, evaluation, saved state, parity.
 
-The same model, loss and optimiser run on both; which of the two is the device's framework, decided once a process.
+The same model, loss and optimiser run on both. A process uses one of them: the framework of its first device.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import ml_dtypes  # NumPy's bfloat16 and its like, as TensorFlow and JAX have them
+import ml_dtypes  # bfloat16 and similar types of NumPy, as TensorFlow and JAX use them
 import numpy
 
 from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
@@ -19,9 +19,9 @@ from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
-LARGEST_LOSS_SCALE = 2.0**15  # where Keras's LossScaleOptimizer begins
-# Keras's classes that multiply: at each position of one side, the output or (transposed) the input, every number of
-# these kernels is used once.
+LARGEST_LOSS_SCALE = 2.0**15  # the first scale of Keras's LossScaleOptimizer
+# Keras's layers with products. Every number of these kernels is used once at each position of the output, or of the
+# input if the layer is transposed.
 PRODUCTS = dict.fromkeys(("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense"), ("output", "kernel"))
 PRODUCTS |= {
     "Conv2DTranspose": ("input", "kernel"),
@@ -39,7 +39,7 @@ def cross_entropy(logits: Array, labels: Array) -> Array:
 
 
 def top1(logits: Array, labels: Array) -> Array:
-    """Return the fraction of images whose largest output is their label's."""
+    """Return the fraction of images whose largest output is that of their label."""
     import keras
 
     right = keras.ops.equal(keras.ops.argmax(logits, axis=-1), keras.ops.cast(labels, "int32"))
@@ -50,7 +50,7 @@ class KerasSubject(ParitySubject):
     """A Keras workload step by step; see `ParitySubject`.
 
     Args:
-        workload: its dropout is off, and the caller turns it on again afterwards.
+        workload: its dropout is off; the caller turns it on again.
     """
 
     def __init__(self, workload: "KerasWorkload") -> None:
@@ -77,13 +77,13 @@ class KerasSubject(ParitySubject):
         self.network.assign(variables, [arrays[variable.path] for variable in variables])
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; the gradients are those at the weights from before it."""
+        """Try a step; the gradients are computed before it, at the same weights."""
         before = self.statistics()
         gradients = self._differentiate(batch) if differentiated else {}
-        self.load({}, before)  # to differentiate moves them, too
+        self.load({}, before)  # computing gradients changed them
         loss = float(self.workload.step(batch))
-        passed, self.num_passed = self.num_passed, self.network.steps_taken()
-        return loss, gradients, self.num_passed > passed or not self.network.is_loss_scaled
+        passed, self.schedule_step = self.schedule_step, self.network.steps_taken()
+        return loss, gradients, self.schedule_step > passed or not self.network.is_loss_scaled
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return array.astype(self.dtype).astype("float64")
@@ -97,9 +97,9 @@ class KerasSubject(ParitySubject):
         return {variable.path: to_host(variable.value).astype("float64") for variable in variables}
 
     def _differentiate(self, batch: tuple) -> Arrays:
-        """Return gradients by name; in float16 the loss is scaled, and the scale halved until nothing overflows.
+        """Return gradients by name, with zeros for frozen parameters.
 
-        A parameter that is not trained has zeros.
+        With float16 the loss is scaled; the scale is halved until no gradient overflows.
         """
         while True:
             _, derived = self.network.differentiate(*batch, self.loss_scale)
@@ -114,17 +114,17 @@ class KerasSubject(ParitySubject):
 
 @dataclass(kw_only=True)
 class KerasWorkload(Workload):
-    """A network trained with Keras.
+    """A network trained with Keras; with the default loss and accuracy a classifier.
 
-    A batch is (inputs, target), NumPy arrays or tensors of the framework. As it stands it is a classifier.
+    A batch is (inputs, target), NumPy arrays or tensors of the framework.
 
     Attributes:
-        make_model: to a functional Keras model, without models inside, in the dtype policy then in force.
-        make_optimizer: to a new Keras optimiser; a schedule of its own steps with every batch.
-        train_batches: to batches that are all of one shape: another one is compiled again.
-        loss, accuracy: outputs and target to a scalar, in keras.ops; the means over a batch.
-        plain: what training is compared with; None: it cannot be checked.
-        settings: precision, and whether TensorFlow uses XLA, as JAX always does; Keras leaves no choice of memory
+        make_model: returns a functional Keras model, without nested models, in the dtype policy then in force.
+        make_optimizer: returns a new Keras optimiser; its learning-rate schedule, if any, steps with every batch.
+        train_batches: returns batches of one shape: another shape would need another compilation.
+        loss, accuracy: (outputs, target) to the batch's mean, in keras.ops.
+        plain: the reference's parts; None: training cannot be compared.
+        settings: precision, and `compiled`: TensorFlow uses XLA, as JAX always does. Keras has no choice of memory
             format or of a fused optimiser.
         seed: of weights and dropout.
 
@@ -148,7 +148,7 @@ class KerasWorkload(Workload):
 
     @property
     def model(self):
-        """Return the Keras model, with its weights up to date."""
+        """Return the Keras model with its current weights."""
         self.network.update_model()
         return self.network.model
 
@@ -156,7 +156,7 @@ class KerasWorkload(Workload):
         return self.network.model.count_params()
 
     def description(self) -> dict:
-        """Return the columns that describe the work; on JAX there is nothing but compiled code."""
+        """Return the columns that describe the work; code for JAX is always compiled."""
         compiled = self.settings.compiled or self.device.framework == "jax"
         described = super().description() | {"compiled": compiled}
         counted = "flops_per_sample" in described
@@ -169,9 +169,9 @@ class KerasWorkload(Workload):
         return self.network.num_images(batch[0])
 
     def to_device(self, batch: Batch) -> Batch:
-        """Return a batch on the device, or its shares where there are several."""
+        """Return a batch on the device, or split into shares on several devices."""
         with arithmetic(self.device, self.settings.precision):
-            return tuple(self.network.spread(*batch))
+            return tuple(self.network.scatter(*batch))
 
     def step(self, batch: Batch) -> Array:
         return self.network.train(*batch)
@@ -183,9 +183,9 @@ class KerasWorkload(Workload):
         return self.network.steps_taken()
 
     def misplaced_operations(self) -> dict[str, int]:
-        """Return how often each operation of a step is computed on another device than the chosen one.
+        """Return the operations of a step that another device computes, with their counts, after the first step.
 
-        TensorFlow leaves to the CPU what an accelerator has no kernel for. The first step fills it in.
+        TensorFlow computes an operation on the CPU if the accelerator has no kernel for it.
         """
         return dict(self.network.misplaced)
 
@@ -201,12 +201,13 @@ class KerasWorkload(Workload):
         return loss * count, accuracy * count, count
 
     def state(self) -> dict:
-        return {"variables": self.network.read()}  # seeds and schedule are among them
+        self.network.update_model()
+        return {"variables": [to_host(variable.value) for variable in self.network.variables]}
 
     def load_state(self, state: dict) -> None:
-        self.network.write(state["variables"])
+        self.network.assign(self.network.variables, state["variables"])
 
-    def pass_steps(self, count: int) -> None:
+    def advance_schedule(self, count: int) -> None:
         self.network.update_model()
         self.network.assign([self.network.iterations], [count])
 
@@ -227,15 +228,14 @@ class KerasWorkload(Workload):
 def flops_per_sample(model: Any) -> float:
     """Count the arithmetic of training a Keras network on one sample: forward and backward, 2 per multiply-add.
 
-    The same is counted as torch's counter counts: products and convolutions, forward; backward once more for the
-    gradient of a kernel that is trained, and once more for that of an input on which something trained depends.
-    Element-wise work is not counted.
+    The count is that of torch's counter: products and convolutions, once forward, once for the gradient of a trained
+    kernel, and once for the gradient of an input that depends on trained weights. Element-wise operations do not count.
 
     Args:
-        model: a functional Keras model without models inside.
+        model: a functional Keras model without nested models.
 
     Raises:
-        ValueError: a layer with weights of a kind that is not known here.
+        ValueError: an unknown kind of layer with weights.
     """
     trained_above: dict[str, bool] = {}
     total = 0
@@ -243,13 +243,13 @@ def flops_per_sample(model: Any) -> float:
         above = any(trained_above.get(parent, False) for parent in _parents(layer))
         trained = bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
-        for place, part in enumerate(_forward(layer)):  # of two convolutions in a layer the second depends on the first
+        for place, part in enumerate(_forward(layer)):  # a layer's second convolution depends on its first
             total += part * (1 + trained + (above or (trained and place > 0)))
     return float(total)
 
 
 def _parents(layer: Any) -> list[str]:
-    """Return the names of the layers whose outputs a layer takes."""
+    """Return the names of the layers whose outputs are a layer's inputs."""
     if type(layer).__name__ == "InputLayer":
         return []
     tensors = layer.input if isinstance(layer.input, (list, tuple)) else [layer.input]
@@ -257,7 +257,7 @@ def _parents(layer: Any) -> list[str]:
 
 
 def _forward(layer: Any) -> list[int]:
-    """Return the operations of each product in a layer, forward, for one sample."""
+    """Return the operations of each product in a layer's forward pass, for one sample."""
     kind = type(layer).__name__
     if kind in PRODUCTS:
         side, *kernels = PRODUCTS[kind]

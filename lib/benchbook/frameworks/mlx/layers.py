@@ -1,7 +1,6 @@
 """Layers that compute in the precision of their inputs, independent of the type of their weights.
 
-Images are (n, height, width, channels), as MLX has them. Each layer tells how torch keeps its weight, so that the same
-numbers can be in both.
+Images are (n, height, width, channels), as in MLX. Each layer converts its weight to torch's layout and back.
 """
 
 from collections.abc import Iterator
@@ -18,11 +17,11 @@ class Convolution(nn.Module):
     """A convolution.
 
     Args:
-        kernel: shape (height, width, in, out), as Keras has it; depthwise (height, width, in, 1).
-        bias: shape (out,); None for none.
+        kernel: in Keras's layout, shape (height, width, in, out); depthwise (height, width, in, 1).
+        bias: shape (out,); None: no bias.
         stride: in both directions.
-        padding: rows above and below, and columns left and right.
-        depthwise: whether each channel has a kernel of its own.
+        padding: (before, after): pixels added above and to the left, and below and to the right.
+        depthwise: whether each channel has a separate kernel.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Convolution(nn.Module):
             self.bias = mx.array(bias)
         self.stride, self.groups = stride, len(self.weight) if depthwise else 1
         self.before, self.after = padding
-        self.positions = 0  # of the last output's pixels, to count the arithmetic
+        self.positions = 0  # pixels of the last output, to count operations
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return convolved images."""
@@ -50,11 +49,11 @@ class Convolution(nn.Module):
         return output + self.bias.astype(images.dtype) if "bias" in self else output
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
-        """Return a weight as torch keeps it: (out, in, height, width)."""
+        """Return a weight in torch's layout: (out, in, height, width)."""
         return weight.transpose(0, 3, 1, 2)
 
     def from_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
-        """Return torch's weight as MLX keeps it: (out, height, width, in)."""
+        """Return torch's weight in MLX's layout: (out, height, width, in)."""
         return weight.transpose(0, 2, 3, 1)
 
 
@@ -62,10 +61,10 @@ class Dense(nn.Module):
     """A dense layer.
 
     Args:
-        kernel: shape (in, out), as Keras has it.
-        bias: shape (out,); None for none.
-        images: height, width and channels of the images that it takes, flattened; None where it takes none. torch
-            flattens them with the channels first.
+        kernel: in Keras's layout, shape (in, out).
+        bias: shape (out,); None: no bias.
+        images: height, width and channels of images, which the layer flattens; None: its inputs are not images. torch
+            flattens images with the channels first.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Dense(nn.Module):
         if bias is not None:
             self.bias = mx.array(bias)
         self.positions = 1
-        # A text, since MLX would take a tuple for part of the network's state.
+        # A string, because MLX would treat a tuple as a part of the network's state.
         self.flattened = "" if images is None else " ".join(map(str, images))
 
     def __call__(self, hidden: mx.array) -> mx.array:
@@ -86,14 +85,14 @@ class Dense(nn.Module):
         return mx.addmm(self.bias.astype(hidden.dtype), hidden, weight) if "bias" in self else hidden @ weight
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
-        """Return a weight as torch keeps it."""
+        """Return a weight in torch's layout."""
         if not self.flattened:
             return weight
         images = weight.reshape(len(weight), *map(int, self.flattened.split()))
         return images.transpose(0, 3, 1, 2).reshape(len(weight), -1)
 
     def from_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
-        """Return torch's weight as MLX keeps it."""
+        """Return torch's weight in MLX's layout."""
         if not self.flattened:
             return weight
         height, width, channels = map(int, self.flattened.split())
@@ -102,15 +101,16 @@ class Dense(nn.Module):
 
 
 class BatchNorm(nn.BatchNorm):
-    """Batch norm that computes in float32, and a batch's mean and variance once.
+    """Batch norm that computes in float32, with each batch's mean and variance computed once.
 
-    MLX's own computes in the precision of the images, and the variance twice. The moving variance is the unbiased one,
-    as MLX's and torch's.
+    MLX's batch norm computes in the precision of the images, and the variance twice. The moving variance is unbiased,
+    as in MLX and torch.
 
     Args:
-        arrays: scale, offset, moving mean and variance.
-        epsilon, momentum: as torch's: a step replaces this share of the moving statistics.
-        trained: whether it normalises by the batch in training; else always by the moving statistics.
+        arrays: scale, offset, moving mean and moving variance.
+        epsilon: added to the variance.
+        momentum: as in torch: the share of the moving statistics that a step replaces.
+        trained: whether it normalises by the batch in training, or always by the moving statistics.
     """
 
     def __init__(self, arrays: list[numpy.ndarray], epsilon: float, momentum: float, trained: bool = True) -> None:
@@ -119,7 +119,7 @@ class BatchNorm(nn.BatchNorm):
         self.trained = trained
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return normalised images, in the precision in which they came."""
+        """Return normalised images, in their own precision."""
         values = images.astype(mx.float32)
         if self.training and self.trained:
             axes, count = (0, 1, 2), values.size // values.shape[-1]
@@ -132,8 +132,8 @@ class BatchNorm(nn.BatchNorm):
         return ((values - mean) * scale + self.bias).astype(images.dtype)
 
 
-class Convolved(nn.Module):
-    """A convolution, and the batch norm behind it or what is left of that."""
+class ConvolutionBlock(nn.Module):
+    """A convolution followed by a batch norm, or by the `Shift` of a folded one."""
 
     def __init__(self, convolution: Convolution, norm: nn.Module) -> None:
         super().__init__()
@@ -152,16 +152,16 @@ class Shift(nn.Module):
         self.bias = mx.array(offset)
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return images moved by a number for each channel."""
+        """Return images with the offset of each channel added."""
         return images + self.bias.astype(images.dtype)
 
 
 def as_torch(random: numpy.random.Generator, shape: tuple[int, ...]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return kernel and bias of a convolution or of a dense layer, float32.
+    """Return a random kernel and bias for a convolution or a dense layer, distributed as in torch, float32.
 
     Args:
-        random: where the numbers come from.
-        shape: of the kernel, its last two being in and out.
+        random: draws the numbers.
+        shape: of the kernel; the last two dimensions are in and out.
 
     Source: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html
     """
@@ -174,12 +174,12 @@ def flops_per_sample(model: nn.Module, images: mx.array) -> float:
     """Count the arithmetic of training an MLX network on one sample, as `keras.training.flops_per_sample` does.
 
     Args:
-        model: its products are layers of this module, which come in the order of the data.
-        images: a batch as the network takes it; nothing is computed of it.
+        model: its products are layers of this module, in the order in which data pass them.
+        images: a batch as the network takes it; it is not evaluated.
     """
     before = leaves(model)
-    model(images)  # each layer notes the pixels of its output
-    assign(model, before)  # batch norms have seen no batch yet
+    model(images)  # each layer stores the number of pixels of its output
+    assign(model, before)  # undo the change of the batch norms
     total, above = 0, False
     for layer in _in_order(model):
         trained = "weight" in layer.trainable_parameters()
@@ -189,7 +189,7 @@ def flops_per_sample(model: nn.Module, images: mx.array) -> float:
 
 
 def _in_order(part: Any) -> Iterator[Any]:
-    """Yield an MLX network's layers that multiply, in the order in which they were put into it."""
+    """Yield an MLX network's layers with products, in the order in which they were added."""
     if hasattr(part, "positions"):
         yield part
     else:

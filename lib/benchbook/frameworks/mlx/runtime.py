@@ -1,4 +1,4 @@
-"""How MLX computes by a workload's settings, trees of its arrays, and batches that lie in the device's memory."""
+"""MLX's types for each precision, trees of arrays, and batches from the device's memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -9,11 +9,12 @@ from mlx.utils import tree_flatten
 
 from benchbook.machine.precisions import PRECISIONS
 
-# What weights are kept in, and what a network is given and so computes in. Convolutions have no float64.
-_OWN = [each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32]
-STORED = {each.name: getattr(mx, each.stored) for each in _OWN}
-COMPUTED = {each.name: getattr(mx, each.computed) for each in _OWN}
-MOVING = ("running_mean", "running_var")  # a batch norm's, which stay in float32
+# The types in which weights are stored, and those of the inputs, in which a network computes. Convolutions have no
+# float64.
+_SUPPORTED = [each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32]
+STORED = {each.name: getattr(mx, each.stored) for each in _SUPPORTED}
+COMPUTED = {each.name: getattr(mx, each.computed) for each in _SUPPORTED}
+MOVING = ("running_mean", "running_var")  # a batch norm's moving statistics, which stay in float32
 
 
 def leaves(tree: Any) -> dict[str, mx.array]:
@@ -22,7 +23,7 @@ def leaves(tree: Any) -> dict[str, mx.array]:
 
 
 def assign(tree: Any, arrays: dict[str, mx.array]) -> None:
-    """Put arrays into a tree by their paths, in place: compiled functions hold the tree."""
+    """Replace arrays of a tree by their paths, in place: compiled functions hold the tree."""
     for path, array in arrays.items():
         node, (*parents, last) = tree, path.split(".")
         for key in parents:
@@ -31,7 +32,7 @@ def assign(tree: Any, arrays: dict[str, mx.array]) -> None:
 
 
 def to_array(part: numpy.ndarray | mx.array, precision: str) -> mx.array:
-    """Return a part of a batch as the network takes it; numbers that are whole stay so."""
+    """Return a part of a batch as the network takes it; integers stay integers."""
     array = part if isinstance(part, mx.array) else mx.array(part)
     return array.astype(COMPUTED[precision]) if mx.issubdtype(array.dtype, mx.floating) else array
 
@@ -41,8 +42,8 @@ def to_host(array: mx.array) -> numpy.ndarray:
     return numpy.array(array.astype(mx.float32)).astype("float64")
 
 
-def hanging_on(array: mx.array, others: Iterable[mx.array]) -> mx.array:
-    """Return an array that is not there before the others are."""
+def depending_on(array: mx.array, others: Iterable[mx.array]) -> mx.array:
+    """Return an array that is evaluated after the others."""
     return mx.depends(array, list(others))
 
 
@@ -50,13 +51,13 @@ Batch = tuple[mx.array, mx.array]
 
 
 class ResidentArrays:
-    """Images and labels that stay where the device reads them, from which batches are taken there.
+    """Images and labels in the device's memory, where batches are taken.
 
-    A batch is a plan that the step computes with its other work.
+    A batch is not evaluated: it is computed with the step.
 
     Args:
-        images, labels: NumPy arrays, of n each.
-        prepare: from some of the images to what the network takes.
+        images, labels: NumPy arrays of equal length.
+        prepare: converts some of the images to inputs of the network.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What all MLX workloads share: the steps that are timed, and that parity looks at, evaluation, fresh weights."""
+"""What all MLX workloads share: a training step, evaluation, saved state, parity."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.layers import flops_per_sample
-from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, hanging_on, leaves, to_array, to_host
+from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, depending_on, leaves, to_array, to_host
 from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
-# As torch's GradScaler has them.
+# The defaults of torch's GradScaler.
 FIRST_SCALE, STEPS_TO_DOUBLE = 2.0**16, 2000
 
 
@@ -29,11 +29,11 @@ def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
 class MlxSubject(ParitySubject):
     """An MLX workload step by step; see `ParitySubject`.
 
-    MLX's convolutions have no float64, so the plain network is torch's: parameters go by torch's names, in torch's
-    shapes, and batches on the host have torch's order of dimensions.
+    MLX's convolutions have no float64, so the plain network is torch's: parameters have torch's names and shapes, and
+    batches on the host have torch's order of dimensions.
 
     Args:
-        workload: a copy of what is compared, whose dropout is put off.
+        workload: a copy of the compared workload; its dropout is switched off.
     """
 
     def __init__(self, workload: "MlxWorkload") -> None:
@@ -48,12 +48,12 @@ class MlxSubject(ParitySubject):
         self.names = dict(zip(leaves(self.model.trainable_parameters()), trained, strict=True))
         moving = [path for path in leaves(self.model) if path.endswith(MOVING)]
         buffers = [name for name, part in named.named_buffers() if part.is_floating_point()]
-        # Batch norms that are folded into convolutions leave none.
+        # Batch norms that are folded into convolutions have no moving statistics.
         self.moving = dict(zip(moving, buffers, strict=True)) if moving else {}
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        """Return a batch as NumPy has it, channels of images before height and width."""
+        """Return a batch as NumPy arrays, with an image's channels before height and width."""
         images, labels = batch
         if images.ndim < 4:  # tokens
             return numpy.array(images), numpy.array(labels)
@@ -77,18 +77,18 @@ class MlxSubject(ParitySubject):
         assign(self.model, arrays)
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; the gradients are those at the weights from before it."""
+        """Try a step; the gradients are computed before it, at the same weights."""
         scale = self.workload.scaling["scale"].item()
         gradients = self.workload.differentiate(batch) if differentiated else {}
         loss = self.workload.step(batch).item()
-        self.num_passed += 1
+        self.schedule_step += 1
         return loss, self._exported(gradients, self.names), self.workload.scaling["scale"].item() >= scale
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return to_host(mx.array(array.astype("float32")).astype(self.dtype))
 
     def _exported(self, arrays: dict[str, mx.array], names: dict[str, str]) -> Arrays:
-        """Return arrays of parameters' shapes by torch's names, in torch's shapes."""
+        """Return arrays like parameters by torch's names, in torch's shapes."""
         exported = {}
         for path, name in names.items():
             if path in arrays:
@@ -97,7 +97,7 @@ class MlxSubject(ParitySubject):
         return exported
 
     def _layer(self, path: str) -> nn.Module | None:
-        """Return the layer of a weight that torch keeps in another shape, perhaps; None for all others."""
+        """Return the layer of a weight whose shape in torch may differ; None for all other parameters."""
         parent, _, kind = path.rpartition(".")
         layer = dict(self.model.named_modules())[parent]
         return layer if kind == "weight" and hasattr(layer, "to_torch") else None
@@ -105,22 +105,22 @@ class MlxSubject(ParitySubject):
 
 @dataclass(kw_only=True)
 class MlxWorkload(Workload):
-    """A classifier trained with MLX.
+    """A network trained with MLX; with the default loss a classifier.
 
-    A batch is (images, labels), NumPy arrays or MLX's; images are (n, height, width, channels).
+    A batch is (images, labels), arrays of NumPy or MLX; images are (n, height, width, channels).
 
-    A step is handed over to the device and not waited for. Its loss depends on the weights after it, so that
-    waiting for the last loss waits for the work of all steps.
+    A step is submitted to the device without waiting. Its loss depends on the weights after the step, so that waiting
+    for the last loss waits for all steps.
 
     Attributes:
-        make_model: to a new network with the first weights; parameters in the order in which torch's network has them.
-        make_optimizer: to a new optimiser; a schedule of its own steps with every batch.
+        make_model: returns a new network with the first weights; its parameters are in the order of torch's network.
+        make_optimizer: returns a new optimiser; its learning-rate schedule, if any, steps with every batch.
         loss: outputs in float32 and labels to the mean loss.
-        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
-        epoch_rate: from an epoch's number to its learning rate, of a schedule that steps once an epoch; or None.
-        sample_shape: of one sample as the network takes it, whose operations are counted; empty: they are known.
-        make_plain: makes what training is compared with, in torch: MLX has no convolution in float64. It imports torch.
-        settings: precision, whether a step goes through `mx.compile`, and attention in one operation.
+        max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
+        epoch_rate: returns an epoch's learning rate by its number, if the schedule steps once an epoch; or None.
+        sample_shape: of one sample, to count the operations of a step; empty: `columns` has them.
+        make_plain: returns the reference's parts, in torch: MLX has no convolution in float64. It imports torch.
+        settings: precision, `compiled` (by `mx.compile`) and `fused_attention`.
 
     Raises:
         NotImplementedError: settings that MLX does not have.
@@ -129,25 +129,24 @@ class MlxWorkload(Workload):
     make_model: Callable[[], nn.Module]
     make_optimizer: Callable[[], optimizers.Optimizer]
     loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
-    most_norm: float = 0.0
+    max_norm: float = 0.0
     epoch_rate: Callable[[int], float] | None = None
     sample_shape: tuple[int, ...] = ()
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
         settings = self.settings
-        had = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
-        if settings != Settings(**had):
-            raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(had)}")
+        supported = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
+        if settings != Settings(**supported):
+            raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(supported)}")
         if settings.precision not in STORED:
             raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
         model, optimizer = self.model, self.optimizer = self.make_model(), self.make_optimizer()
-        model.computed = COMPUTED[settings.precision]  # for inputs that are whole numbers and say no precision
+        model.computed = COMPUTED[settings.precision]  # for inputs that are integers and have no precision
         self.enter()
-        kept = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
-        assign(model, {path: array.astype(STORED[settings.precision]) for path, array in kept.items()})
+        weights = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
+        assign(model, {path: array.astype(STORED[settings.precision]) for path, array in weights.items()})
         optimizer.init(model.trainable_parameters())
-        # Small gradients vanish in float16, so the loss is scaled there.
         self.is_scaled = PRECISIONS[settings.precision].needs_scaling
         self.scaling = {"scale": mx.array(FIRST_SCALE if self.is_scaled else 1.0), "steps": mx.array(0)}
         self.changing = [model, optimizer.state, self.scaling]
@@ -161,7 +160,7 @@ class MlxWorkload(Workload):
 
     @functools.cached_property
     def plain(self) -> Plain:
-        """Return what training is compared with."""
+        """Return the reference's parts, from `make_plain`."""
         return self.make_plain()
 
     def num_parameters(self) -> int:
@@ -179,12 +178,12 @@ class MlxWorkload(Workload):
         return tuple(to_array(part, self.settings.precision) for part in batch)
 
     def step(self, batch: tuple) -> mx.array:
-        loss = hanging_on(self._train(*self.placed(batch)), leaves(self.changing).values())
+        loss = depending_on(self._train(*self.placed(batch)), leaves(self.changing).values())
         mx.async_eval(loss)
         return loss
 
     def differentiate(self, batch: tuple) -> dict[str, mx.array]:
-        """Return gradients by path; moving statistics stay what they are."""
+        """Return gradients by path; moving statistics do not change."""
         before = leaves(self.model)
         _, gradients = self._gradients(*self.placed(batch))
         assign(self.model, before)
@@ -194,17 +193,17 @@ class MlxWorkload(Workload):
         return [type(self)._step]
 
     def _losses(self, parameters: dict, inputs: mx.array, target: mx.array) -> tuple[mx.array, mx.array]:
-        """Return the loss times its scale, which is differentiated, and the loss."""
+        """Return the scaled loss, which is differentiated, and the loss."""
         self.model.update(parameters)
         loss = self.loss(self.model(inputs).astype(mx.float32), target)
         return loss * self.scaling["scale"], loss
 
     def _gradients(self, inputs: mx.array, target: mx.array) -> tuple[mx.array, dict]:
-        """Return the loss and the gradients of the parameters that are trained."""
+        """Return the loss and the gradients of the trainable parameters."""
         (_, loss), gradients = self._value_and_gradients(self.model.trainable_parameters(), inputs, target)
         scale = self.scaling["scale"]
         gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
-        return loss, optimizers.clip_grad_norm(gradients, self.most_norm)[0] if self.most_norm else gradients
+        return loss, optimizers.clip_grad_norm(gradients, self.max_norm)[0] if self.max_norm else gradients
 
     def _step(self, inputs: mx.array, target: mx.array) -> mx.array:
         loss, gradients = self._gradients(inputs, target)
@@ -212,11 +211,11 @@ class MlxWorkload(Workload):
         before = leaves(trained)
         self.optimizer.update(self.model, gradients)
         if self.is_scaled:
-            self._leave_out_overflow(before, gradients)
+            self._skip_overflow(before, gradients)
         return loss
 
-    def _leave_out_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
-        """Undo a step whose gradients are not finite, and set the next scale, without reading from the device."""
+    def _skip_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
+        """Undo a step with gradients that are not finite, and set the next scale, without reading from the device."""
         finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
         trained = [self.model, self.optimizer.state]
         after = leaves(trained)
@@ -249,21 +248,21 @@ class MlxWorkload(Workload):
 
     def state(self) -> dict:
         mx.eval(self.changing)
-        return {"arrays": leaves(self.changing)}  # MLX's arrays do not change, they are replaced
+        return {"arrays": leaves(self.changing)}  # no copies: training replaces MLX's arrays and does not change them
 
     def load_state(self, state: dict) -> None:
         assign(self.changing, state["arrays"])
 
-    def pass_steps(self, count: int) -> None:
+    def advance_schedule(self, count: int) -> None:
         state = self.optimizer.state
-        if count:  # Adam's own count of steps corrects its means: its schedule adds those that were passed
+        if count:  # Adam's count of steps corrects its means: its schedule adds the steps that were skipped
             state["passed" if "passed" in state else "step"] = mx.array(count, mx.uint64)
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[MlxSubject]:
-        """Yield what is compared with float64: a copy of this workload that computes as it does, or in this precision.
+        """Yield a copy of this workload step by step: with the same settings, or in another precision with no others.
 
-        It is built again, since code that was compiled with dropout keeps it.
+        The copy is built from scratch, because code that was compiled with dropout keeps it.
         """
         same = precision == self.settings.precision
         random = self.device.backend.random_state(self.device)

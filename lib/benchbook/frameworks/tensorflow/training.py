@@ -1,8 +1,8 @@
 """A Keras model trained by TensorFlow: graphs whose variables change in place, on one device or mirrored on several.
 
-An operation for which a device has no kernel is computed by the CPU, without a word: Apple's plug-in has none for the
-gradient of ResizeBilinear, nor for most of float16. Its inputs travel to the host and its outputs back, in every step.
-So a first step is watched.
+TensorFlow silently computes an operation on the CPU if the device has no kernel for it. Apple's plug-in has none for
+the gradient of ResizeBilinear and for most operations in float16. Every step then copies inputs and outputs between
+device and host. The first step counts such operations.
 """
 
 import functools
@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import tensorflow
-from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.core.framework import graph_pb2
 from tensorflow.python.eager import context
 
 from benchbook.frameworks.devices import Device
@@ -21,14 +21,14 @@ from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array
 from benchbook.frameworks.tensorflow.devices import BACKEND
 
-Outputs = Any  # an array, or a list or tuple of them
+Outputs = Any  # an array, or a list or tuple of arrays
 
 
 class KerasNetwork(Network):
-    """A Keras model trained by tf.function, whose variables change in place.
+    """A Keras model trained by tf.function, with variables that change in place.
 
-    Several devices are one MirroredStrategy: each has a copy of the variables and its part of a batch, and gradients
-    are averaged. Source: https://www.tensorflow.org/tutorials/distribute/custom_training
+    A MirroredStrategy gives each of several devices a copy of the variables and a share of each batch, and averages
+    the gradients. Source: https://www.tensorflow.org/tutorials/distribute/custom_training
 
     Raises:
         NotImplementedError: XLA, or a scaled loss, on several devices.
@@ -37,7 +37,7 @@ class KerasNetwork(Network):
     FUNCTIONS = ("_score", "_predict", "_differentiate", "_train")
 
     def scope(self) -> AbstractContextManager:
-        """Return where the model and its optimiser are made."""
+        """Return the context in which model and optimiser are made."""
         return self._strategy.scope() if self.device.count > 1 else nullcontext()
 
     @property
@@ -64,29 +64,29 @@ class KerasNetwork(Network):
         self._predict = BACKEND.compile_function(self._predict_body, compiled)
         self._differentiate = function(self._differentiate_body)
         train = function(self._train_body)
-        # XLA computes a graph as a whole where it is called, and on a CPU there is no other place.
-        self._train = train if compiled or self.device.is_cpu else functools.partial(self._watched, train)
+        # XLA computes a whole graph on the device where it is called, and next to a CPU there is no other device.
+        self._train = train if compiled or self.device.is_cpu else functools.partial(self._train_first, train)
 
-    def spread(self, *parts: Array) -> list[Any]:
-        """Return parts of a batch on the device, or the share of each; each has all of what does not divide."""
+    def scatter(self, *parts: Array) -> list[Any]:
+        """Return parts of a batch on the device, or split into shares; each device has all of an indivisible part."""
         if self.device.count == 1:
-            return super().spread(*parts)
+            return super().scatter(*parts)
         return [self._shares(part) for part in parts]
 
     def gather(self, part: Any) -> Array:
-        """Return a part of a batch in one piece, spread or not."""
+        """Return a part of a batch as one array, whether or not it is split."""
         if isinstance(part, tensorflow.distribute.DistributedValues):
             return tensorflow.concat(self._strategy.experimental_local_results(part), 0)
         return part
 
     def num_images(self, part: Any) -> int:
-        """Return the images in a part of a batch, spread or not."""
+        """Return the number of images in a part of a batch, whether or not it is split."""
         if isinstance(part, tensorflow.distribute.DistributedValues):
             return sum(len(share) for share in self._strategy.experimental_local_results(part))
         return len(part)
 
     def share_statistics(self) -> None:
-        """Give every device the first one's moving statistics: each has seen its part of the batches alone."""
+        """Give every device the first one's moving statistics: each has only seen its share of the batches."""
         if self.device.count > 1:
             for variable in self.model.non_trainable_variables:
                 variable.assign(variable.value.numpy())
@@ -103,7 +103,7 @@ class KerasNetwork(Network):
         )
 
     def _everywhere(self, body: Callable) -> Callable:
-        """Return what runs a body on every device, with its share, and averages what it returns."""
+        """Return a function that runs a body on every device with its share, and averages the outputs."""
 
         def run(*parts: Any) -> Outputs:
             outputs = self._strategy.run(body, parts)
@@ -111,9 +111,9 @@ class KerasNetwork(Network):
 
         return run
 
-    def _watched(self, train: Callable, *parts: Any) -> Array:
-        """Train on the first batch, which builds the graph, and note what of it is not on the device."""
-        with watch(map(BACKEND.handle, self._each)) as self.misplaced:
+    def _train_first(self, train: Callable, *parts: Any) -> Array:
+        """Train on the first batch, which builds the graph, and count its operations that are not on the device."""
+        with count_misplaced(map(BACKEND.handle, self._each)) as self.misplaced:
             loss = train(*parts)
         self._train = train
         return loss
@@ -144,36 +144,36 @@ class KerasNetwork(Network):
 
 
 def _dense(gradient: Any) -> Array | None:
-    """Return a gradient in one piece, None where there is none.
+    """Return a gradient as one array; None if there is none.
 
-    An embedding's are slices, one for each place of a word. Keras's Adam squares them one by one, and adds the squares
-    where a batch has a word twice: its second moment is not that of the gradient.
+    An embedding's gradient is a slice for each position of a word. Keras's Adam squares the slices one by one: if a
+    batch has a word twice, it adds the squares, and its second moment is not that of the gradient.
     """
     return tensorflow.convert_to_tensor(gradient) if isinstance(gradient, tensorflow.IndexedSlices) else gradient
 
 
 @functools.cache
 def _mirrored(*handles: str) -> tensorflow.distribute.MirroredStrategy:
-    """Return the one strategy of these devices: a second one would number its exchanges as the first one does."""
+    """Return the only strategy of these devices: a second one would number its collectives like the first."""
     return tensorflow.distribute.MirroredStrategy(handles)
 
 
-# What moves or names values and computes nothing.
+# Operations that move or name values and compute nothing.
 NO_WORK = frozenset(
     {
         *("NoOp", "Const", "HostConst", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Identity", "IdentityN"),
         *("_Send", "_Recv", "_HostSend", "_HostRecv", "Switch", "Merge", "ControlTrigger", "VarHandleOp"),
     }
 )
-TYPES = ("T", "SrcT", "dtype", "Tparams")  # the attribute that names the type of an operation's input, by operation
+TYPES = ("T", "SrcT", "dtype", "Tparams")  # attributes that hold the type of an operation's input, depending on it
 
 
 @contextmanager
-def watch(devices: Iterable[str]) -> Iterator[Counter]:
-    """Count the operations that are placed elsewhere, of the graphs that are first called inside the `with` block.
+def count_misplaced(devices: Iterable[str]) -> Iterator[Counter]:
+    """Count the operations on other devices, in the graphs that are first called inside the `with` block.
 
     Args:
-        devices: where they should be, as `tf.device` takes them: "GPU:0".
+        devices: where operations should be, as `tf.device` takes them: "GPU:0".
 
     Yields:
         Counts by operation and type, such as "ResizeBilinearGrad(float32)", filled in when the block ends.
@@ -182,16 +182,12 @@ def watch(devices: Iterable[str]) -> Iterator[Counter]:
     with context.collect_graphs(optimized=True) as graphs:
         yield counts
     for graph in graphs:
-        counts.update(elsewhere(graph, tuple(devices)))
+        counts.update(misplaced(graph, tuple(devices)))
 
 
-def elsewhere(graph: graph_pb2.GraphDef, devices: tuple[str, ...]) -> Iterator[str]:
-    """Yield operation and type of each node that computes and is placed on none of the devices."""
+def misplaced(graph: graph_pb2.GraphDef, devices: tuple[str, ...]) -> Iterator[str]:
+    """Yield operation and type of each node that computes and is on none of the devices."""
     for node in graph.node:
         if node.op not in NO_WORK and node.device and not node.device.endswith(devices):
-            yield _title(node)
-
-
-def _title(node: node_def_pb2.NodeDef) -> str:
-    types = [tensorflow.dtypes.as_dtype(node.attr[name].type).name for name in TYPES if name in node.attr]
-    return f"{node.op}({types[0]})" if types else node.op
+            types = [tensorflow.dtypes.as_dtype(node.attr[name].type).name for name in TYPES if name in node.attr]
+            yield f"{node.op}({types[0]})" if types else node.op

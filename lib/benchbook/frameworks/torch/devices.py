@@ -1,7 +1,7 @@
-"""What torch answers, and the operations that a device is calibrated with; see `frameworks.backend.Backend`.
+"""torch's devices: cpu, cuda and mps; see `frameworks.backend.Backend`.
 
-What torch offers for any accelerator is asked of `torch.accelerator`; only cuda and mps have something of their own.
-Outputs of operations are allocated once.
+Functions of `torch.accelerator` serve every accelerator; only cuda and mps need some of their own. The output of an
+operation is allocated once.
 """
 
 import numpy
@@ -20,7 +20,7 @@ class TorchBackend(Backend):
     version = str(torch.__version__)
 
     def accelerator(self) -> str | None:
-        # Without check_available a CUDA build names cuda on a machine that has no GPU.
+        # Without check_available a CUDA build reports cuda on a machine without a GPU.
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         if accelerator is None:
             return None
@@ -30,16 +30,15 @@ class TorchBackend(Backend):
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
-            return f"torch {self.version} says: {error}"
+            return f"torch {self.version} reports: {error}"
         return ""
 
     def why_unusable(self, kind: str) -> str:
         built, capability = torch.cuda.get_arch_list() if kind == "cuda" else [], self.capability(kind)
-        # PTX, which the driver compiles.
-        compiled = [int(name.removeprefix("compute_")) for name in built if name.startswith("compute_")]
-        if not built or has_binaries(capability, built) or any(each <= capability * 10 for each in compiled):
+        ptx = [int(name.removeprefix("compute_")) for name in built if name.startswith("compute_")]
+        if not built or has_binaries(capability, built) or any(each <= capability * 10 for each in ptx):
             return ""
-        # Wheels for CUDA 12.6 are the last with code for GPUs before Turing, those for 12.8 the first with Blackwell's.
+        # Wheels for CUDA 12.6 are the last with code for GPUs before Turing; those for 12.8 the first for Blackwell.
         release, wheels = self.version.partition("+")[0], "cu126" if capability < 7.5 else "cu128"
         return (
             f"torch {self.version} has no code for compute capability {capability:g}, only {', '.join(built)}; another "
@@ -56,10 +55,10 @@ class TorchBackend(Backend):
         major, minor = torch.cuda.get_device_capability()
         return major + minor / 10
 
-    def imitated_units(self, device: Device) -> tuple[str, ...]:
-        """Return bf16 for a CPU in which oneDNN finds no instructions for it; without oneDNN trying will tell.
+    def emulated_units(self, device: Device) -> tuple[str, ...]:
+        """Return bf16 for a CPU on which oneDNN finds no bfloat16 instructions; without oneDNN it is unknown.
 
-        Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with AVX2 alone, torch 2.10).
+        Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with only AVX2, torch 2.10).
         """
         onednn = torch.backends.mkldnn.is_available()
         return ("bf16",) if device.is_cpu and onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else ()
@@ -71,7 +70,7 @@ class TorchBackend(Backend):
         return device.kind
 
     def synchronize(self, device: Device, last: object = None) -> None:
-        """Wait for the accelerator; the CPU has nothing queued.
+        """Wait for the accelerator; the CPU has no queue.
 
         Source: https://docs.pytorch.org/docs/stable/generated/torch.accelerator.synchronize.html
         """
@@ -106,10 +105,10 @@ class TorchBackend(Backend):
             torch.get_device_module(device.kind).set_rng_state(state[device.kind])
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set TF32 for matrix products, convolutions and recurrent layers: convolutions use it by default.
+        """Set TF32 for matrix products, convolutions and recurrent layers; by default convolutions use it.
 
-        torch has these switches twice, and until 2.11 refuses to read an old one after a new one was set; its compiler
-        reads both. These two functions keep all of them readable in each mode.
+        torch has an old and a new version of each switch, its compiler reads both, and until 2.11 an old one cannot be
+        read after the new one was set. The two functions used here keep all of them readable.
 
         Source: https://docs.pytorch.org/docs/stable/notes/cuda.html (TensorFloat-32)
         """

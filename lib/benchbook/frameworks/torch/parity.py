@@ -1,4 +1,4 @@
-"""A torch workload that takes the steps it is timed with, one at a time, for each to be looked at."""
+"""A torch workload step by step, for the comparison with float64; and networks in float64 without dropout."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -15,53 +15,53 @@ from torch.overrides import TorchFunctionMode
 from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays
 
-# Layers that drop parts at random in training and, set to inference, drop none: what their names have in them.
+# Parts of the names of layers that drop values at random in training and none in inference.
 RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
-# Functions that drop parts at random; in a comparison they return what they are given.
+# Functions that drop values at random; in a comparison they return their input.
 DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
 DROPOUTS |= {torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout}
-DROPOUT_PLACE = 4  # of the share among the arguments of F.scaled_dot_product_attention
-SLOPE_STEP = 1e-6  # of an argument's size, by which a finite difference moves it
-SMOOTH = 1e-3  # of a finite difference: as near as that of half the step comes where there is a slope
+DROPOUT_PLACE = 4  # of dropout_p among the positional arguments of F.scaled_dot_product_attention
+SLOPE_STEP = 1e-6  # of a finite difference, as a share of an argument's root mean square
+SMOOTH = 1e-3  # relative difference to the finite difference of half the step, at most, where a function has a slope
 
 
 class TorchSubject(ParitySubject):
     """A torch workload step by step; see `ParitySubject`.
 
     Args:
-        workload: its dropout is off, and the caller turns it on again afterwards.
+        workload: its dropout is off; the caller turns it on again.
     """
 
     def __init__(self, workload: Any) -> None:
         self.dtypes = {name: part.dtype for name, part in workload.model.named_parameters()}
-        self.resolution = max(torch.finfo(dtype).eps for dtype in self.dtypes.values())  # the farthest
+        self.resolution = max(torch.finfo(dtype).eps for dtype in self.dtypes.values())  # of the coarsest type
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        return tuple(on_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
+        return tuple(to_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
 
     def weights(self) -> Arrays:
-        return {name: on_host(part) for name, part in self.workload.model.named_parameters()}
+        return {name: to_host(part) for name, part in self.workload.model.named_parameters()}
 
     def statistics(self) -> Arrays:
         buffers = self.workload.model.named_buffers()
-        return {name: on_host(part) for name, part in buffers if part.is_floating_point()}
+        return {name: to_host(part) for name, part in buffers if part.is_floating_point()}
 
     @torch.no_grad()
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         parts = dict(self.workload.model.named_parameters()) | dict(self.workload.model.named_buffers())
         for name, array in (weights | statistics).items():
-            fill(parts[name], array)
+            assign(parts[name], array)
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; the gradients are those that the optimiser took, and zeros where a parameter has none."""
+        """Try a step; the gradients are those that the optimiser used, or zeros if a parameter has none."""
         scale = self.workload.scaler.get_scale()
         loss = float(self.workload.step(batch))
-        self.num_passed += 1
+        self.schedule_step += 1
         named = self.workload.model.named_parameters() if differentiated else ()
         gradients = {name: torch.zeros_like(part) if part.grad is None else part.grad for name, part in named}
         taken = self.workload.scaler.get_scale() >= scale
-        return loss, {name: on_host(gradient) for name, gradient in gradients.items()}, taken
+        return loss, {name: to_host(gradient) for name, gradient in gradients.items()}, taken
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
@@ -69,14 +69,14 @@ class TorchSubject(ParitySubject):
 
 @contextmanager
 def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]:
-    """Put a model's dropout off inside a `with` block.
+    """Switch a model's dropout off inside a `with` block.
 
-    Its layers are set to inference, not their share to 0: a compiler makes code for both modes, and what it makes for
-    training stays as it would have been.
+    The layers are set to inference instead of to a rate of 0: a compiler compiles both modes, and the code of the
+    training mode does not change.
 
     Args:
         model: the network.
-        functions: whether functions such as `F.dropout` may be called outside of such layers, and are put off as well.
+        functions: switch off functions such as `F.dropout` as well, which the network may call outside of such layers.
     """
     layers = [layer for layer in model.modules() if any(name in type(layer).__name__ for name in RANDOM_LAYERS)]
     layers = [layer for layer in layers if layer.training]
@@ -91,7 +91,7 @@ def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]
 
 
 class _WithoutDropout(TorchFunctionMode):
-    """Functions of torch that drop nothing."""
+    """Switch off the dropout of torch's functions."""
 
     def __torch_function__(self, function: Callable, types: Any, arguments: tuple = (), named: dict | None = None):
         named = named or {}
@@ -103,25 +103,25 @@ class _WithoutDropout(TorchFunctionMode):
             else:
                 named = named | {"dropout_p": 0.0}
         elif function is F.multi_head_attention_forward:
-            named = named | {"training": False}  # which decides about dropout alone
+            named = named | {"training": False}  # which only switches dropout
         return function(*arguments, **named)
 
 
 def call(network: Callable, inputs: tuple | dict) -> Any:
-    """Return what a network makes of its inputs, of which a dictionary is keyword arguments."""
+    """Return a network's outputs; its inputs are a tuple, or a dictionary of keyword arguments."""
     return network(**inputs) if isinstance(inputs, dict) else network(*inputs)
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """Return a deep copy of a network; attributes that autograd computed, as by weight_norm, are copied as values."""
+    """Return a deep copy of a network; attributes that autograd computed, as in weight_norm, are copied as values."""
     attributes = [part for layer in model.modules() for part in vars(layer).values() if isinstance(part, torch.Tensor)]
     return copy.deepcopy(model, {id(part): part.detach().clone() for part in attributes if part.grad_fn is not None})
 
 
 def cast(model: nn.Module, dtype: torch.dtype) -> None:
-    """Convert a network's parameters, buffers and attributes: floats to a type, complex numbers to that of its parts.
+    """Convert a network's parameters, buffers and other tensors: floats to a type, complex numbers to such parts.
 
-    `Module.to` drops the imaginary parts, and passes over attributes that are no buffers.
+    `Module.to` drops imaginary parts and skips attributes that are not buffers.
     """
 
     def converted(part: torch.Tensor) -> torch.Tensor:
@@ -136,29 +136,30 @@ def cast(model: nn.Module, dtype: torch.dtype) -> None:
                 setattr(layer, name, converted(part))
 
 
-def on_host(tensor: torch.Tensor) -> numpy.ndarray:
-    """Return a tensor as NumPy has it in float64; of complex numbers the parts, in one more dimension."""
+def to_host(tensor: torch.Tensor) -> numpy.ndarray:
+    """Return a copy of a tensor as a NumPy array in float64; complex numbers have their parts in one more dimension."""
     tensor = tensor.detach().cpu()
     tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return tensor.double().numpy().copy()
 
 
-def fill(tensor: torch.Tensor, array: numpy.ndarray) -> None:
-    """Take over what `on_host` returned, rounded to what the tensor keeps."""
+def assign(tensor: torch.Tensor, array: numpy.ndarray) -> None:
+    """Set a tensor to values from `to_host`, rounded to its type."""
     part = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     part.copy_(torch.from_numpy(array).to(part.dtype))
 
 
 def function_slopes(loss: torch.Tensor, compute: Callable[[], torch.Tensor]) -> dict[str, float]:
-    """Return, for each autograd.Function that a loss goes through, its gradient over a finite difference.
+    """Return the ratio of gradient to finite difference for each autograd.Function in a loss, by its name.
 
-    Both are of one direction, with random gradients of its outputs. What has no slope is left out, and so is what
-    returns its argument: they change gradients on purpose (straight through a rounding, or reversed).
+    Both are taken in one random direction, for random gradients of the outputs. Functions without a slope are skipped,
+    and so are functions that return their argument: these change gradients on purpose (straight through a rounding, or
+    reversed).
 
     Args:
         loss: in float64.
-        compute: to the same loss once more.
+        compute: computes the same loss again.
     """
     nodes, functions = [loss.grad_fn], {}
     seen = set(nodes)
@@ -182,14 +183,14 @@ def function_slopes(loss: torch.Tensor, compute: Callable[[], torch.Tensor]) -> 
             compute()
         finally:
             function.forward = staticmethod(forward)
-        with suppress(Exception):  # some cannot be called by themselves
+        with suppress(Exception):  # some cannot be called outside of the network
             slope = _slope(function, called[0])
             slopes |= {} if slope is None else {function.__qualname__: slope}
     return slopes
 
 
 def _slope(function: type[torch.autograd.Function], arguments: list) -> float | None:
-    """Return a function's own slope over that of a finite difference; None where it has none."""
+    """Return the ratio of a function's slope to that of a finite difference; None if it has no slope."""
     random = torch.Generator().manual_seed(0)
     kept = [part.detach().clone() if isinstance(part, torch.Tensor) else part for part in arguments]
     moving = [place for place, part in enumerate(arguments) if isinstance(part, torch.Tensor) and part.requires_grad]

@@ -1,4 +1,4 @@
-"""What the studies' torch networks share: images on a device, or loaded one by one; Keras's weights; counting work."""
+"""What the studies' torch networks share: image data sets, weights from Keras, counting operations."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ class ResidentArrays:
     """Images and labels that stay on a device: no loader, no transfer.
 
     Args:
-        device: which.
-        images, labels: NumPy arrays, of n each.
-        prepare: from some of the images, on the device, to what the network takes.
+        device: where they stay.
+        images, labels: NumPy arrays of equal length.
+        prepare: converts some of the images, on the device, to inputs of the network.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class ResidentArrays:
 
 
 class TransformedImages(Dataset):
-    """Images that are transformed one at a time on the host, with their labels; importable, for spawned workers.
+    """Images that are transformed one at a time on the host, with their labels; spawned workers can import it.
 
     Args:
-        images: uint8, shape (n, height, width) or (n, height, width, 3); of a tensor workers share the memory.
+        images: uint8, shape (n, height, width) or (n, height, width, 3); workers share the memory of a tensor.
         labels: shape (n,).
-        transform: from an image, as PIL has it.
+        transform: converts a PIL image to a tensor.
     """
 
     def __init__(self, images: numpy.ndarray | torch.Tensor, labels: numpy.ndarray, transform: Callable) -> None:
@@ -62,17 +62,18 @@ class TransformedImages(Dataset):
 
 
 def order_generator(seed: int, epoch: int) -> torch.Generator:
-    """Return the generator of an epoch's order; see `batches.order_seed`."""
+    """Return the generator that shuffles an epoch; see `batches.order_seed`."""
     return torch.Generator().manual_seed(order_seed(seed, epoch))
 
 
 @torch.no_grad()
-def take_over(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None:
-    """Give a layer other numbers: kernel and bias, or a batch norm's scale, offset, moving mean and variance.
+def load_keras_arrays(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None:
+    """Copy arrays in Keras's layout into a layer.
 
     Args:
         layer: a convolution, a dense layer or a batch norm.
-        arrays: in Keras's shapes; a kernel is (height, width, in, out), or depthwise (height, width, in, 1).
+        arrays: kernel and bias; or a batch norm's scale, offset, moving mean and moving variance. A convolution's
+            kernel is (height, width, in, out), or depthwise (height, width, in, 1); a dense layer's is (in, out).
     """
     orders = {4: (2, 3, 0, 1) if getattr(layer, "groups", 1) > 1 else (3, 2, 0, 1), 2: (1, 0)}
     for name, array in zip(("weight", "bias", "running_mean", "running_var"), arrays, strict=False):
@@ -82,15 +83,15 @@ def take_over(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None:
 def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "meta") -> float:
     """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
 
-    A copy of the network runs on the meta device, which computes nothing: on a CPU fused paths can escape the count.
-    Matrix products, convolutions and attention are counted, as is usual; element-wise work is not. Of a convolution,
-    each gradient costs what its forward pass costs; torch's own formula counts a kernel's gradient once for every pair
-    of groups, which makes depthwise networks look many times as costly (MobileNetV2: seven times; torch 2.10).
+    A copy of the network runs on the meta device, which computes nothing; on a CPU the count can miss fused paths.
+    Matrix products, convolutions and attention count, as usual; element-wise operations do not. Each gradient of a
+    convolution costs as much as its forward pass. torch's own formula counts a kernel's gradient once for every pair
+    of groups, which overestimates depthwise networks (MobileNetV2: sevenfold; torch 2.10).
 
     Args:
-        model: a torch network; it is not changed.
-        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its numbers do not matter.
-        device: cpu for a network that looks at numbers and so cannot be counted on the meta device.
+        model: a torch network; it does not change.
+        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its values do not matter.
+        device: meta, or cpu for a network whose operations depend on values.
     """
 
     def convolution_backward(gradient, images, kernel, *rest, out_shape):
@@ -101,8 +102,8 @@ def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "met
     if device == "meta":
         twin, batch = twin.to_empty(device="meta"), [torch.empty_like(part, device="meta") for part in inputs]
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    plain = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # the CPU's fused one is not counted
-    with plain, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+    unfused = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # fused ones are not counted
+    with unfused, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         outputs = twin(*batch)
         sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
     return counter.get_total_flops() / len(inputs[0])

@@ -1,4 +1,4 @@
-"""What all torch workloads share: how settings are computed, a training step, evaluation, going back."""
+"""What all torch workloads share: settings, a training step, evaluation, saving and restoring the state."""
 
 import copy
 import itertools
@@ -21,38 +21,39 @@ from benchbook.machine.precisions import PRECISIONS
 
 Batch = tuple[torch.Tensor, ...]
 
-# What weights and images are kept in.
+# The types in which weights and images are stored.
 STORED = {name: getattr(torch, precision.stored) for name, precision in PRECISIONS.items()}
 
 
 def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
-    """Return a tensor on the device, in what the precision keeps and in the settings' memory format."""
+    """Return a tensor on the device, in the precision's stored type and the settings' memory format."""
     stored = STORED[settings.precision] if part.is_floating_point() else part.dtype
     if part.dtype == stored and part.device.type == device.kind and not settings.channels_last:
-        return part  # resident, as it is needed: two calls of torch fewer in each step
-    return part.to(stored).to(device.kind, memory_format=memory_format(part, settings))
+        return part  # nothing to convert: this saves two calls of torch in each step
+    are_images = settings.channels_last and part.dim() == 4
+    return part.to(stored).to(device.kind, memory_format=torch.channels_last if are_images else torch.preserve_format)
 
 
 def prepare(model: nn.Module, settings: Settings) -> Callable:
-    """Return what computes the model's outputs: its weights in the memory format, compiled if that is asked for.
+    """Return a function that computes the model's outputs: in the settings' memory format, and compiled if they say so.
 
-    Replayed as a graph, a network writes its outputs where the call before wrote them. Losses are computed from them
-    outside the graph, in memory of their own, so that those of a window can be read after it.
+    A network that is replayed as a CUDA graph overwrites the outputs of the previous call. Its losses are computed
+    outside the graph, in other memory, so that those of a window can be read after it.
 
     Source: https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
     """
     if settings.channels_last:
         model.to(memory_format=torch.channels_last)
-    if settings.compiled:  # each shape for itself: a code for all sizes would be made after a batch of another one
+    if settings.compiled:  # each shape separately: code for any size would be compiled after a batch of another size
         return torch.compile(model, mode="reduce-overhead" if settings.graphs else None, dynamic=False)
     return model
 
 
-def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
-    """Let SGD's momentum begin as zeros, which is the same function: a first step's momentum is its gradient.
+def initialise_momentum(optimizer: torch.optim.Optimizer) -> None:
+    """Set SGD's momentum to zeros, which does not change training: the first step's momentum is its gradient.
 
-    torch makes it in the first step. The fused form makes it of uninitialised memory, and where a scaler leaves that
-    step out because gradients overflowed, it stays so.
+    torch allocates the momentum in the first step. Its fused form allocates uninitialised memory, which stays so if the
+    gradient scaler skips that step because gradients overflowed.
     """
     for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
         for parameter in group["params"] if group["momentum"] and not group["dampening"] else ():
@@ -60,7 +61,7 @@ def begin_momentum(optimizer: torch.optim.Optimizer) -> None:
 
 
 def switch(settings: Settings) -> None:
-    """Set what torch keeps globally: TF32 for products and convolutions, and whether cuDNN tries its algorithms.
+    """Set torch's global switches: TF32 for products and convolutions, and cuDNN's trials of algorithms.
 
     Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
     """
@@ -69,7 +70,7 @@ def switch(settings: Settings) -> None:
 
 
 def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
-    """Return the network's outputs; under autocast as float32, in which losses must be computed."""
+    """Return the network's outputs; those of autocast are converted to float32, in which losses are computed."""
     wanted = PRECISIONS[precision]
     if not wanted.autocast:
         return network(*inputs)
@@ -78,15 +79,9 @@ def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, p
     return tree_map_only(torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs)
 
 
-def memory_format(part: torch.Tensor, settings: Settings) -> torch.memory_format:
-    """Return the memory format for a tensor: channels last makes sense for images alone."""
-    images = settings.channels_last and part.dim() == 4
-    return torch.channels_last if images else torch.preserve_format
-
-
 @contextmanager
 def switched(settings: Settings) -> Iterator[None]:
-    """Compute with the global switches of the settings inside a `with` block; afterwards they are what they were."""
+    """Set torch's global switches as in the settings inside a `with` block, and restore them afterwards."""
     precision = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "fp32"
     before = Settings(precision, autotuned=torch.backends.cudnn.benchmark)
     switch(settings)
@@ -98,19 +93,17 @@ def switched(settings: Settings) -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class TorchWorkload(Workload):
-    """A network trained with torch.
-
-    As it stands it is a classifier; another kind of network says in `split` what of a batch goes where.
+    """A network trained with torch: a classifier, unless a subclass overrides `split`.
 
     Attributes:
         model: network on the device; images (n, 1 or 3, height, width) to log-probabilities (n, classes).
         loss: log-probabilities and labels (n,) to their loss.
-        optimizer, scheduler: the schedule steps once an epoch, or with every step.
-        rate_by_step: which of the two.
-        loss_is_sum: whether `loss` adds up a batch's losses instead of taking their mean.
-        most_norm: gradients are scaled down as a whole where their norm is larger; 0: they are not.
-        plain: what training is compared with; None: it cannot be checked.
-        settings: precision, memory format and compilation; the optimiser is fused by the code that makes it.
+        optimizer: fused by the code that makes it, if the settings say so.
+        scheduler: the learning rate's schedule.
+        rate_by_step: whether the schedule advances with every step instead of every epoch.
+        loss_is_sum: whether `loss` is the sum of a batch's losses instead of their mean.
+        max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
+        plain: the reference's parts; None: training cannot be compared.
     """
 
     model: nn.Module
@@ -118,24 +111,24 @@ class TorchWorkload(Workload):
     optimizer: torch.optim.Optimizer
     scheduler: torch.optim.lr_scheduler.LRScheduler
     loss_is_sum: bool = False
-    most_norm: float = 0.0
+    max_norm: float = 0.0
     rate_by_step: bool = False
     plain: Plain | None = None
 
     def __post_init__(self) -> None:
         self.enter()
         self.network = prepare(self.model, self.settings)
-        begin_momentum(self.optimizer)
+        initialise_momentum(self.optimizer)
         self.num_hooked = 0
         self.has_compiled_optimizer = self.settings.fused and not self.optimizer.defaults.get("fused")
         if self.has_compiled_optimizer:
-            # torch has no fused form of it. Compiled, a step passes once over the weights instead of once for each of
-            # its operations. A learning rate must be a tensor then: for another number it would be compiled again.
+            # torch has no fused form of this optimiser. A compiled step reads the weights once instead of once for each
+            # operation. The learning rate must be a tensor: another number would need another compilation.
             self.optimizer.step = torch.compile(self.optimizer.step)
         else:
             self.optimizer.register_step_post_hook(self._count_step)
         precision = PRECISIONS[self.settings.precision]
-        scaled = precision.needs_scaling and precision.autocast  # float16 gradients themselves cannot be unscaled
+        scaled = precision.needs_scaling and precision.autocast  # the scaler cannot unscale gradients in float16
         self.scaler = torch.amp.GradScaler(self.device.kind, enabled=bool(scaled))
 
     def num_parameters(self) -> int:
@@ -157,19 +150,19 @@ class TorchWorkload(Workload):
             yield from first.batch_sampler
             for epoch in itertools.count(begun + 1):
                 later = self.train_batches(epoch)
-                if later.generator is not None:  # a loader of its own would draw its workers' seed before the order
+                if later.generator is not None:  # a separate loader would draw its workers' seed before the order
                     torch.empty((), dtype=torch.int64).random_(generator=later.generator)
                 yield from later.batch_sampler
 
         options = {"num_workers": first.num_workers, "pin_memory": first.pin_memory, "generator": first.generator}
         stream = iter(DataLoader(first.dataset, batch_sampler=order(), **options))
-        stream = itertools.chain([next(stream)], stream)  # by now the workers have begun
+        stream = itertools.chain([next(stream)], stream)  # the workers have started now
         while True:
             yield itertools.islice(stream, len(first))
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
-        """Return what the network sees of a batch, and what the loss compares its outputs with."""
+        """Return a batch's inputs for the network, and the target for the loss."""
         images, labels = batch
         return (images,), labels
 
@@ -180,9 +173,9 @@ class TorchWorkload(Workload):
         self.optimizer.zero_grad()
         loss = self.loss(self._outputs(*inputs), target)
         self.scaler.scale(loss).backward()
-        if self.most_norm:
+        if self.max_norm:
             self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.most_norm)
+            nn.utils.clip_grad_norm_(self.model.parameters(), self.max_norm)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.rate_by_step:
@@ -190,9 +183,9 @@ class TorchWorkload(Workload):
         return loss.detach() / len(batch[0]) if self.loss_is_sum else loss.detach()
 
     def steps_taken(self) -> int:
-        """Return the optimiser's own count of its steps; of one that is compiled, which no hook may enter, its state's.
+        """Return the steps that a hook of the optimiser counted; for a compiled optimiser those in its state.
 
-        SGD keeps no count. A hook of Python's would be traced, and compiled again for each number.
+        The compiler would trace a hook in Python, and compile it again for each number. SGD's state has no count.
         """
         if not self.has_compiled_optimizer:
             return self.num_hooked
@@ -236,7 +229,7 @@ class TorchWorkload(Workload):
         return copy.deepcopy({name: getattr(self, name).state_dict() for name in parts})
 
     def load_state(self, state: dict) -> None:
-        """Go back to a state, in place: compiled code and the optimiser's references stay valid."""
+        """Restore a state in place: compiled code and the optimiser's references stay valid."""
         state = copy.deepcopy(state)
         self.model.load_state_dict(state["model"])
         _restore_optimizer(self.optimizer, state["optimizer"])
@@ -244,7 +237,7 @@ class TorchWorkload(Workload):
         self.scaler.load_state_dict(state["scaler"])
         self.optimizer.zero_grad()
 
-    def pass_steps(self, count: int) -> None:
+    def advance_schedule(self, count: int) -> None:
         if count:
             self.scheduler.last_epoch = count
             factors = zip(self.scheduler.base_lrs, self.scheduler.lr_lambdas, strict=True)
@@ -257,7 +250,7 @@ class TorchWorkload(Workload):
         self.device.check_precision(precision)
         with switched(settings):
             workload = self if settings == self.settings else self._computing_as(settings)
-            with without_dropout(workload.model, self.plain.may_draw):
+            with without_dropout(workload.model, self.plain.may_be_random):
                 subject = TorchSubject(workload)
                 try:
                     yield subject
@@ -265,13 +258,13 @@ class TorchWorkload(Workload):
                     workload.restore(subject.fresh)
 
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
-        """Return a workload with a copy of the network and a fresh optimiser that computes in another way."""
+        """Return a workload with other settings, a copy of the network and a fresh optimiser."""
         random = self.device.backend.random_state(self.device)
         model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
-        # By way of the CPU: MPS has no float64 to convert to.
+        # Converted on the CPU: MPS has no float64.
         model.cpu().to(STORED[settings.precision]).to(self.device.kind)
         optimizer.state.clear()
-        # torch's copy forgets that a fused step is handed the scale, and skips itself where gradients overflow.
+        # torch's copy loses this attribute: a fused step gets the scale and skips itself if gradients overflow.
         if hasattr(self.optimizer, "_step_supports_amp_scaling"):
             optimizer._step_supports_amp_scaling = self.optimizer._step_supports_amp_scaling
         scheduler = copy.copy(self.scheduler)
@@ -282,10 +275,10 @@ class TorchWorkload(Workload):
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
-    """Go back to an optimiser's state, as its `load_state_dict`, but let Adadelta keep its tensors where it can.
+    """Restore an optimiser's state as `load_state_dict` does, but without another compilation in a timed window.
 
-    For other tensors a compiled step is compiled again, in the first window that is timed. Adadelta begins with zeros.
-    So it is for another `capturable`, which torch's compiler sets on the optimiser itself (2.10 and 2.11, on a GPU).
+    A compiled step is compiled again for other tensors: Adadelta, whose state begins with zeros, keeps its tensors. It
+    is also compiled again for another `capturable`, which torch's compiler sets (2.10 and 2.11, on a GPU).
     """
     for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
         saved |= {name: group[name] for name in ("capturable",) if name in group}

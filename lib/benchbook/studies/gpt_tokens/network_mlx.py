@@ -148,7 +148,7 @@ def build(plan: Plan) -> MlxWorkload:
         **plan.common(train, test, **network_torch.counts(plan, first)),
         make_model=lambda: Network(plan, first),
         make_optimizer=lambda: AdamW(plan),
-        most_norm=MOST_NORM,
+        max_norm=MOST_NORM,
         make_plain=lambda: network_torch.plain(plan, first),
         metric=None,
     )

@@ -170,7 +170,7 @@ def build(plan: Plan) -> TorchWorkload:
         scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak),
         metric=None,
         rate_by_step=True,
-        most_norm=MOST_NORM,
+        max_norm=MOST_NORM,
         plain=plain(plan, model),
     )
 
@@ -197,16 +197,16 @@ def counts(plan: Plan, model: Network) -> dict:
 def plain(plan: Plan, model: Network) -> Plain:
     """Return what training is compared with; weights that are not trained are the model's."""
 
-    def settle(make: object, begun: Arrays) -> Arrays:
+    def parity_weights(make: object, begun: Arrays) -> Arrays:
         """Return weights at which attention differs from token to token, and adapters do something."""
         random, larger = numpy.random.default_rng(plan.seed), math.sqrt(SCORES / plan.shape.width) / DEVIATION
-        settled = {}
+        changed = {}
         for name, part in begun.items():
             if name.endswith(".up"):
-                settled[name] = random.normal(scale=DEVIATION, size=part.shape)
+                changed[name] = random.normal(scale=DEVIATION, size=part.shape)
             elif name.endswith("inward.weight") and not plan.lora_rank:
                 values = 2 * len(part) // 3  # queries and keys come first
-                settled[name] = numpy.concatenate([part[:values] * larger, part[values:]])
-        return begun | settled
+                changed[name] = numpy.concatenate([part[:values] * larger, part[values:]])
+        return begun | changed
 
-    return plan.plain(lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model), plain_loss, settle)
+    return plan.plain(lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model), plain_loss, parity_weights)

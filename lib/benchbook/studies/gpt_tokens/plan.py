@@ -202,15 +202,15 @@ class Plan(StudyPlan):
 
         return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
 
-    def plain(self, make_network: Callable, loss: Callable, settle: Callable) -> Plain:
+    def plain(self, make_network: Callable, loss: Callable, parity_weights: Callable) -> Plain:
         """Return what training is compared with: AdamW with nanoGPT's constants once more, at the highest rate.
 
         Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
 
         Args:
-            make_network, loss, settle: see `benchbook.frameworks.plain.Plain`.
+            make_network, loss, parity_weights: see `benchbook.frameworks.plain.Plain`.
         """
-        peak, kept = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
+        peak, beta2 = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
 
         def is_matrix(name: str) -> bool:
             return not name.endswith("bias") and "norm" not in name
@@ -225,12 +225,12 @@ class Plan(StudyPlan):
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=lambda: Adam(lambda step: peak, weight_decay=0.1, kept=kept, is_decayed=is_matrix),
+            make_optimizer=lambda: Adam(lambda step: peak, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
             batch_size=self.parity_batch_size,
             labels=labels if self.dataset else None,
-            settle=settle,
-            steps_passed=self.shape.warm_up,
-            most_norm=1.0,
+            parity_weights=parity_weights,
+            schedule_start=self.shape.warm_up,
+            max_norm=1.0,
         )
 
 

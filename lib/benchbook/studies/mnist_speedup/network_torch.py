@@ -121,7 +121,7 @@ def plain(plan: Plan) -> Plain:
         loss=F.nll_loss,
         make_optimizer=lambda: Adadelta(lambda step: 1.0),
         batch_size=plan.parity_batch_size,
-        labels=lambda batch, place: stored.fit((batch[0][:, 0] * deviation + mean) * 255, batch[1]),
+        labels=lambda batch, place: stored.matches((batch[0][:, 0] * deviation + mean) * 255, batch[1]),
     )
 
 

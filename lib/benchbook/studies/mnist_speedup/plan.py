@@ -46,7 +46,7 @@ class Plan(StudyPlan):
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of an epoch's batches, the last one perhaps smaller."""
         count = len(self.dataset.train_labels)
-        return batches.plain_order(count, self.batch_size, self.seed if self.shuffles else None, epoch)
+        return batches.batch_indices(count, self.batch_size, self.seed if self.shuffles else None, epoch)
 
 
 build, source = Plan.build, Plan.source

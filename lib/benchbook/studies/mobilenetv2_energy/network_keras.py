@@ -28,12 +28,12 @@ def build(plan: Plan) -> KerasWorkload:
         make_optimizer=lambda: keras.optimizers.Adam(
             keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, plan.DECAY_STEPS, plan.DECAY_RATE)
         ),
-        plain=plan.plain(functools.partial(make_model, plan), cross_entropy, corrected_late=True),
+        plain=plan.plain(functools.partial(make_model, plan), cross_entropy, uses_epsilon_hat=True),
         seed=plan.seed,
     )
 
 
-@runtime.kernels_of_zeros()
+@runtime.zero_kernels()
 def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     import keras

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
 
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Convolved, Dense, Shift
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, ConvolutionBlock, Dense, Shift
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.mobilenetv2_energy import weights
@@ -103,7 +103,7 @@ def build(plan: Plan) -> MlxWorkload:
     )
 
 
-def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> Convolved:
+def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> ConvolutionBlock:
     """Return a convolution and its batch norm; where that is folded, its offset alone is left of it."""
     [kernel], norm = plan.arrays[name], plan.arrays[weights.convolutions()[name][0]]
     depthwise = "depthwise" in name
@@ -111,6 +111,6 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
         scale, offset, mean, variance = norm
         factor = scale / numpy.sqrt(variance + plan.NORM_EPSILON)
         folded = kernel * (factor[:, None] if depthwise else factor)
-        return Convolved(Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor))
+        return ConvolutionBlock(Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor))
     batch_norm = BatchNorm(norm, plan.NORM_EPSILON, 1 - plan.momentum, plan.trainable)
-    return Convolved(Convolution(kernel, None, stride, padding, depthwise), batch_norm)
+    return ConvolutionBlock(Convolution(kernel, None, stride, padding, depthwise), batch_norm)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from benchbook.frameworks.plain import Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays, flops_per_sample, take_over
+from benchbook.frameworks.torch.runtime import ResidentArrays, flops_per_sample, load_keras_arrays
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.mobilenetv2_energy import weights
 from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
@@ -45,7 +45,7 @@ class Network(nn.Module):
         layers = [layer for layer in self.features.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
         names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
         for layer, name in zip([*layers, self.classifier[-1]], [*names, weights.HEAD], strict=True):
-            take_over(layer, plan.arrays[name])
+            load_keras_arrays(layer, plan.arrays[name])
         for module in [*self.features.modules()]:
             if isinstance(module, nn.BatchNorm2d):
                 module.eps, module.momentum = plan.NORM_EPSILON, 1 - plan.momentum

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from benchbook.frameworks.batches import check_fits
+from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
 from benchbook.studies.datasets import Dataset, shapes
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
@@ -58,7 +58,7 @@ class Plan(StudyPlan):
             raise ValueError(f"{self.dataset.name} has no colours; allowed: images of shape (n, height, width, 3)")
         self.require("image_size", self.image_size >= 32, "32 or more")
         self.require("learning_rate", self.learning_rate > 0, "above 0")
-        check_fits(self.batch_size, len(self.dataset.train_labels))
+        check_batch_size(self.batch_size, len(self.dataset.train_labels))
         if isinstance(self.weights, str):
             chosen = choose(self.weights, self.num_classes, self.image_size, self.seed)
             object.__setattr__(self, "weights", chosen)
@@ -100,7 +100,7 @@ class Plan(StudyPlan):
         return super().columns() | {"parameters": sum(part.size for parts in self.arrays.values() for part in parts)}
 
     def plain(
-        self, make_network: Callable, loss: Callable, *, channels_first: bool = False, corrected_late: bool = False
+        self, make_network: Callable, loss: Callable, *, channels_first: bool = False, uses_epsilon_hat: bool = False
     ) -> Plain:
         """Return what training is compared with: Adam with a rate that falls by 4 % in 50,000 steps.
 
@@ -110,7 +110,7 @@ class Plan(StudyPlan):
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
             channels_first: whether batches are (n, 3, height, width).
-            corrected_late: see `benchbook.frameworks.plain.Adam`.
+            uses_epsilon_hat: see `benchbook.frameworks.plain.Adam`.
         """
         chosen = [numpy.unique(side, return_index=True) for side in self.chosen_pixels]
         (rows, first_rows), (columns, first_columns) = chosen
@@ -119,7 +119,7 @@ class Plan(StudyPlan):
 
         def labels(batch: tuple, place: int) -> numpy.ndarray:
             pixels = batch[0].transpose(0, 2, 3, 1) if channels_first else batch[0]
-            return stored.fit(pixels[:, first_rows][:, :, first_columns] * 255, batch[1])
+            return stored.matches(pixels[:, first_rows][:, :, first_columns] * 255, batch[1])
 
         def rate(step: int) -> float:
             return self.learning_rate * 0.96 ** (step / 50_000)
@@ -127,10 +127,10 @@ class Plan(StudyPlan):
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=lambda: Adam(rate, epsilon=1e-7, corrected_late=corrected_late),
+            make_optimizer=lambda: Adam(rate, epsilon=1e-7, uses_epsilon_hat=uses_epsilon_hat),
             batch_size=self.parity_batch_size,
             labels=labels,
-            settle=(lambda make, begun: for_parity(begun)) if self.trainable else None,
+            parity_weights=(lambda make, begun: for_parity(begun)) if self.trainable else None,
         )
 
 

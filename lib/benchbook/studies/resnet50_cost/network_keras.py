@@ -2,7 +2,7 @@
 
 import functools
 
-from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, kernels_of_zeros
+from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, zero_kernels
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
@@ -23,12 +23,12 @@ def build(plan: Plan) -> KerasWorkload:
         metric=plan.metric,
     )
     if plan.dataset is None:
-        batch = tuple(made.network.spread(*plan.synthetic_batch(plan.batch_size)))
+        batch = tuple(made.network.scatter(*plan.synthetic_batch(plan.batch_size)))
         made.train_batches, made.test_batches = plan.repeated(batch)
     return made
 
 
-@kernels_of_zeros()
+@zero_kernels()
 def make_model(plan: Plan):
     """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
     from keras import Input, Model, layers

@@ -6,7 +6,7 @@ import mlx.core as mx
 from mlx import nn, optimizers
 from mlx.utils import tree_map_with_path
 
-from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, Convolved, Dense
+from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, ConvolutionBlock, Dense
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
@@ -84,10 +84,10 @@ def build(plan: Plan) -> MlxWorkload:
     )
 
 
-def _convolved(plan: Plan, part: Shape) -> Convolved:
+def _convolved(plan: Plan, part: Shape) -> ConvolutionBlock:
     around = part.shape[0] // 2
     convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (around, around))
-    return Convolved(convolution, BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT))
+    return ConvolutionBlock(convolution, BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT))
 
 
 def rate(plan: Plan, step: mx.array) -> mx.array:

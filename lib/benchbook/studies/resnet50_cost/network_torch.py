@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch import replicas
-from benchbook.frameworks.torch.runtime import flops_per_sample, take_over
+from benchbook.frameworks.torch.runtime import flops_per_sample, load_keras_arrays
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute, move, prepare
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.resnet50_cost import inputs
@@ -32,7 +32,7 @@ class Network(torchvision.models.ResNet):
     def __init__(self, plan: Plan) -> None:
         super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], plan.num_classes)
         for name, arrays in plan.arrays.items():
-            take_over(self.get_submodule(name), arrays)
+            load_keras_arrays(self.get_submodule(name), arrays)
 
 
 @dataclass

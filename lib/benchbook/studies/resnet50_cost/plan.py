@@ -14,7 +14,7 @@ import pandas
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device, Group
-from benchbook.frameworks.plain import SGD, Plain, all_of
+from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.measuring import parallel
 from benchbook.studies import datasets
@@ -80,7 +80,7 @@ class Plan(StudyPlan):
         if self.batch_size % count:
             raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
         if self.dataset:
-            batches.check_fits(self.batch_size, len(self.dataset.train))
+            batches.check_batch_size(self.batch_size, len(self.dataset.train))
 
     @cached_property
     def arrays(self) -> weights.Weights:
@@ -142,13 +142,13 @@ class Plan(StudyPlan):
 
     def decoded(self, test_batch_size: int) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches, decoded by threads."""
-        test_order = batches.plain_order(len(self.dataset.test), test_batch_size)
+        test_order = batches.batch_indices(len(self.dataset.test), test_batch_size)
         return (
-            lambda epoch: batches.loaded(self.order(epoch), self.crops(epoch).batch, self.workers),
-            lambda: batches.loaded(test_order, self.crops(None).batch, self.workers),
+            lambda epoch: batches.prefetch(self.order(epoch), self.crops(epoch).batch, self.workers),
+            lambda: batches.prefetch(test_order, self.crops(None).batch, self.workers),
         )
 
-    def plain(self, make_network: Callable, loss: Callable, inputs: Callable = all_of) -> Plain:
+    def plain(self, make_network: Callable, loss: Callable, inputs: Callable = split_target) -> Plain:
         """Return what training is compared with: the article's momentum and weight decay, in plain code.
 
         Steps are compared from where the warm-up has reached PARITY_RATE, or all of it has passed.
@@ -178,8 +178,8 @@ class Plan(StudyPlan):
             batch_size=self.parity_batch_size,
             inputs=inputs,
             labels=labels if self.dataset else None,
-            settle=lambda make, begun: weights.for_parity(begun),
-            steps_passed=round(5 * epoch_steps * min(1.0, PARITY_RATE / peak)),
+            parity_weights=lambda make, begun: weights.for_parity(begun),
+            schedule_start=round(5 * epoch_steps * min(1.0, PARITY_RATE / peak)),
         )
 
     def columns(self) -> dict:

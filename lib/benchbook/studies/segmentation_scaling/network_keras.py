@@ -159,11 +159,11 @@ def plain(plan: Plan) -> Plain:
         return 0.25 * (1 - min(step // steps_per_epoch, 1) / 2) ** 0.9
 
     return Plain(
-        make_network=runtime.kernels_of_zeros()(functools.partial(make_model, plan.image_size, plan.width)),
+        make_network=runtime.zero_kernels()(functools.partial(make_model, plan.image_size, plan.width)),
         loss=squares_and_overlap,
-        make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, keeps_rate=True),
+        make_optimizer=lambda: SGD(rate, momentum=0.95, nesterov=True, rate_in_momentum=True),
         batch_size=plan.parity_batch_size,
-        labels=lambda batch, place: stored.fit(batch[0][..., 0] * 255, batch[1][..., 0]),
+        labels=lambda batch, place: stored.matches(batch[0][..., 0] * 255, batch[1][..., 0]),
         noise=with_noise,
     )
 

@@ -31,7 +31,7 @@ EVALUATION_BATCH_SIZE = 512
 # Steps in fp32 on the CPU before a network is compared with float64. At first its gradient hangs on which ReLUs are
 # open, and rounding to bfloat16 turns it: to a cosine of 0.92 with float64's, at any batch size. Four steps of 8 images
 # later the cosine is over 0.99: at the article's learning rate, which that of a small batch is far below.
-SETTLING_STEPS = 4
+PARITY_WARM_UP_STEPS = 4
 
 
 class Network(nn.Module):
@@ -154,12 +154,12 @@ def plain(plan: Plan) -> Plain:
     """
     images, size = plan.dataset.train_images, plan.parity_batch_size
 
-    def settle(make: Callable, weights: Arrays) -> Arrays:
-        """Return weights a few plain steps on; see `SETTLING_STEPS`."""
-        order = spread(len(images), SETTLING_STEPS * size)
+    def parity_weights(make: Callable, weights: Arrays) -> Arrays:
+        """Return weights a few plain steps on; see `PARITY_WARM_UP_STEPS`."""
+        order = spread(len(images), PARITY_WARM_UP_STEPS * size)
         first, second = (part.numpy() for part in views.fixed_pairs(images[order], plan.seed + 1))
         optimizer, network = SGD(lambda step: LEARNING_RATE, momentum=0.9, weight_decay=5e-4), make(weights)
-        for number, part in enumerate(numpy.split(numpy.arange(len(order)), SETTLING_STEPS)):
+        for number, part in enumerate(numpy.split(numpy.arange(len(order)), PARITY_WARM_UP_STEPS)):
             network.load(weights, {})
             _, gradients, _ = network.differentiate((first[part], second[part]), None)
             weights = weights | optimizer.step(weights, gradients, number)
@@ -171,7 +171,7 @@ def plain(plan: Plan) -> Plain:
         make_optimizer=lambda: SGD(lambda step: 0.06 * plan.batch_size / 128, momentum=0.9, weight_decay=5e-4),
         batch_size=size,
         inputs=lambda batch: (batch, None),
-        settle=settle,
+        parity_weights=parity_weights,
     )
 
 

@@ -97,7 +97,7 @@ def plain(plan: Plan) -> Plain:
     return Plain(
         make_network=Network,
         loss=loss,
-        is_sum=True,
+        loss_is_sum=True,
         make_optimizer=lambda: Adam(lambda step: 1e-3),
         batch_size=plan.batch_size,
         inputs=lambda batch: (batch, batch[0]),

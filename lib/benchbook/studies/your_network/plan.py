@@ -30,7 +30,8 @@ MOMENTUM = 0.9  # of sgd
 POOL = 4  # different batches, which an epoch repeats
 STEPS = 16  # of an epoch
 OPEN = 3.0  # deviations above 0 at which batch norms lie where gradients are compared
-COARSER = 20  # gates and offsets, whose gradients are sums that nearly cancel, are no more than a few hundredths
+# Gates and offsets, whose gradients are sums that nearly cancel, have at most a few hundredths of the whole gradient.
+LEAST_SHARE_FACTOR = 20
 LONG_SECONDS = 1.0  # of torch's step on a CPU, whose start is little of it
 MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
 KEPT_AS = {"f": "float32", "c": "complex64", "b": "bool", "i": "int64", "u": "int64"}  # by kind, as frameworks compute
@@ -183,7 +184,7 @@ class Plan:
         """
         keras = self.device.framework != "torch"
         decay = {"adamw": 0.004 if keras else 0.01}.get(self.optimizer, 0.0)
-        adam = functools.partial(Adam, epsilon=1e-7 if keras else 1e-8, corrected_late=keras, weight_decay=decay)
+        adam = functools.partial(Adam, epsilon=1e-7 if keras else 1e-8, uses_epsilon_hat=keras, weight_decay=decay)
         optimizer = functools.partial(SGD, momentum=MOMENTUM) if self.optimizer == "sgd" else adam
         return Plain(
             make_network=make_network,
@@ -192,9 +193,9 @@ class Plan:
             batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
             inputs=self.parts,
             noise=lambda batch, place: tensors(self.small(place)),
-            settle=lambda make, weights: weights | {name: weights[name] + OPEN for name in offsets()},
-            coarser=COARSER,
-            may_draw=True,
+            parity_weights=lambda make, weights: weights | {name: weights[name] + OPEN for name in offsets()},
+            least_share_factor=LEAST_SHARE_FACTOR,
+            may_be_random=True,
         )
 
     _pool = cached_property(lambda self: [self._batch(self.batch_size, number) for number in range(POOL)])
