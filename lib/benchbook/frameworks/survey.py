@@ -44,7 +44,7 @@ def kinds(framework: str) -> tuple[str, ...]:
     Raises:
         ValueError: the framework is not one of `devices.FRAMEWORKS`.
         FrameworkMissing: the framework cannot be imported; the message lists the installed ones.
-        RuntimeError: the framework ended the process that asked it.
+        RuntimeError: the framework ended the process that asked it, or did not answer in time.
     """
     return tuple(each.kind for each in ask(framework).devices)
 
@@ -80,7 +80,10 @@ def ask(framework: str) -> Answer:
     if framework in ANSWERS:
         return ANSWERS[framework]
     command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds") from error
     if done.returncode:
         reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         raise RuntimeError(f"{framework} could not be asked for its devices: {reasons[-1]}")
