@@ -27,7 +27,7 @@ MPS = Device("mps", "an Apple GPU")
 
 def _torch_reports(monkeypatch, kind: str | None) -> None:
     def current_accelerator(check_available: bool = False):
-        if not check_available:  # what a CUDA build says on a machine that has no GPU
+        if not check_available:  # the answer of a CUDA build on a machine without a GPU
             return torch.device("cuda")
         return torch.device(kind) if kind else None
 
@@ -54,7 +54,7 @@ def module(**names) -> SimpleNamespace:
 
 
 def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
-    """Return what torch answers of an accelerator; without one, initialising CUDA raises the error."""
+    """Return a double of torch with an accelerator of this kind; without one, initialising CUDA raises the error."""
 
     def init():
         raise error
@@ -65,7 +65,7 @@ def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
 
 
 def a_tensorflow(kind=None, rocm=False, capability=(9, 0)):
-    """Return what TensorFlow 2.20 answers of an accelerator."""
+    """Return a double of TensorFlow 2.20 with an accelerator of this kind."""
     there = [SimpleNamespace(device_type=each) for each in ("CPU", kind) if each]
     details = SimpleNamespace(get_device_details=lambda device: {"compute_capability": capability})
     config = SimpleNamespace(list_physical_devices=lambda kind=None: there, experimental=details)
@@ -74,8 +74,8 @@ def a_tensorflow(kind=None, rocm=False, capability=(9, 0)):
     return module(config=config, sysconfig=sysconfig, test=SimpleNamespace(is_built_with_rocm=lambda: rocm))
 
 
-def a_jax(kind="cpu", version="", error=None, told=""):
-    """Return what JAX, told of its platforms, answers of its backend; to ask for another by name raises the error."""
+def a_jax(kind="cpu", version="", error=None, platforms=""):
+    """Return a double of JAX with this default backend and JAX_PLATFORMS; any other backend raises the error."""
     client = SimpleNamespace(client=SimpleNamespace(platform_version=version))
 
     def listed(kind=None):
@@ -83,7 +83,7 @@ def a_jax(kind="cpu", version="", error=None, told=""):
             raise error
         return [client]
 
-    return module(default_backend=lambda: kind, devices=listed, told=told)
+    return module(default_backend=lambda: kind, devices=listed, platforms=platforms)
 
 
 def an_mlx(cuda):
@@ -92,7 +92,7 @@ def an_mlx(cuda):
 
 
 def backend_with(framework):
-    """Return a backend of a module of its own, which imports the double that stands for the framework."""
+    """Return the backend of a fresh copy of the framework's module, which imports the framework's double."""
     return runpy.run_path(Path(devices.__file__).with_name(framework) / "devices.py")["BACKEND"]
 
 
@@ -121,7 +121,7 @@ UNNAMED = "not in benchbook's table"
         ("jax", a_jax("gpu", "PJRT C API\nrocm 60300"), (), "rocm", UNNAMED),
         ("jax", a_jax("neuron"), (), "neuron", UNNAMED),
         ("jax", a_jax(error=BUSY), ("tpu",), "tpu", "already in use by process 7"),
-        ("jax", a_jax(error=BUSY, told="cpu"), ("cuda", "tpu"), None, ""),  # it is not asked why it computes there
+        ("jax", a_jax(error=BUSY, platforms="cpu"), ("cuda", "tpu"), None, ""),  # the user's choice needs no reason
         ("mlx", an_mlx(cuda=True), (), "cuda", UNNAMED),
         ("mlx", an_mlx(cuda=False), ("cuda",), None, ""),
     ],
@@ -129,7 +129,7 @@ UNNAMED = "not in benchbook's table"
 def test_an_accelerator_that_is_not_measured_is_refused_with_its_reason(
     monkeypatch, framework, double, here, refused, words
 ):
-    monkeypatch.setenv("JAX_PLATFORMS", getattr(double, "told", ""))
+    monkeypatch.setenv("JAX_PLATFORMS", getattr(double, "platforms", ""))
     monkeypatch.setattr(devices, "present", lambda: here)
     monkeypatch.setitem(sys.modules, framework, double)
     if framework == "mlx":
@@ -171,12 +171,12 @@ def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monk
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "modalias").write_text(f"{card}\n")
     monkeypatch.setattr(devices, "PCI", tmp_path)
-    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])  # this machine may have one
+    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])  # this machine may have a GPU
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     assert devices.present() == kinds
-    monkeypatch.setattr(devices, "PCI", tmp_path / "none")  # as on Jetson, whose driver has files alone
+    monkeypatch.setattr(devices, "PCI", tmp_path / "none")  # as on Jetson, whose driver only has files
     monkeypatch.setattr(devices.glob, "glob", lambda pattern: ["/dev/nvhost-gpu"] if "nvhost" in pattern else [])
     assert devices.present() == (("cuda",) if shown != "" else ())
 
@@ -255,7 +255,7 @@ def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, sys
     assert devices.peak_memory(CPU) == (expected, "process_peak_resident")
 
 
-def test_no_module_but_what_trains_imports_a_framework():
+def test_only_modules_that_train_import_a_framework():
     names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
     named = "results|charts|tables|matrix|money|scaling|plan"
     trains = re.compile(rf"benchbook\.(frameworks\.\w+\.|studies\.(?!datasets|figures)\w+\.(?!{named}))")
@@ -272,16 +272,16 @@ print("imported", len({names!r}))
     assert run_python(program) == f"imported {len(names)}\n"
 
 
-def test_kinds_of_devices_are_told_apart_in_their_own_package_alone():
+def test_only_the_frameworks_distinguish_kinds_of_devices():
     kinds, library = "|".join(set(devices.KINDS) - {"cpu"}), Path(benchbook.__file__).parent
-    # Code that compares something with the name of a kind, but no column of rows, or looks something up by it.
-    telling = re.compile(rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )')
+    # Code that compares a value with the name of a kind (but not a column of rows), or looks a value up by it.
+    distinguishing = re.compile(rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )')
     places = [
         f"{path.relative_to(library)}: {line.strip()}"
         for path in sorted(library.rglob("*.py"))
         if "frameworks" not in path.parts and path.name not in ("kinds.py", "libraries.py")
         for line in path.read_text().splitlines()
-        if telling.search(line)
+        if distinguishing.search(line)
     ]
     assert places == []
 
@@ -321,14 +321,14 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
 
 
 @pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
-def test_a_framework_begins_without_a_word_of_cuda(framework):
+def test_a_framework_starts_without_a_warning_about_cuda(framework):
     assert (
         run_python(f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)")
         == "cpu\n"
     )
 
 
-def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):
+def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):
     (tmp_path / "guest_of_tests.py").write_text("")
     host = "try:\n    import guest_of_tests\nexcept ImportError:\n    guest_of_tests = None\n"
     for name in ("host_of_tests", "later_host_of_tests"):
@@ -339,4 +339,4 @@ def test_what_a_library_takes_along_stays_out_and_can_be_imported_afterwards(tmp
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert libraries.import_alone("host_of_tests").guest_of_tests is None
     guest = importlib.import_module("guest_of_tests")
-    assert libraries.import_alone("later_host_of_tests").guest_of_tests is guest  # who has it keeps it
+    assert libraries.import_alone("later_host_of_tests").guest_of_tests is guest  # it was imported before

@@ -1,4 +1,4 @@
-"""Tests that hold in several frameworks, each once for every one of them that is installed.
+"""Tests of several frameworks, each once for every installed framework.
 
 Keras computes with one framework in a process. So the tests of a framework that is not this process's own run together
 in a second pytest, which the first of them starts; each is then reported here under its own name.
@@ -27,7 +27,7 @@ devices.split_cpu(FRAMEWORK, 2)  # before a test asks for the framework's first 
 
 def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("frameworks")
-    slow = marker.kwargs.get("slow", ())  # those for which these tests take long, of all studies or of one
+    slow = marker.kwargs.get("slow", ())  # frameworks, or pairs with a study, with slow tests
     names = [name for name in marker.args if name in devices.installed()]
     absent = pytest.mark.skip(reason=f"needs one of: {', '.join(marker.args)}; installed: none of them")
     if "study" not in metafunc.fixturenames:
@@ -81,12 +81,12 @@ def pytest_runtest_protocol(item):
 
 
 def framework_of(item) -> str | None:
-    """Return the framework that a test of this folder is for; None for other tests, and where none is installed."""
+    """Return the framework of a test of this folder; None for other tests, and if no framework is installed."""
     return item.callspec.params["framework"] if FOLDER in item.path.parents else None
 
 
 def run_apart(framework: str, items: list) -> dict[str, list[dict]]:
-    """Run tests in a process of their own; return the reports of each, which is a failure where it ended early."""
+    """Run tests in another process; return the reports of each: a failure if the process ended before it."""
     with tempfile.TemporaryDirectory() as folder:
         path, own = Path(folder) / "reports", [item.nodeid for item in items]
         environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework, REPORTS: str(path)}
@@ -114,6 +114,6 @@ def _without_a_sensor(no_sensor):
 
 @pytest.fixture(autouse=True, scope="session")
 def _keras_of_the_framework(framework):
-    """Let Keras compute with this framework, whichever test is the first to import it."""
+    """Import Keras with this framework, before any test does."""
     if FRAMEWORKS[framework].library == "keras":
         import_keras(framework)

@@ -1,4 +1,4 @@
-"""Faults of the work that windows time, which no clock sees: of ten in each framework at most two may end as ok."""
+"""Planted faults of the timed work that the clock does not show: a run with one of them must not end as ok."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ SHORT = ("counted twice", "the first half of large batches dropped", "evaluated 
 
 
 def build():
-    """Return a workload whose batches are larger than those that parity compares, about twenty in an epoch."""
+    """Return a workload with about twenty batches in an epoch, each larger than those that parity compares."""
     if FRAMEWORK == "torch":
         digits = datasets.load("digits")
         return Mnist.build(digits, DEVICE, "controlled", data_resident=True, batch_size=72)
@@ -65,7 +65,7 @@ def test_a_loader_too_slow_for_its_time_is_asked_for_one_batch(framework, monkey
 def test_images_that_are_learnt_to_a_loss_of_zero_are_no_fault():
     workload = build()
     images, labels = (part.clone() for part in next(iter(workload.batches(0))))
-    images[:, 0, 0, 0] = -1  # a corner that names the label, of both ends and of who may take their place
+    images[:, 0, 0, 0] = -1  # a corner with the label, for the images at both ends and their possible replacements
     images[[0, 1, -2, -1], 0, 0, 0] = torch.tensor([1.0, 2, 3, 4])
     labels[[0, 1, -2, -1]] = torch.tensor([1, 2, 3, 4])
     labels[2:-2] = 0

@@ -1,4 +1,4 @@
-"""What every framework answers about its devices, and that its waiting waits; test_mlx.py has what is MLX's alone."""
+"""Every framework reports its devices, and its synchronisation waits; test_mlx.py tests what only MLX has."""
 
 from dataclasses import replace
 from unittest import mock
@@ -21,7 +21,7 @@ def of_framework(**choices):
 
 
 def library():
-    """Return the module that holds the framework's functions."""
+    """Return the module with the framework's functions."""
     return pytest.importorskip("mlx.core" if FRAMEWORK == "mlx" else FRAMEWORK)
 
 
@@ -59,7 +59,7 @@ def test_float32_goes_through_tf32_units_only_where_that_is_allowed():
     assert precision(library()) == without
 
 
-@pytest.mark.frameworks("torch", "tensorflow", "mlx")  # JAX has no state of its own
+@pytest.mark.frameworks("torch", "tensorflow", "mlx")  # JAX has no global state
 def test_a_seed_decides_the_draws_and_a_restored_state_repeats_them():
     def draw():
         return of_framework(

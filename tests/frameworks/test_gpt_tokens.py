@@ -74,7 +74,7 @@ def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
     elif name == "shifted targets":
         batches = workload.train_batches
         workload.train_batches = lambda epoch: ((inputs, inputs) for inputs, _ in batches(epoch))
-    elif name == "no rise":  # the first steps' rates, in place of those after the warm-up
+    elif name == "no rise":  # the first steps' rates instead of those after the warm-up
         monkeypatch.setattr(type(workload), "advance_schedule", lambda self, count: None)
     assert not passes(workload, tmp_path)
 

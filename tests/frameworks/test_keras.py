@@ -99,7 +99,7 @@ def test_a_process_computes_with_one_framework_and_says_so():
 def test_it_learns_and_reads_no_loss_meanwhile(data):
     made = workload(data)
     losses = [made.step(batch) for epoch in range(3) for batch in made.batches(epoch)]
-    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)  # each is on the device still
+    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)  # each is still on the device
     assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
     assert made.mean_loss(losses[-6:]) < 0.7 * float(losses[0])
     assert made.description()["compiled"] is (FRAMEWORK == "jax")
@@ -274,7 +274,7 @@ PLANTS = [
 ]
 
 
-@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))  # what judges is the same
+@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))  # the judge is the same
 @pytest.mark.parametrize("plant", PLANTS)
 def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
     made = workload(data)
@@ -306,7 +306,7 @@ def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
 
 
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
-    """On JAX Keras rounds to float32 inside batch norms and means, unless it is kept from it."""
+    """On JAX Keras rounds to float32 inside batch norms and means, unless this is prevented."""
     keras = import_keras(FRAMEWORK)
     before = keras.backend.result_type("float64", "float32")
 

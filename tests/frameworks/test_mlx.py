@@ -1,4 +1,4 @@
-"""MLX computes what is asked for alone: what is timed must be asked for, all of it, before the clock stops."""
+"""MLX only computes requested outputs: all timed work must be requested before the clock stops."""
 
 import sys
 import time
@@ -20,14 +20,14 @@ def cpu():
 
 @pytest.fixture
 def nothing_handed_over(monkeypatch):
-    """Let nothing be handed over while it is queued, as in a loop that forgot to."""
+    """Submit nothing while work is queued, like a loop that forgets to."""
     import mlx.core as mx
 
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
 
 
 def cpu_seconds(device, operation, count):
-    """Return the CPU's seconds of so many calls until synchronising returns: others' work does not count."""
+    """Return the CPU seconds of this process for `count` calls and the synchronisation after them."""
     started = time.process_time()
     device.backend.synchronize(device, operations.queue(operation, count))
     return time.process_time() - started
@@ -45,7 +45,7 @@ def test_an_accelerators_memory_is_the_most_that_was_allocated_since_the_reset()
 
     gpu = devices.Device("metal", "an Apple GPU", "mlx")
     mx.eval(mx.ones((512, 512)))
-    kept = mx.get_active_memory()  # by tests that ran before
+    kept = mx.get_active_memory()  # by earlier tests
     gpu.backend.reset_peak_memory(gpu)
     mx.eval(mx.ones((256, 256)))
     peak, method = devices.peak_memory(gpu)
@@ -81,4 +81,4 @@ def test_every_launch_adds_one(cpu, nothing_handed_over):
 def test_transfers_make_copies(cpu):
     there, back = (operations.copy(cpu, 2**12, direction)(None) for direction in ("host_to_device", "device_to_host"))
     assert there.tolist() == back.tolist() == [1.0] * 2**10
-    assert back.flags.owndata  # and is no view of the device's memory
+    assert back.flags.owndata  # not a view of the device's memory

@@ -1,4 +1,4 @@
-"""The three workloads on MLX: the same functions as torch's, steps that float64 confirms, nothing left undone."""
+"""The three workloads on MLX: the same functions as in torch, steps that float64 confirms, and complete work."""
 
 import functools
 from dataclasses import replace
@@ -36,7 +36,7 @@ def drawn():
 
 
 def build(name, device=CPU, precision="fp32", compiled=False, **options):
-    """Return a study's workload, small, on MLX or on torch."""
+    """Return a small workload of a study on MLX or torch."""
     settings = Settings(precision, compiled=compiled)
     if name == "mnist":
         options = {"data_resident": True, "num_workers": 0, "batch_size": 8} | options
@@ -64,7 +64,7 @@ def test_outputs_operations_and_parameters_are_torchs(name):
     with own.compared("fp32") as subject:
         copied, model, batch = subject.workload, other.model.train(), subject.batches(1)[0]
         images = torch.from_numpy(subject.to_host(batch)[0]).float()
-        for _ in range(11):  # until the moving statistics are more of these images than what they began with
+        for _ in range(11):  # until the moving statistics are mostly those of these images
             mx.eval(copied.model(copied.placed(batch)[0]), copied.model.parameters())
             model(images)
         arrays, parts = subject.weights() | subject.statistics(), dict(model.named_parameters())
@@ -122,7 +122,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
     batch = next(workload.batches(0))
 
     def check():
-        """Queue two steps that hand nothing over, wait, and see what is left of the last one's update."""
+        """Queue two steps without submitting them, wait, and return the fraction of the time that is left."""
         return calibration.check_synchronize(
             CPU,
             operation=lambda previous: workload.step(batch),

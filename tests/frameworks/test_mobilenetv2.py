@@ -33,7 +33,7 @@ DATA = Dataset("random", *images(20, 0), *images(10, 1))
 
 
 def lively_weights() -> initial.Weights:
-    """Return weights from which images still differ at the head, and batch norms that are not what they begin as."""
+    """Return weights with which images still differ at the head, and batch norms without initial values."""
     arrays, random = initial.draw(10, 1), numpy.random.default_rng(2)
     low = numpy.array([0.8, -0.2, -0.2, 0.3])[:, None]
     for name, (norm, shape) in initial.convolutions().items():
@@ -68,7 +68,7 @@ def exact_steps(made, count):
 
 
 def logits(made):
-    """Return what a torch workload makes of the test images in inference mode."""
+    """Return a torch workload's outputs for the test images in inference mode."""
     import torch
 
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_outputs_are_those_of_the_articles_model(frozen):
     model.layers[-1].set_weights(arrays[initial.HEAD])
     pixels = mobilenetv2.enlarge(DATA.test_images, 32).astype("float64")
     expected = numpy.asarray(model(pixels, training=False))
-    assert expected.std(axis=0).max() > 0.1  # images differ: it is no constant that is compared
+    assert expected.std(axis=0).max() > 0.1  # outputs differ between images: no constant is compared
     exact = replace(frozen, settings=Settings("fp64"))
     exact.network.load([*state(frozen).values()])
     found = exact.network.predict(pixels)
@@ -129,9 +129,9 @@ def test_outputs_are_those_of_the_articles_model(frozen):
     numpy.testing.assert_allclose(shares, expected, rtol=1e-7)
 
 
-@pytest.mark.frameworks("tensorflow")  # Keras's Adam is one, and compared with torch's
+@pytest.mark.frameworks("tensorflow")  # both frameworks of Keras have the same Adam
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
-    """In float64 the frameworks agree to rounding; Adam's epsilon stands elsewhere, so its steps agree to less."""
+    """In float64 the frameworks agree to rounding; their steps agree less, because Adam's epsilon has two places."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", weights=("imagenet", lively_weights()))
     for step, other, tolerance in zip(exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True):
@@ -140,7 +140,7 @@ def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
 
 @pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
-    """Batch norms in training mode, their constants, padding: one of them wrong would show in the gradient's norm."""
+    """A fault in batch norms, their constants or the padding would show in the norm of the gradient."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", trainable=True)
     (step,), (other,) = exact_steps(unfrozen, 1), exact_steps(twin, 1)
@@ -149,8 +149,8 @@ def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
     numpy.testing.assert_allclose(*norms, rtol=1e-4, atol=1e-9)
 
 
-# JAX has the same layers, and gradients of all of them above. TensorFlow builds the graph of a training step for ten
-# seconds; the smoke profile takes one.
+# JAX has the same layers, and their gradients are tested above. TensorFlow takes ten seconds to build the graph of a
+# training step; the smoke profile runs one.
 @pytest.mark.frameworks("torch", "tensorflow", slow=("tensorflow",))
 def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfrozen):
     fresh, before = unfrozen.snapshot(), state(unfrozen)
@@ -160,11 +160,11 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     assert not [name for name in before if numpy.array_equal(before[name], after[name])]
     kernel = initial.draw(10, 1)["Conv1"][0]
     pixels = mobilenetv2.enlarge(DATA.train_images[batches.full_batch_indices(20, 8, 1, 0)[0]], 32)
-    padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # below and on the right alone
+    padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # only below and on the right
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
     norm = "bn_Conv1/moving_{}" if IS_KERAS else "features.0.1.running_{}"
-    variance = values.var(axis=0, ddof=0 if IS_KERAS else 1)  # torch keeps the unbiased one
+    variance = values.var(axis=0, ddof=0 if IS_KERAS else 1)  # torch stores the unbiased variance
     numpy.testing.assert_allclose(after[norm.format("mean")], 0.1 * values.mean(axis=0), rtol=1e-3, atol=1e-6)
     moved = after[norm.format("variance" if IS_KERAS else "var")].astype(float) - 0.9
     numpy.testing.assert_allclose(moved, 0.1 * variance, rtol=2e-4)
@@ -232,7 +232,7 @@ def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(frozen, tmp_path):
     assert "norm 1.1" in verdict.reason
 
 
-@pytest.mark.frameworks("torch")  # Keras's layers are not taken apart, and what XLA computes, test_keras.py compares
+@pytest.mark.frameworks("torch")  # Keras's layers are not split; test_keras.py compares XLA
 def test_tuned_settings_and_folded_batch_norms_change_how_it_is_computed_and_not_what(frozen):
     import torch
 

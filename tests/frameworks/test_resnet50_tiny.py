@@ -56,7 +56,7 @@ def plan():
 
 
 def lines_of_each_device(workload, images):
-    """Return how many of a batch's lines lie on each device."""
+    """Return the number of a batch's images on each device."""
     spread = workload.network.scatter(images)[0]
     if FRAMEWORK == "jax":
         return [shard.data.shape[0] for shard in spread.addressable_shards]
@@ -64,7 +64,7 @@ def lines_of_each_device(workload, images):
 
 
 def test_three_steps_of_the_optimiser_are_torchs(plan):
-    """On a network of one batch norm and one layer: what decays, momentum, and a rate that changes."""
+    """Weight decay, momentum and a changing rate, on a network of one batch norm and one layer."""
     import keras
 
     random = numpy.random.default_rng(0)
@@ -113,7 +113,7 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
 
 
 def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_risen():
-    """Synthetic images lie on their devices from the start, each one's share of a batch on its own."""
+    """Synthetic images are on their devices from the start, each device with its share of a batch."""
     made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
     assert made.plain.schedule_start > 100
     with made.compared("fp32") as subject:
@@ -144,13 +144,13 @@ def test_else_each_device_normalises_its_part_of_the_batch():
     for gradient, first, second in zip(*(one[1].values() for one in (found, *derived)), strict=True):
         numpy.testing.assert_allclose(gradient, (first + second) / 2, rtol=1e-3, atol=1e-6)
         assert numpy.abs(gradient - first).max() > 1e-3 * numpy.abs(gradient).max()
-    # The first part's statistics are those that remain, on every device.
+    # Every device has the moving statistics of the first part.
     whole.step((images, labels))
     halves.step(parts[0])
     whole.evaluate()
     for kept, expected in zip(whole.model.non_trainable_variables, halves.model.non_trainable_variables, strict=True):
         numpy.testing.assert_allclose(to_host(kept.value), to_host(expected.value), rtol=1e-4, atol=1e-6)
-    # And one device, in float64, repeats what two do: the reference of parity.
+    # One device repeats the step of two in float64, as the reference of parity does.
     network = reference.Keras(whole.plain, weights, statistics, whole.device.framework)
     assert network.differentiate((to_host(images),), to_host(labels))[0] == pytest.approx(found[0], 1e-4)
 

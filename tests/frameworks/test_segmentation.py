@@ -13,7 +13,7 @@ pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 CPU = devices.pick("cpu", FRAMEWORK)
 # JAX compiles this network for half a minute: the smoke profile trains it there, and test_keras.py a smaller one.
 only_tensorflow = pytest.mark.frameworks("tensorflow")
-# Output sizes as the article's code comments them, with channels counted by hand.
+# Output sizes from the comments in the article's code, with channels counted by hand.
 SIZES = {
     "stem": (512, 8),
     "encoder_256": (256, 16),
@@ -63,7 +63,7 @@ def test_loss_and_iou_are_what_numpy_gives():
     random = numpy.random.default_rng(3)
     masks = (random.random((5, 7, 6, 1)) < 0.4).astype("uint8")
     outputs = random.random((5, 7, 6, 1)).astype("float32")
-    masks[4], outputs[4] = 0, 0  # nothing there, and nothing found
+    masks[4], outputs[4] = 0, 0  # nothing to be found, and nothing found
     losses, overlaps = [], []
     for mask, output in zip(masks.astype(float), outputs.astype(float), strict=True):
         union = numpy.minimum(mask + output, 1).sum()

@@ -14,7 +14,7 @@ ALL = "torch", "tensorflow", "jax", "mlx"
 pytestmark = pytest.mark.frameworks(*ALL, slow=KERAS_TAKES_LONG)
 
 
-# What training changes, and what rows call parameters: with Keras, and MobileNetV2 everywhere, moving statistics too.
+# Trainable parameters, and those in rows: with Keras, and for MobileNetV2 everywhere, these include moving statistics.
 PARAMETERS = {
     "mnist_speedup": (1_199_882, 1_199_882),
     "vae_stability": (652_824, 652_824),
@@ -24,14 +24,14 @@ PARAMETERS = {
     "resnet50_cost": (23_508_032 + 2048 * 3 + 3, 23_508_032 + 2048 * 3 + 3),
     "gpt_tokens": (804_096, 804_096),
 }
-# Of a step for one sample, by hand: 2 per multiply-add; backward twice as much, less the first layer's own input.
+# Operations of a step for one sample, by hand: 2 per multiply-add, thrice for a step, without the gradient of images.
 FLOPS = {
     "mnist_speedup": 3 * 2 * 11_992_448 - 2 * 26 * 26 * 32 * 9,
     "vae_stability": 3 * 2 * 651_200 - 2 * 784 * 400,
     "simclr_epochs": 2 * (3 * 2 * (555_745_280 // 4 + 245_760) - 2 * 16 * 16 * 64 * 27),  # a quarter but for the head
 }
 RESIDENT = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling", "gpt_tokens")  # can be
-ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # as its article
+ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # like its article
 WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
 
@@ -44,7 +44,7 @@ def made(study: str, framework: str):
 
 
 def arrays(workload, epoch: int) -> list[tuple[numpy.ndarray, ...]]:
-    """Return the batches of an epoch as NumPy has them."""
+    """Return the batches of an epoch as NumPy arrays."""
     return [tuple(numpy.asarray(part) for part in batch) for batch in workload.batches(epoch)]
 
 
@@ -84,7 +84,7 @@ def test_a_restored_snapshot_repeats_every_loss(study, framework):
     workload.enter()
     fresh, first = workload.snapshot(), losses(workload)
     workload.end_epoch()
-    for _ in range(2):  # a snapshot serves more than once
+    for _ in range(2):  # a snapshot can be restored twice
         workload.restore(fresh)
         assert workload.epoch == 0
         assert losses(workload) == pytest.approx(first, rel=1e-6)
@@ -118,7 +118,7 @@ def test_resident_and_loaded_data_hold_every_image_once_with_its_label(study, fr
 
     def content(**options) -> list[numpy.ndarray]:
         batches = arrays(build(study, framework, **options), 1)
-        assert [len(batch[0]) for batch in batches] in ([8, 8, 4], [8, 8])  # a last one only where no shape is compiled
+        assert [len(batch[0]) for batch in batches] in ([8, 8, 4], [8, 8])  # smaller only if nothing is compiled
         parts = [numpy.concatenate(parts).astype(float) for parts in zip(*batches, strict=True)]
         sums = parts[0].reshape(len(parts[0]), -1).sum(1)
         assert len({*sums}) == len(sums)
@@ -144,6 +144,6 @@ def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework)
 
 @pytest.mark.frameworks(*ALL, slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs")))
 def test_what_doctor_tries_is_right(study, framework):
-    """Three steps of the smallest workload are those of float64; a step, its repetition and a test are finite."""
+    """Three steps of the smallest workload agree with float64; a step, its repetition and a test are finite."""
     state, detail, _ = doctor.check_study(devices.pick("cpu", framework), PLANS[study])
     assert state == doctor.RIGHT, detail

@@ -1,4 +1,4 @@
-"""A network of the user's own, in every framework: it is measured as it computes, and what does not fit is said."""
+"""A user's network in every framework: it is measured unchanged, and its errors are explained."""
 
 import pickle
 import subprocess
@@ -112,7 +112,7 @@ SHARED = """
 
 @pytest.fixture
 def own(tmp_path):
-    """Write a user's file; return what names one of its callables."""
+    """Write a user's file; return the reference to one of its callables."""
     path = tmp_path / "mine.py"
     path.write_text(textwrap.dedent(CODE["keras" if IS_KERAS else "torch"]) + textwrap.dedent(SHARED))
     return lambda name: f"{path}:{name}"
@@ -199,7 +199,7 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     rows = records.read(record.path)
     assert set(rows["precision"]) == {says}
     assert rows["flops_per_sample"].gt(0).all()
-    assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # what is unproven is no failure
+    assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # an undecided result is not a failure
 
 
 @pytest.mark.skipif(not IS_KERAS, reason="torch's networks are looked at above")

@@ -169,7 +169,7 @@ class Plain:
         if not self.max_norm:
             return gradients
         norm = sum(float(numpy.vdot(part, part)) for part in gradients.values()) ** 0.5
-        scale = min(1.0, self.max_norm / norm)
+        scale = self.max_norm / max(self.max_norm, norm)
         return {name: scale * part for name, part in gradients.items()}
 
 
