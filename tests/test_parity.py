@@ -310,6 +310,12 @@ def test_weight_decay_may_leave_parameters_out():
     assert (after["norm"], after["kernel"]) == (1.0, 0.5)
 
 
+def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
+    plain = Plain(None, None, None, 1, max_norm=1.0)
+    for gradient, expected in (([3.0, 4.0], [0.6, 0.8]), ([0.3, 0.4], [0.3, 0.4]), ([0.0, 0.0], [0.0, 0.0])):
+        assert plain.clipped({"w": numpy.array(gradient)})["w"].tolist() == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("device", DEVICES)
