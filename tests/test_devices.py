@@ -187,7 +187,7 @@ def test_a_kind_that_is_added_to_the_table_has_what_torch_offers_for_any_acceler
     module = SimpleNamespace(get_device_name=lambda: "Arc", device_count=lambda: 3)
     monkeypatch.setattr(torch, "get_device_module", {"xpu": module}.get)
     device = devices.pick("best")
-    assert (device, device.backend.count(device), device.backend.handle(device)) == (Device("xpu", "Arc"), 3, "xpu")
+    assert (device, device.backend.count(device)) == (Device("xpu", "Arc"), 3)
     assert tuned.candidates(device) == [{"channels_last": True}, {"fused": True}, {"compiled": True}]
     assert sensors.open_sensor(device) is sensors.NO_SENSOR
 

@@ -98,10 +98,6 @@ class Backend:
         """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
         raise NotImplementedError
 
-    def handle(self, device: Device) -> Any:
-        """Return the framework's name or object for a device, as its functions take it."""
-        raise NotImplementedError
-
     def synchronize(self, device: Device, last: Any = None) -> None:
         """Wait until all work queued on the device is done.
 
@@ -120,14 +116,12 @@ class Backend:
         """Return an accelerator's peak memory in bytes and the method of counting; see `devices.peak_memory`."""
         return None, None
 
-    def seed(self, number: int) -> None:
-        """Seed the random generators of the host and of every device; JAX has none (keys are arguments)."""
-
     def random_state(self, device: Device) -> dict:
         """Return the state of the random generators that training on the device uses; empty: there is none.
 
         torch: the generators of host and device. tensorflow: the global generator; those of Keras layers are variables
-        of the model, and the counter of `tf.random`'s stateful functions cannot be read. mlx: its only generator.
+        of the model, and the counter of `tf.random`'s stateful functions cannot be read. mlx: its only generator. jax:
+        none, because keys are arguments.
         """
         return {}
 

@@ -51,6 +51,7 @@ class JaxBackend(Backend):
         return len(jax.devices(device.kind))
 
     def handle(self, device: Device) -> Any:
+        """Return JAX's object for a device."""
         return jax.devices(device.kind)[device.index]
 
     def synchronize(self, device: Device, last: Any = None) -> None:

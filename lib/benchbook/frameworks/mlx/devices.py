@@ -57,9 +57,6 @@ class MlxBackend(Backend):
     def peak_memory(self, device: Device) -> tuple[int, str]:
         return mx.get_peak_memory(), "mlx_allocator_peak"
 
-    def seed(self, number: int) -> None:
-        mx.random.seed(number)
-
     def random_state(self, device: Device) -> dict:
         """Return the generator's key: two integers of 32 bits."""
         return {"key": [int(part) for part in mx.random.state[0].tolist()]}

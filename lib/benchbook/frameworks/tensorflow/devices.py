@@ -70,6 +70,7 @@ class TensorFlowBackend(Backend):
         return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
 
     def handle(self, device: Device) -> str:
+        """Return the device's name, as TensorFlow's functions take it."""
         return f"{'CPU' if device.is_cpu else 'GPU'}:{device.index}"
 
     def synchronize(self, device: Device, last: object = None) -> None:
@@ -87,10 +88,6 @@ class TensorFlowBackend(Backend):
         if device.kind != "cuda":
             return None, None
         return tensorflow.config.experimental.get_memory_info(self.handle(device))["peak"], "cuda_allocator_peak"
-
-    def seed(self, number: int) -> None:
-        tensorflow.random.set_seed(number)
-        tensorflow.random.get_global_generator().reset_from_seed(number)
 
     def random_state(self, device: Device) -> dict:
         return {"generator": tensorflow.random.get_global_generator().state.numpy()}

@@ -66,9 +66,6 @@ class TorchBackend(Backend):
     def count(self, device: Device) -> int:
         return identity.usable_cores() if device.is_cpu else torch.get_device_module(device.kind).device_count()
 
-    def handle(self, device: Device) -> str:
-        return device.kind
-
     def synchronize(self, device: Device, last: object = None) -> None:
         """Wait for the accelerator; the CPU has no queue.
 
@@ -89,9 +86,6 @@ class TorchBackend(Backend):
         if device.kind == "mps":
             return torch.mps.driver_allocated_memory(), "mps_driver_pool"
         return torch.accelerator.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
-
-    def seed(self, number: int) -> None:
-        torch.manual_seed(number)
 
     def random_state(self, device: Device) -> dict:
         state = {"cpu": torch.get_rng_state()}

@@ -135,7 +135,7 @@ def build(plan: Plan) -> MlxWorkload:
     """
     if plan.settings.fused_attention and plan.shape.dropout:
         raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
-    plan.device.backend.seed(plan.seed)
+    mx.random.seed(plan.seed)
     first = network_torch.drawn(plan)
 
     def take(text: mx.array | numpy.ndarray, starts: numpy.ndarray) -> mx.array | numpy.ndarray:

@@ -46,7 +46,7 @@ class Network(nn.Module):
 
 def build(plan: Plan) -> MlxWorkload:
     """Return the study's workload on MLX; see `Plan`."""
-    plan.device.backend.seed(plan.seed)
+    mx.random.seed(plan.seed)
     train, test = plan.inputs(
         lambda images, labels: ResidentArrays(normalise(images), labels),
         lambda images, labels: (normalise(images), labels),

@@ -81,7 +81,7 @@ class Network(nn.Module):
 
 def build(plan: Plan) -> MlxWorkload:
     """Return the study's workload on MLX; see `Plan`."""
-    plan.device.backend.seed(plan.seed)
+    mx.random.seed(plan.seed)
     rows, columns = map(mx.array, plan.chosen_pixels)
 
     def enlarged(images: mx.array) -> mx.array:
