@@ -70,7 +70,7 @@ def test_what_is_no_side_is_an_error_that_says_what_is_allowed_and_what_exists(t
         compare.resolve(side, make_rows(ROWS), tmp_path)
     with pytest.raises(ValueError, match="there are none yet"):
         compare.resolve(side, make_rows([]), tmp_path)
-    with pytest.raises(ValueError, match="may be any of aaaa11112222, aaaa33334444; write more of it"):
+    with pytest.raises(ValueError, match="may be any of aaaa11112222, aaaa33334444; give more characters"):
         compare.resolve("commit:aaaa", make_rows(ROWS), tmp_path)
 
 

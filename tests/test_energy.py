@@ -49,7 +49,7 @@ def clock(clock, monkeypatch):
             WORDS.format("nvml, board; idle: 20 W"),
         ),
         (lambda clock: sensors.EstimateSensor(20, "package"), None, "estimate_tdp", "package", WORDS.format(STATED)),
-        (lambda clock: sensors.NO_SENSOR, None, None, None, "Energy: no sensor measures it here, so it is missing"),
+        (lambda clock: sensors.NO_SENSOR, None, None, None, "Energy: not measured, since no sensor was found"),
     ],
 )
 def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(

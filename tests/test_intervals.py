@@ -129,7 +129,7 @@ def test_how_much_sessions_differ_is_learnt_from_points_that_were_repeated():
     stated = quantile(4) * 0.03
     assert session_width(sessions(100)) == pytest.approx(stated)
     assert session_width(sessions(100, 150)) > 3 * stated
-    assert session_width(sessions(100, 150), apart={"s1"}) == pytest.approx(stated)
+    assert session_width(sessions(100, 150), excluded_sessions={"s1"}) == pytest.approx(stated)
     assert session_width(sessions(100, 100.5, 99.5, 100, 100.4)) < 0.7 * stated
     pairs = {"s0": (50, 150), "s1": (80, 200)}  # kernels differ, and sessions no more than that makes them
     wild = [

@@ -12,9 +12,9 @@ from rows import make_row, make_rows, windows
 
 
 def test_the_spread_is_half_the_noise_of_windows_around_their_kernel_without_its_warm_up():
-    series = statistics.settled([100, 80, 100, 125, 99, 700, 700, 101], list("aaaabbbb"))
+    series = statistics.warmed_up([100, 80, 100, 125, 99, 700, 700, 101], list("aaaabbbb"))
     assert [each.tolist() for each in series] == [[100, 80, 100, 125], [700, 700, 101]]  # 99 carries a warm-up
-    quiet = statistics.settled([100, 80, 100, 125, 700, 700], list("aaaabb"))
+    quiet = statistics.warmed_up([100, 80, 100, 125, 700, 700], list("aaaabb"))
     assert statistics.spread(quiet) == pytest.approx(0.6745 * math.log(1.25) * (2 / 4) ** 0.5)
     assert statistics.spread([numpy.array([5.0])]) == 0
 

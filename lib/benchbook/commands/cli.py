@@ -362,7 +362,7 @@ def _compare_sides(a: str, b: str) -> pandas.DataFrame:
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
     sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
-    lines = comparison.table(*sides, comparison.samples((a, b), folder), rows)
+    lines = comparison.table(*sides, comparison.conditions((a, b), folder), rows)
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)

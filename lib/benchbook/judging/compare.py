@@ -16,10 +16,10 @@ from benchbook.machine import condition
 from benchbook.rows import manifests, records
 from benchbook.rows.points import point_work
 
-# What two points must have in common to be compared across machines: the work that their names stand for, and what was
-# loaded, for where a data set or weights could not be had others stand in.
-ALIKE = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
-ALIKE += ["batch_size", "image_size", "device_count"]
+# The columns that pair points of two machines: the work that their names describe, and what was loaded, since a
+# substitute may replace a data set or weights.
+PAIRED_BY = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
+PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
 COLUMNS = [
     *("study", "point", "machine_a", "machine_b", "device_a", "device_b", "a", "b"),
     *("ratio", "low", "high", "interval", "verdict", "note", "variant_a", "variant_b", "stability_a", "stability_b"),
@@ -30,18 +30,18 @@ SLOWER, NOT_SLOWER, UNDECIDED = "slower", "not slower", "undecided"
 
 
 def resolve(side: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
-    """Return the rows that a side stands for, of each point's last session.
+    """Return the rows of a side, from each point's last session.
 
     Args:
         side: machine:NAME, session:NAME, commit:START (4 or more characters of a commit of this library, or of the
-            commit or SHA-256 of a file with a network of one's own), library:NAME==VERSION (torch==2.10.0), or
-            file:PATH (a folder or CSV of rows).
-        rows: all rows there are.
-        folder: that holds them, with the manifests that name each run's libraries.
+            commit or SHA-256 of your network's file), library:NAME==VERSION (torch==2.10.0), or file:PATH (a folder or
+            CSV of rows).
+        rows: all rows.
+        folder: where the rows and their manifests are; a manifest names its run's libraries.
 
     Raises:
-        ValueError: it is none of these, or has no rows; the message names what exists.
-        SchemaError: a folder or CSV holds something else than rows.
+        ValueError: the side is none of these, or has no rows; the message names what exists.
+        SchemaError: a folder or CSV holds something other than rows.
     """
     kind, _, name = side.partition(":")
     measured = rows[rows["source"] == "measured"]
@@ -62,15 +62,17 @@ def resolve(side: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame
 
 
 def _of_commit(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
-    """Return the rows of one commit, or of a user's own file of one commit or digest.
+    """Return the rows of one commit, or the runs of a user's file with this commit or digest.
 
-    `+changed` is part of the name of a commit that was not clean.
+    The name of a commit with changes that were not committed ends in `+changed`.
     """
-    fitting = [each for each in rows["commit"].dropna().unique() if each.startswith(name)] if len(name) >= 4 else []
+    if len(name) < 4:
+        return rows[:0]
+    fitting = [each for each in rows["commit"].dropna().unique() if each.startswith(name)]
     commits = [name] if name in fitting else fitting
     if len(commits) > 1:
-        raise ValueError(f"commit:{name} may be any of {', '.join(sorted(commits))}; write more of it")
-    if commits or len(name) < 4:
+        raise ValueError(f"commit:{name} may be any of {', '.join(sorted(commits))}; give more characters")
+    if commits:
         return rows[rows["commit"].isin(commits)]
     runs = [
         run_id
@@ -82,7 +84,7 @@ def _of_commit(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFr
 
 
 def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataFrame:
-    """Return the rows of a framework's version, or of the runs whose manifest names that version of a package."""
+    """Return the rows of a framework's version, or of runs whose manifest names a package's version."""
     library, _, version = name.partition("==")
     if (rows["framework"] == library).any():
         plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
@@ -92,7 +94,7 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
         run_id: manifest.get("environment") or {} for run_id, manifest in manifests.read_all(folder).items()
     }
     packages = {run_id: environment.get("packages") or {} for run_id, environment in environments.items()}
-    return rows[rows["run_id"].isin([run for run, of in packages.items() if of.get(library.lower()) == version])]
+    return rows[rows["run_id"].isin([run for run, own in packages.items() if own.get(library.lower()) == version])]
 
 
 _FINDERS: dict[str, Callable[[str, pandas.DataFrame, Path], pandas.DataFrame]] = {
@@ -104,8 +106,8 @@ _FINDERS: dict[str, Callable[[str, pandas.DataFrame, Path], pandas.DataFrame]] =
 }
 
 
-def samples(sides: tuple[str, str], folder: Path) -> pandas.DataFrame:
-    """Return the conditions under which runs were measured: of all runs here, and of folders that were named."""
+def conditions(sides: tuple[str, str], folder: Path) -> pandas.DataFrame:
+    """Return the conditions of the runs in this folder and in the folders that a side names."""
     named = [Path(side.removeprefix("file:")) for side in sides if side.startswith("file:")]
     folders = [path for path in dict.fromkeys([folder, *named]) if path.is_dir()]
     return pandas.concat([condition.samples(manifests.read_all(path)) for path in folders], ignore_index=True)
@@ -119,56 +121,56 @@ def table(
 ) -> pandas.DataFrame:
     """Compare two sets of rows, point by point.
 
-    The same point on the same machine is one pair. Sets of two different machines are paired by what a point
-    does (ALIKE) and by whether it ran on the CPU or on an accelerator; how much was measured may differ, and of points
-    that are alike the one that measured more images counts. What a tuned point chose may differ: both are the best that
-    their device can do, and variant_a and variant_b say whether that was faster than the reference.
+    On the same machine, a point pairs with the point of the same name. On different machines, points pair by their work
+    and by whether they ran on the CPU (PAIRED_BY); if several are alike, the one with the most images counts. The
+    settings of tuned points may differ: each is the best that its device can do, and variant_a and variant_b say
+    whether that was faster than the reference.
 
     Args:
         a, b: rows of one session a point, as `resolve` returns them.
         conditions: from `condition.samples`, for the stability of each side.
-        rows: further rows, from which the deviations between kernels and between sessions are learnt as well. That
-            sessions of B differ from others is the question, and is not counted as such a deviation.
+        rows: further rows, to estimate how much kernels and sessions differ. Sessions of B are left out of the latter,
+            since their difference from others is the question.
 
     Returns:
-        Columns COLUMNS; a and b are rates, ratio is b / a with its bounds and their kind, verdict is what `outcome`
-        says or the side that trained wrong, note says where nothing is known of how sessions differ, and stability is
-        each side's Verdict. energy_a and energy_b are joules an image, energy_ratio is b / a with its bounds, missing
-        where boundaries differ, and energy_note what the two do not have in common.
+        Columns COLUMNS: a and b are rates; ratio is b / a with its bounds and their kind; verdict is from `outcome`, or
+        names the side that trained wrong; note warns if nothing is known about how sessions differ; stability_a and
+        stability_b are Verdicts; energy_a and energy_b are joules an image; energy_ratio is b / a with its bounds,
+        missing if the boundaries differ; energy_note names differences in how energy was measured.
 
     Raises:
-        ValueError: several machines on a side that the other side does not have, or nothing to pair.
+        ValueError: a side has several machines that the other side lacks, or no two points pair.
     """
-    known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that is there twice counts once
-    priors = intervals.priors(known, apart={*b["session"]})
+    known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that occurs twice counts once
+    priors = intervals.priors(known, excluded_sessions={*b["session"]})
     sides = [_points(verdicts.summarise(side, conditions, priors)) for side in (a, b)]
     most_measured = (side.drop_duplicates("key", keep="last") for side in _keyed(*sides))
     pairs = pandas.merge(*most_measured, on="key", suffixes=("_a", "_b"))
     if pairs.empty:
         counts = "no point of A ({}) is like one of B ({})".format(*map(len, sides))
-        raise ValueError(f"{counts}; the nearest differ in {_apart(*sides)}")
+        raise ValueError(f"{counts}; the nearest differ in {_differences(*sides)}")
     lines = [_line(pair) for pair in pairs.to_dict("records")]
     return pandas.DataFrame(lines, columns=COLUMNS).sort_values(["study", "point"], ignore_index=True)
 
 
 def unpaired(a: pandas.DataFrame, b: pandas.DataFrame) -> dict[str, list[str]]:
-    """Return the points of each side, "a" and "b", that the other has nothing to pair with; see `table`."""
+    """Return the points of each side, "a" and "b", that pair with no point of the other; see `table`."""
     a, b = _keyed(*(_points(statistics.summarise(side)) for side in (a, b)))
-    alone = {"a": a.loc[~a["key"].isin(b["key"]), "point"], "b": b.loc[~b["key"].isin(a["key"]), "point"]}
-    return {name: sorted(set(points)) for name, points in alone.items()}
+    left_over = {"a": a.loc[~a["key"].isin(b["key"]), "point"], "b": b.loc[~b["key"].isin(a["key"]), "point"]}
+    return {name: sorted(set(points)) for name, points in left_over.items()}
 
 
 def outcome(ratio: Interval) -> str:
-    """Return which side is faster, of B over A: with the whole interval beyond 1, or not at all."""
+    """Return which side is faster, from B's rate over A's: one side is, if the whole interval lies on one side of 1."""
     if ratio.kind == intervals.RANGE:
         return TOO_FEW
     return "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
 
 
 def decide(ratio: Interval, percent: float) -> str:
-    """Return whether B is slower than A by more than so many percent: SLOWER, NOT_SLOWER or UNDECIDED.
+    """Return whether B is more than `percent` slower than A: SLOWER, NOT_SLOWER, or UNDECIDED.
 
-    It is decided where the whole interval lies on one side of that bound.
+    UNDECIDED: there is no interval, or the bound lies within it.
     """
     if not 0 <= percent < 100:
         raise ValueError(f"percent {percent!r}; allowed: 0 to less than 100")
@@ -179,7 +181,7 @@ def decide(ratio: Interval, percent: float) -> str:
 
 
 def _points(summary: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the points of a summary that have windows, with what they are paired by."""
+    """Return the points of a summary that have windows, with the columns of PAIRED_BY."""
     points = summary[summary["num_windows"] > 0].reset_index(drop=True)
     return points.assign(
         work=[point_work(point, device) for point, device in zip(points["point"], points["device"], strict=True)],
@@ -190,11 +192,9 @@ def _points(summary: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _keyed(a: pandas.DataFrame, b: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.DataFrame]:
-    """Return the points of both sides with a `key` that those of a pair share, the ones with more images last."""
-    if shared := {*a["machine"]} & {*b["machine"]}:
-        on = ["machine", "study", "point", "dataset"]
-    else:
-        on = [*ALIKE, "is_cpu"]
+    """Return the points of both sides, fewest images first, with a `key` that the two points of a pair share."""
+    shared = {*a["machine"]} & {*b["machine"]}
+    on = ["machine", "study", "point", "dataset"] if shared else PAIRED_BY
     for name, side in (("A", a), ("B", b)):
         machines = sorted(side["machine"].unique())
         if len(machines) > 1 and not shared:
@@ -204,9 +204,9 @@ def _keyed(a: pandas.DataFrame, b: pandas.DataFrame) -> tuple[pandas.DataFrame, 
     return tuple(side.assign(key=[*zip(*(side[name].map(str) for name in on), strict=True)]) for side in ordered)
 
 
-def _apart(a: pandas.DataFrame, b: pandas.DataFrame) -> str:
+def _differences(a: pandas.DataFrame, b: pandas.DataFrame) -> str:
     """Return the differences between the two most similar points."""
-    sides = (side[[*ALIKE, "is_cpu"]].map(str).to_dict("records") for side in (a, b))
+    sides = (side[PAIRED_BY].map(str).to_dict("records") for side in (a, b))
     pairs = (([name for name in one if one[name] != two[name]], one, two) for one, two in itertools.product(*sides))
     names, one, two = min(pairs, key=lambda pair: len(pair[0]))
     return ", ".join(f"{name} ({one[name]}, {two[name]})" for name in names) or "other parameters"
@@ -221,10 +221,10 @@ def _line(pair: Mapping) -> dict:
     wrong = [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]
     line = {"study": a["study"], "point": a["point"]} | ratio.columns("ratio")
     line["verdict"] = f"{' and '.join(wrong)} trained wrong" if wrong else outcome(ratio)
-    width = intervals.weak_prior().session_width  # of machines that measured no point in two sessions
-    unknown = a["session"] != b["session"] and {a["session_width"], b["session_width"]} == {width}
+    width = intervals.weak_prior().session_width  # a machine has it if no point was measured in two sessions
+    is_default = a["session"] != b["session"] and {a["session_width"], b["session_width"]} == {width}
     margin = math.expm1(2**0.5 * width)
-    line["note"] = f"one session each: differences under {margin:.0%} are undecided" if unknown else ""
+    line["note"] = f"one session each: differences under {margin:.0%} are undecided" if is_default else ""
     shown = {"samples_per_second": "", "machine": "machine_", "device": "device_", "variant": "variant_"}
     shown |= {"verdict": "stability_", "energy_per_sample": "energy_"}
     for name, prefix in shown.items():
@@ -233,10 +233,9 @@ def _line(pair: Mapping) -> dict:
 
 
 def _energy(a: Mapping, b: Mapping) -> dict:
-    """Return B's joules per image over A's, with bounds, and a note on differing methods or boundaries.
+    """Return B's joules per image over A's with bounds, and a note if methods or boundaries differ.
 
-    The note is empty if both were read by one method at one boundary, or if one of the two was not read. Joules of
-    different boundaries, or an estimate and a reading, have no ratio.
+    Energies of different boundaries have no ratio, nor have an estimate and a measurement.
     """
     if any(pandas.isna(side["energy_per_sample"]) for side in (a, b)):
         return {"energy_note": ""}

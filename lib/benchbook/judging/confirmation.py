@@ -1,8 +1,8 @@
-"""Whether a tuned point is faster than its reference: windows of both that alternated in one kernel, and what they say.
+"""Judge whether a tuned point is faster than its reference, from windows of both that alternate in one kernel.
 
-A search promises, from short windows of small batches; what it chose is then compared with the study's reference, its
-loader included, in rows of phase `confirm` of each kernel. Where a window pair of the first kernel is not faster, the
-point trains as the reference does, and is called so. It is called tuned where an interval over kernels shows that it is
+A search only promises a speed-up, from short windows of small batches. Rows of phase `confirm` in each kernel then
+compare its choice with the study's reference, including its loader. If a pair of windows in the first kernel is not
+faster, the point trains like the reference. It is called tuned only if an interval over kernels shows that it is
 faster.
 """
 
@@ -15,15 +15,15 @@ from benchbook.judging.intervals import Interval, Prior
 from benchbook.rows import crosschecks
 
 PHASE = "confirm"
-REFERENCE, TUNED = "reference", "tuned"  # what a window of that phase trained, and what the point then measured
+REFERENCE, TUNED = "reference", "tuned"  # the two sides of that phase, one of which the point then measures
 NOTHING_FASTER = "tuned: nothing faster found"
-UNCONFIRMED = "tuned, not confirmed"  # it trained the search's choice, which no interval shows to be faster
+UNCONFIRMED = "tuned, not confirmed"  # it trained the search's choice, but no interval shows that it is faster
 UNSEARCHED = "not tuned"  # requested as tuned, without time for a search
 TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
 NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
 COLUMNS = [*statistics.POINT_KEY, "device", "framework", "dataset", "promised", "confirmed", "low", "high", "interval"]
 COLUMNS += ["num_pairs", "outcome"]
-# The columns that are read: grouping a table of few columns is much faster.
+# The columns that `table` reads: grouping a table of few columns is much faster.
 READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", "started_at", "variant", "settings"]
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
@@ -32,11 +32,11 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
     """Return the speed-up of tuned over the reference, from neighbouring windows of both.
 
     Args:
-        rows: of one point; those of other phases are passed over.
+        rows: of one point; other phases are ignored.
         prior: see `intervals.interval`.
 
     Returns:
-        None where the two did not alternate, or a window of one diverged.
+        None if there are no pairs of windows, or if a window diverged.
     """
     windows = rows[rows["phase"] == PHASE]
     if windows.empty or (windows["status"] != "ok").any():
@@ -50,16 +50,16 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:
-    """Return whether tuned is faster with all of its interval; a range, such as that of one kernel, decides nothing."""
+    """Return whether the whole interval is above 1; a range, such as that of one kernel, decides nothing."""
     known = tuned_over_reference is not None and tuned_over_reference.kind == intervals.INTERVAL
     return known and tuned_over_reference.low > 1
 
 
 def name(line: Mapping) -> str | None:
-    """Return what a point's variant says of itself: what its first kernel chose. `table` says what was confirmed.
+    """Return a point's variant, named by what its first kernel chose; `table` has what was confirmed.
 
     Args:
-        line: a row or a line of a summary, with variant and settings.
+        line: a row, or a line of a summary, with variant and settings.
     """
     variant, settings = line["variant"], line["settings"]
     if variant != TUNED:
@@ -74,13 +74,13 @@ def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) 
     """Return a line for each tuned point's last session: the search's promise and the confirmed speed-up.
 
     Args:
-        rows: any; measured ones count.
+        rows: any; only measured rows count.
         priors: from `intervals.priors`.
 
     Returns:
-        Columns COLUMNS: promised is the gain of the settings alone that the search saw, confirmed is tuned over the
-        reference with its bounds; both are missing where the two were not compared. outcome is tuned only where an
-        interval shows that it is faster.
+        Columns COLUMNS: promised is the search's speed-up, from the settings alone; confirmed is tuned over the
+        reference, with bounds; both are missing if the two were not compared. outcome is tuned only if an interval
+        shows that it is faster.
     """
     tuned = rows.loc[(rows["source"] == "measured") & (rows["variant"] == TUNED), READ]
     lines = []

@@ -1,14 +1,13 @@
 """One kind of interval for rates, ratios and everything computed from them.
 
-What is estimated is the mean, over starts of a kernel (a Python process), of the logarithm of the rate. Windows of one
-kernel share what that kernel was given (memory layout, clocks, placement of threads), so each kernel counts once, by
-the median of its windows, and the interval is Student's t over kernels. One kernel alone has a range, and a range
-decides nothing.
+The estimate is the mean log rate over kernels (Python processes). Windows of one kernel share its memory layout, clocks
+and thread placement. So each kernel counts once, by the median of its windows, and the interval is Student's t over
+kernels. One kernel alone has a range, and a range decides nothing.
 
-Few kernels say little of their own variance, and points of one machine differ: the standard deviations between their
-kernels were 0.7 to 27.7 %. So a point's variance is shrunk towards that of the machine's other points, as far as these
-agree (a moderated variance: Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004). Sessions differ
-as well: numbers of different sessions are compared with the variance between sessions added.
+A few kernels give a poor estimate of their variance, and points of one machine differ: the standard deviations between
+their kernels were 0.7 to 27.7 %. So a point's variance is shrunk towards that of the machine's other points, the more
+so the better these agree (a moderated variance: Smyth, Statistical Applications in Genetics and Molecular Biology 3,
+2004). Sessions differ as well: a comparison across sessions adds the variance between sessions.
 
 `make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they are.
 """
@@ -21,23 +20,23 @@ from dataclasses import dataclass, replace
 import numpy
 import pandas
 
-# What is called a 95 % interval is computed at this level, so that it holds for the points that vary most, too.
+# The level of what is shown as a 95 % interval: a little higher, so that it also holds for the points that vary most.
 LEVEL = 0.965
-FEWEST_WINDOWS = 6  # with fewer, or one kernel, the range is shown and no interval
-MOST_KERNELS = 10_000  # that are thought of
-LEAST_DEVIATION = 0.01  # between kernels, on the log scale: none are taken to be more alike
-# The weak prior: before a machine's points say otherwise, their deviations lie anywhere between the least and the most
-# that were seen, each order of magnitude as likely. That counts as many points.
+FEWEST_WINDOWS = 6  # with fewer windows, or one kernel, a range is shown and no interval
+MOST_KERNELS = 10_000  # that `kernels_needed` returns
+LEAST_DEVIATION = 0.01  # between kernels, on the log scale; smaller ones count as this
+# The weak prior, for a machine with few measured points: a log-uniform distribution of the deviation, from the smallest
+# to the largest that was seen. It counts as PRIOR_POINTS points.
 SEEN_DEVIATIONS = (0.007, 0.277)
 PRIOR_POINTS = 8
-PRIOR_FREEDOMS = (0.3, 1.0)  # few points cannot show that they are more alike than this, or that nothing is
-# The default deviation between sessions, on the log scale, and its degrees of freedom. Points measured in several
-# sessions replace it: two sessions of equal code were 3 to 5 % apart.
+PRIOR_FREEDOMS = (0.3, 1.0)  # bounds: a few points can show neither close agreement nor none at all
+# The prior deviation between sessions, on the log scale, and its degrees of freedom: two sessions of equal code were 3
+# to 5 % apart.
 SESSION_DEVIATION, SESSION_FREEDOM = 0.03, 4
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
-# The columns in which kernels of the same work agree. A search may choose other settings in each kernel.
+# Columns that are equal for kernels of the same work. Settings are not: a search may choose others in each kernel.
 WORK = ["machine", "device", "study", "point", "phase", "dataset", "framework_version", "commit"]
-NONE = numpy.empty(0)
+NO_POINTS = numpy.empty(0)
 RATE, ENERGY = "samples_per_second", "energy_per_sample"
 _NUDGE = 1e-4  # of a logarithm, for derivatives
 
@@ -51,8 +50,8 @@ class Interval:
         low, high: its bounds, in the same unit.
         kind: `interval` (95 %), `range` (least and most of too few windows or kernels), or `rounding` (of a printed
             figure, or an exact number).
-        session: in which it was measured; empty: unknown.
-        session_width: half the width, on the log scale, that a comparison with another session adds to it.
+        session: the session that measured it; empty: unknown.
+        session_width: half the width, on the log scale, that a comparison with another session adds.
     """
 
     value: float
@@ -66,9 +65,9 @@ class Interval:
     def from_row(
         cls, line: Mapping, value: str, low: str = "low", high: str = "high", kind: str = "interval"
     ) -> "Interval":
-        """Return a number of a table's line; the arguments name its columns.
+        """Return the number in a table's line; the arguments name its columns.
 
-        A line whose column `kind` is missing has bounds of rounding. Columns session and session_width may be missing.
+        Without a value in column `kind` the bounds are of rounding. Columns session and session_width are optional.
         """
         named, session, width = line.get(kind), line.get("session"), line.get("session_width")
         return cls(
@@ -79,7 +78,7 @@ class Interval:
         )
 
     def columns(self, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
-        """Return the number as `from_row` reads it from a table's line; the arguments name its columns."""
+        """Return the number as columns of a table's line, which `from_row` reads; the arguments name the columns."""
         return {value: self.value, low: self.low, high: self.high, kind: self.kind}
 
 
@@ -89,7 +88,7 @@ class Prior:
 
     Attributes:
         variance: of kernels' log rates.
-        freedom: as many degrees of freedom it counts: few where points differ from each other.
+        freedom: its degrees of freedom: few if the points' variances differ.
         session_width: see `Interval`.
     """
 
@@ -99,14 +98,15 @@ class Prior:
 
 
 def fit(variances, freedoms):
-    """Return the variance and degrees of freedom of the prior of points, by the moments of their log variances.
+    """Return the variance and degrees of freedom of the points' prior, by the moments of their log variances.
 
-    Source: Smyth 2004, section 6.2. The weak prior of this module counts as PRIOR_POINTS further points, and bounds the
-    degrees of freedom.
+    The weak prior counts as PRIOR_POINTS further points, and the degrees of freedom are bounded by PRIOR_FREEDOMS.
+
+    Source: Smyth 2004, section 6.2.
 
     Args:
-        variances: between the kernels of each point, points along the last axis; there may be none.
-        freedoms: of each, kernels less one.
+        variances: between the kernels of each point, shape (..., points); points may be 0.
+        freedoms: the number of kernels of each point, less one.
     """
     from scipy.special import digamma, polygamma
 
@@ -123,14 +123,14 @@ def fit(variances, freedoms):
 
 
 def session_width(variances, errors, num_sessions):
-    """Return half the width, on the log scale, that comparing with another session adds to a number.
+    """Return half the width, on the log scale, that a comparison with another session adds to a number.
 
-    What slows one session slows its points alike, so sessions and not points count as degrees of freedom.
+    A slow session slows all its points, so the degrees of freedom count sessions and not points.
 
     Args:
-        variances: of each point between its sessions, points along the last axis.
+        variances: of each point between its sessions, shape (..., points).
         errors: the squared standard error of each point's level in one session.
-        num_sessions: in which these points were measured; 1: nothing is known but SESSION_DEVIATION.
+        num_sessions: the sessions of these points; with 1, only SESSION_DEVIATION is known.
     """
     own, freedom = num_sessions - 1, num_sessions - 1 + SESSION_FREEDOM
     weights = 1 / (SESSION_DEVIATION**2 + errors) ** 2
@@ -142,11 +142,11 @@ def session_width(variances, errors, num_sessions):
 @functools.cache
 def weak_prior() -> Prior:
     """Return the prior of a machine without measured points."""
-    return Prior(*map(float, fit(NONE, NONE)), float(session_width(NONE, NONE, 1)))
+    return Prior(*map(float, fit(NO_POINTS, NO_POINTS)), float(session_width(NO_POINTS, NO_POINTS, 1)))
 
 
 def half_width(variance, freedom, num_kernels):
-    """Return half the width of the interval of a mean log rate, elementwise.
+    """Return half the width of a mean log rate's interval, elementwise.
 
     Args:
         variance: of kernels' log rates.
@@ -170,21 +170,21 @@ def moderate(variance, num_kernels, prior_variance, prior_freedom):
 
 
 def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = None) -> Interval:
-    """Return a number's mean over kernels (of its logarithm) with a 95 % interval.
+    """Return the geometric mean over kernels of their median values, with a 95 % interval.
 
     Args:
         values: one per window, above 0.
-        kernels: the run each window belongs to.
+        kernels: the run of each window.
         prior: of the device and machine, see `priors`; None: `weak_prior`.
 
     Returns:
-        The range of the values where they are fewer than FEWEST_WINDOWS, or of one kernel.
+        The range of the values instead, if there are fewer than FEWEST_WINDOWS or if they are of one kernel.
 
     Raises:
         ValueError: no values, not one kernel per value, or a value that is not above 0.
     """
     array, medians = numpy.asarray(values, float), _medians(values, kernels)
-    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # of one kernel its median
+    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # one kernel: exactly its median
     if len(array) < FEWEST_WINDOWS or len(medians) < 2:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
     prior, variance = prior or weak_prior(), numpy.log(medians).var(ddof=1)
@@ -194,10 +194,10 @@ def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = N
 
 
 def kernels_needed(values: Sequence[float], kernels: Sequence, bound: float) -> int:
-    """Return how many kernels an interval takes that lies on one side of a bound, if value and variance stay the same.
+    """Return how many kernels put the whole interval on one side of a bound, if value and variance stay the same.
 
     Args:
-        values, kernels: see `interval`; of two kernels or more.
+        values, kernels: see `interval`; two kernels or more.
         bound: above 0.
     """
     logs, prior, numbers = numpy.log(_medians(values, kernels)), weak_prior(), numpy.arange(2, MOST_KERNELS + 1)
@@ -216,28 +216,28 @@ def _medians(values: Sequence[float], kernels: Sequence) -> numpy.ndarray:
 
 
 def windows_width(values: Sequence[float]) -> float:
-    """Return how wide, as a fraction, the 95 % interval of the median of one kernel's windows alone is.
+    """Return the width, as a fraction, of the 95 % interval of one kernel's median window.
 
-    It is that of order statistics (by the binomial distribution), which noise of any shape obeys; infinite with fewer
-    than 6 windows. More windows make it narrower; it says nothing of other kernels.
+    The bounds are order statistics (by the binomial distribution), so they hold for noise of any shape. With fewer than
+    6 windows the width is infinite. It says nothing about other kernels.
     """
     from scipy.special import bdtr
 
     logs = numpy.sort(numpy.log(numpy.asarray(values, float)))
-    # Values below the lower bound, and it.
+    # The lower bound's place among the sorted values, from 1.
     outside = int(numpy.sum(bdtr(numpy.arange(len(logs) // 2), len(logs), 0.5) <= 0.025))
     return float(logs[-outside] - logs[outside - 1]) if outside else numpy.inf
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
-    """Return what a function of several numbers may be.
+    """Return a function's value for several numbers, with its bounds.
 
-    Independent errors of intervals are added in squares on the log scale of each number, by the rule that Zou and
-    Donner call MOVER (Statistics in Medicine 27, 2008). Where intervals are of several sessions, each is widened by how
-    much sessions differ. Ranges and printed figures enter with both their ends.
+    Independent errors of intervals add in squares, on the log scale of each number: the MOVER rule of Zou and Donner
+    (Statistics in Medicine 27, 2008). Intervals from several sessions are first widened by how much sessions differ.
+    Ranges and printed figures enter with both their ends.
 
     Args:
-        function: of as many floats; monotone in each over its bounds.
+        function: takes as many floats; monotone in each between its bounds.
         numbers: independent of each other, except for the prior that they share.
 
     Returns:
@@ -250,7 +250,7 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
         for place, number in enumerate(numbers)
     ]
     if len({numbers[place].session for place in sampled}) > 1:
-        numbers = [_of_any_session(one) if place in sampled else one for place, one in enumerate(numbers)]
+        numbers = [_widened(one) if place in sampled else one for place, one in enumerate(numbers)]
     results = [value]
     for corner in itertools.product(*ends):
         slopes = [_slope(function, [*corner], place) for place in sampled]
@@ -269,15 +269,15 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     return Interval(value, min(results), max(results), kind)
 
 
-def _of_any_session(number: Interval) -> Interval:
-    """Return an interval as wide as a comparison with another session needs."""
+def _widened(number: Interval) -> Interval:
+    """Return an interval widened for a comparison with another session."""
     factors = (numpy.hypot(numpy.log(end / number.value), number.session_width) for end in (number.low, number.high))
     down, up = map(float, numpy.exp([*factors]))
     return replace(number, low=number.value / down, high=number.value * up)
 
 
 def _slope(function: Callable, point: list[float], place: int) -> float:
-    """Return the derivative of a function by the logarithm of one of its numbers."""
+    """Return a function's derivative by the logarithm of one argument."""
     up, down = ([*point[:place], point[place] * numpy.exp(step), *point[place + 1 :]] for step in (_NUDGE, -_NUDGE))
     return float((function(*up) - function(*down)) / (2 * _NUDGE))
 
@@ -287,15 +287,16 @@ def divide(numerator: Interval, denominator: Interval) -> Interval:
     return combine(lambda one, other: one / other, numerator, denominator)
 
 
-def priors(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple[str, str, str], Prior]:
-    """Return how much kernels of points differ, by measure (RATE, ENERGY), machine and device.
+def priors(rows: pandas.DataFrame, excluded_sessions: Collection[str] = ()) -> dict[tuple[str, str, str], Prior]:
+    """Return the prior of each measure (RATE, ENERGY), machine and device.
 
-    Kernels are compared that ran the same work with the same software at the same commit: those of one session, and
-    then the sessions.
+    Only kernels that ran the same work with the same software at the same commit are compared, within a session and
+    then across sessions.
 
     Args:
-        rows: rows as `records.merge` returns them, all that there are; measured ones count.
-        apart: sessions whose difference from others is a question and no noise.
+        rows: all rows, as `records.merge` returns them; only measured rows count.
+        excluded_sessions: sessions left out of the deviation between sessions, because their difference is the
+            question.
     """
     windows = rows[(rows["source"] == "measured") & rows["device"].notna() & (rows["phase"] == "train")]
     rates = {RATE: windows[RATE], ENERGY: windows["energy_joules"] / windows["samples"]}
@@ -309,7 +310,7 @@ def priors(rows: pandas.DataFrame, apart: Collection[str] = ()) -> dict[tuple[st
             several = own[own["count"] > 1]
             variance, freedom = fit(several["var"].to_numpy(), several["count"].to_numpy() - 1)
             pooled, _ = moderate(own["var"].fillna(0), own["count"], variance, freedom)
-            own = own.assign(error=pooled / own["count"])[~own["session"].isin(apart)]
+            own = own.assign(error=pooled / own["count"])[~own["session"].isin(excluded_sessions)]
             works = own.groupby(WORK, dropna=False)
             repeated = works["mean"].transform("count") > 1
             points = own[repeated].groupby(WORK, dropna=False).agg(variance=("mean", "var"), error=("error", "mean"))

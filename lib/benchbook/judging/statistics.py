@@ -11,7 +11,7 @@ from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
 ESTIMATE = "estimate_tdp"  # the energy method without a sensor
-WARMED_UP = 0.95  # a first window slower than this share of its kernel carries the warm-up
+WARMED_UP_SHARE = 0.95  # a first window slower than this share of its run's median still warms up
 MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
 _DESCRIPTION = [
@@ -28,20 +28,25 @@ _MEASURES += ["input_share_waited", "waited_low", "waited_high", "accuracy", *EN
 _MEASURES += ["energy_boundary", "idle_watts", "energy_note", "status", "message"]
 _NUMBERS = [name for name in _MEASURES if name not in (*_COUNTS, *_TEXTS)]
 _SUSTAINED = [*POINT_KEY, "device", "framework", "variant"]
-# Columns of windows: what is measured, and of what kind it is.
-_MEASURED = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules", "idle_watts"]
-_KINDS = ["device", "run_id", "energy_method", "energy_boundary"]
+# The columns of windows that a point's line is computed from.
+_WINDOW_NUMBERS = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules"]
+_WINDOW_NUMBERS += ["idle_watts"]
+_WINDOW_TEXTS = ["device", "run_id", "energy_method", "energy_boundary"]
 
 
-def settled(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
-    """Return the rates of each run's windows, without a first window that is over 5 % slower than the rest."""
+def warmed_up(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
+    """Return the rates of each run's windows, without a first window over 5 % slower than the run's median."""
     array, names = numpy.asarray(rates, float), numpy.asarray(runs)
     series = [array[names == run] for run in dict.fromkeys(names.tolist())]
-    return [each[1:] if each[0] < WARMED_UP * numpy.median(each) else each for each in series]
+    return [each[1:] if each[0] < WARMED_UP_SHARE * numpy.median(each) else each for each in series]
 
 
 def spread(series: Sequence[numpy.ndarray]) -> float:
-    """Return how far windows lie from the mean of their run, as a fraction: of normal noise half of them lie nearer."""
+    """Return the probable error of a window, as a fraction: with normal noise half of them lie nearer to their mean.
+
+    Args:
+        series: the rates of each run; a window is compared with its own run's mean.
+    """
     away = [numpy.log(each) - numpy.log(each).mean() for each in series]
     freedom = max(1, sum(map(len, away)) - len(away))
     return 0.6745 * float(numpy.sqrt(numpy.sum(numpy.square(numpy.concatenate(away))) / freedom))
@@ -50,12 +55,12 @@ def spread(series: Sequence[numpy.ndarray]) -> float:
 def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return, for each point of each machine, the rows of the session that started last.
 
-    Sessions without a time stand before those with one; of equal times, that of the larger run id is the last.
+    Sessions without a start time come first; for equal times the larger run id is later.
     """
     rows = rows[rows["session"].notna()]
     point = rows.groupby(POINT_KEY, sort=False).ngroup().to_numpy()
     session = rows.groupby([*POINT_KEY, "session"], sort=False).ngroup().to_numpy()
-    # Codes in the order of the texts (-1: missing) are compared much faster than the texts.
+    # Integer codes in the texts' order (-1: missing) compare much faster than the texts.
     started, run = (pandas.factorize(rows[name], sort=True)[0] for name in ("started_at", "run_id"))
     sessions = pandas.DataFrame({"point": point, "session": session, "run": run})
     sessions["started"] = numpy.where(started >= 0, started, len(rows))
@@ -69,42 +74,43 @@ def summarise(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prio
     """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
 
     Args:
-        rows: rows as `records.merge` returns them; measured ones count.
-        priors: from `intervals.priors`, where these rows are a part of all there are; None learns them from these.
+        rows: as `records.merge` returns them; only measured rows count.
+        priors: from `intervals.priors` of all rows; None: computed from `rows`.
 
     Returns:
-        Columns: the point's key and description (of its windows, where it has any), num_kernels, num_windows,
-        samples_per_second (of each kernel the median, of kernels the geometric mean), spread (of windows), low, high
-        (of samples_per_second), interval (its kind) and session_width (see `intervals.Interval`), num_samples (in all
-        windows), seconds_per_step, input_share_waited (median) and the range of its windows (waited_low, waited_high),
-        accuracy (at the end of training, the median of repeats), energy_per_sample (J; idle power is not subtracted;
-        of windows read by several methods those of the last one count) with its bounds and their kind (energy_low,
-        energy_high, energy_interval), energy_method, energy_boundary, idle_watts, energy_note (what keeps the figure
-        from being taken as it is, empty if nothing does), status, message.
+        Columns: the point's key and description (from its windows, if it has any); num_kernels; num_windows;
+        samples_per_second (the geometric mean over kernels of each kernel's median); spread (of windows); low, high
+        and interval (the bounds of samples_per_second and their kind); session_width (see `intervals.Interval`);
+        num_samples (in all windows); seconds_per_step; input_share_waited (the median over windows), waited_low and
+        waited_high (its range); accuracy (at the end of training, the median over repeats); energy_per_sample (J, idle
+        power included; if several methods read it, only windows of the last method count), energy_low, energy_high
+        and energy_interval (its bounds and their kind); energy_method; energy_boundary; idle_watts; energy_note (a
+        caveat on the energy, or empty); status; message.
     """
     priors = intervals.priors(rows) if priors is None else priors
     measured = newest(rows[rows["source"] == "measured"])
     windows = measured[(measured["phase"] == "train") & (measured["samples_per_second"] > 0).fillna(False)]
     measures = {
-        key: _measures(of_point, key[0], priors) for key, of_point in divide(windows, POINT_KEY, _MEASURED, _KINDS)
+        key: _measures(columns, key[0], priors)
+        for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
 
 
-def divide(
+def group_arrays(
     table: pandas.DataFrame, key: list[str], numbers: list[str], texts: list[str]
 ) -> Iterator[tuple[tuple, dict[str, numpy.ndarray]]]:
-    """Divide a table's columns by key: arrays of thousands of groups are made much faster than tables.
+    """Group a table's columns as arrays: with thousands of groups this is much faster than `DataFrame.groupby`.
 
     Args:
         table: any.
-        key: columns in which the lines of a group agree; a line that lacks one is left out.
-        numbers: columns that become floats, NaN where they are missing.
-        texts: columns that are kept as they are.
+        key: columns that define a group; a line without one of them is left out.
+        numbers: columns to return as floats, NaN where missing.
+        texts: columns to return unchanged.
 
     Yields:
-        The values of the key, and the group's columns by name, its lines in the table's order.
+        The values of the key, and the group's columns by name, with lines in the table's order.
     """
     columns = {name: table[name].to_numpy(float, na_value=numpy.nan) for name in numbers}
     columns |= {name: table[name].to_numpy(object) for name in texts}
@@ -114,28 +120,26 @@ def divide(
 
 
 def tokens_per_second(table: pandas.DataFrame) -> pandas.Series:
-    """Return the tokens a second of windows or points: sequences a second times their length; missing for images."""
+    """Return the tokens per second of windows or points; missing for images."""
     return table["samples_per_second"].astype(float) * table["sequence_length"].astype(float)
 
 
 def in_units(line: Mapping) -> tuple[float, float, float, str]:
-    """Return a point's rate with its bounds, and its unit: tokens for sequences, else images."""
+    """Return a point's rate, its bounds, and its unit: tokens for sequences, else images."""
     length = line.get("sequence_length")
     size, unit = (1.0, "images") if pandas.isna(length) else (float(length), "tokens")
     return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
 
 
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Split step time into a fixed part and a part per sample.
-
-    Least squares of relative errors, neither part negative.
+    """Split step time into a fixed part and a part per sample, by non-negative least squares of relative errors.
 
     Args:
         batch_sizes: images in a step.
         seconds: that step's time, with the data resident on the device.
 
     Returns:
-        Seconds per step that no batch size removes (launching), and seconds per sample (arithmetic).
+        Seconds per step at any batch size (launching), and seconds per sample (arithmetic).
 
     Raises:
         ValueError: fewer than two different batch sizes.
@@ -153,7 +157,7 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
 def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the windows of each sustained point's last run, with the minutes at which they end.
 
-    A machine without a fan is not what its first seconds say.
+    Sustained points train for minutes, since a machine without a fan slows down as it warms up.
 
     Returns:
         Columns: machine, study, point, device, framework, variant, minutes, samples, seconds, samples_per_second.
@@ -170,43 +174,43 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the rate of each sustained point's first minute and of its last, side by side.
+    """Return the rate of each sustained point's first minute and of its last.
 
-    A window belongs to the minute in which it ended, or in the last minute began. A run of under two minutes is halved
-    instead, and `stretch` says so.
+    The first minute has the windows that ended in it, the last those that began in it. A run of under two minutes is
+    split in halves instead.
 
     Args:
         timed: from `sustained`.
 
     Returns:
-        Columns: machine, study, point, device, framework, variant, minutes (in all), stretch (minutes at each end),
-        first, last (images a second), change (a fraction of the first).
+        Columns: machine, study, point, device, framework, variant, minutes (in all), end_minutes (length of the first
+        and of the last part), first, last (images a second), change (a fraction of the first).
     """
     lines = []
     for values, run in timed.groupby(_SUSTAINED, dropna=False, sort=True):
         total = run["minutes"].max()
-        stretch = min(1.0, total / 2)
+        length = min(1.0, total / 2)
         begun = run["minutes"] - run["seconds"] / MINUTE
-        first, last = run[run["minutes"] <= stretch], run[begun >= total - stretch - 1e-9]
+        first, last = run[run["minutes"] <= length], run[begun >= total - length - 1e-9]
         ends = (part if len(part) else run.iloc[[end]] for part, end in ((first, 0), (last, -1)))
         rates = [float(part["samples"].sum() / part["seconds"].sum()) for part in ends]
-        lines.append((*values, total, stretch, *rates, rates[1] / rates[0] - 1))
-    return pandas.DataFrame(lines, columns=[*_SUSTAINED, "minutes", "stretch", "first", "last", "change"])
+        lines.append((*values, total, length, *rates, rates[1] / rates[0] - 1))
+    return pandas.DataFrame(lines, columns=[*_SUSTAINED, "minutes", "end_minutes", "first", "last", "change"])
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return the failure of each point that failed; an interrupted run does not count once a later run began."""
+    """Return status and message of each point that failed. A later run cancels an interrupted one."""
     judged = records.without_refusals(measured)
     last_runs = measured.groupby(POINT_KEY)["run_id"].max().rename("last")
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
     judged = judged.loc[~resumed, [*POINT_KEY, "status", "message"]]
     diverged, failures = judged[judged["status"] == "diverged"], judged[~judged["status"].isin(records.TRAINED)]
-    ends = pandas.concat([diverged, failures]).to_numpy().tolist()  # a later one replaces one before: a failure is told
+    ends = pandas.concat([diverged, failures]).to_numpy().tolist()  # the last entry counts: a failure before divergence
     return {tuple(key): {"status": status, "message": message} for *key, status, message in ends}
 
 
 def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return what each point is and how it ended, in order; its windows tell its batch size, not its trials."""
+    """Return each point's description and outcome. A point's trials may have another batch size than its windows."""
     has_windows = pandas.MultiIndex.from_frame(measured[POINT_KEY]).isin(
         pandas.MultiIndex.from_frame(windows[POINT_KEY])
     )
@@ -221,7 +225,6 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
 
 
 def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mapping[tuple, Prior]) -> dict:
-    """Return what a point's windows measured."""
     known = {measure: priors.get((measure, machine, windows["device"][0])) for measure in (RATE, ENERGY)}
     runs, rates = windows["run_id"], windows["samples_per_second"]
     rate = intervals.interval(rates, runs, known[RATE])
@@ -229,7 +232,7 @@ def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mappin
     measures = rate.columns("samples_per_second") | {
         "num_kernels": len(set(runs)),
         "num_windows": len(runs),
-        "spread": spread(settled(rates, runs)),
+        "spread": spread(warmed_up(rates, runs)),
         "session_width": (known[RATE] or intervals.weak_prior()).session_width,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,

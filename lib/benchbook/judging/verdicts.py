@@ -1,11 +1,11 @@
 """Judge a point: did it train right, and were its windows stable? Verdicts are never stored in rows.
 
-A point is wrong where it computed something else than float64, or only guesses: fast but wrong is wrong, and never the
-best of anything. It is unproven where it was not compared with float64, or in fewer steps than its profile asks for:
-its figures count, and say so. It is unstable where its speed varied or the machine was disturbed.
+A point is wrong if its computation disagrees with float64, or if its accuracy is that of guessing; a wrong point is
+never the best of anything. It is unproven if it was not compared with float64, or in fewer steps than its profile asks
+for; its figures count and carry a note. It is unstable if its speed varied or the machine was disturbed.
 
-A steady run must not be flagged: every rule asks for a difference that matters (5 %) and that noise alone
-would hardly make. tests/test_verdicts.py counts how often each is wrong.
+A steady run must not be flagged: every rule requires a difference that matters (5 %) and that noise alone rarely makes.
+tests/test_verdicts.py counts how often each rule is wrong.
 """
 
 import functools
@@ -23,7 +23,7 @@ from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
 KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unstable", "too few windows", "stable"
-# The reasons of verdicts by code: the kind of verdict, the text in a table, and the words in a sentence.
+# The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
 VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
@@ -34,7 +34,7 @@ REASONS = {
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
-    "outliers": (UNSTABLE, "{} of {} windows apart", VARIED),
+    "outliers": (UNSTABLE, "{} of {} windows are outliers", VARIED),
     "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
     "battery": (UNSTABLE, "on battery", "it ran on battery"),
@@ -46,21 +46,21 @@ REASONS = {
     "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU", "the machine's host was busy"),
     "few_windows": (TOO_FEW, "", ""),
 }
-LIMIT = 0.05  # spread or drift over 5 % is unstable
-OUTLIER = 0.15  # a window this far from the median, and
-OUTLIER_SCORE = 3.5  # with a modified z-score over this (Iglewicz and Hoaglin, 1993), lies apart
-OUTLIER_SHARE = 0.10
-DRIFT_ERRORS = 3  # a drift counts if it is over three standard errors,
-CORRELATION = 0.8  # of neighbouring windows, on a busy machine: noise then looks like a drift
-SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less than this
+LIMIT = 0.05  # a larger spread or drift is unstable
+# An outlier is a window farther than this from the median, as a fraction of it, and with a modified z-score over the
+# second number (Iglewicz and Hoaglin, 1993). A point whose share of outliers is over the third is unstable.
+OUTLIER, OUTLIER_SCORE, OUTLIER_SHARE = 0.15, 3.5, 0.10
+DRIFT_ERRORS = 3  # standard errors that a drift must exceed
+CORRELATION = 0.8  # of neighbouring windows on a busy machine, where noise looks like a drift
+SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
-THROTTLED_SHARE = 0.01  # of the time of the windows
-ASKED = "num_parity_steps"  # in settings: how many steps the profile asks for
-CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; of every other data set with labels, that of ten classes
+THROTTLED_SHARE = 0.01  # of the windows' time
+ASKED = "num_parity_steps"  # the setting that holds how many steps the profile asks for
+CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; other data sets with labels have ten classes
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
-STANDARD_ERRORS = 3  # over chance, for an accuracy to be more than guessing
-# The columns that training is judged from: grouping a table of few columns is much faster.
+STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
+# The columns that `training` reads: grouping a table of few columns is much faster.
 COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
 COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples", "batch_size"]
 _RUN = [*POINT_KEY, "run_id"]
@@ -75,52 +75,52 @@ class Verdict:
     """The verdict on a point, or on a figure computed from two points.
 
     Attributes:
-        reasons: what speaks against it, each a code of REASONS and its values; nothing does where it is stable.
+        reasons: each a code of REASONS and its values; empty if the point is stable.
     """
 
     reasons: tuple[Reason, ...] = ()
 
     @property
     def kind(self) -> str:
-        """Return the worst kind of its reasons: one of KINDS, of which the first is the worst."""
+        """Return the worst kind among the reasons, by the order of KINDS: the first is the worst."""
         return min((REASONS[code][0] for code, *_ in self.reasons), key=KINDS.index, default=STABLE)
 
     @property
     def is_doubtful(self) -> bool:
-        """Return whether a reader has to see it next to the figure."""
+        """Return whether the figure needs a note."""
         return self.kind in (WRONG, UNPROVEN, UNSTABLE)
 
     def codes(self, kind: str) -> list[str]:
-        """Return the codes of its reasons of one kind."""
+        """Return the codes of the reasons of one kind."""
         return [code for code, *_ in self.reasons if REASONS[code][0] == kind]
 
     def text(self, kind: str) -> str:
-        """Return its reasons of one kind as a table shows them."""
-        return ", ".join(REASONS[code][1].format(*values) for code, *values in self.reasons if code in self.codes(kind))
+        """Return the reasons of one kind as a table shows them."""
+        return ", ".join(REASONS[code][1].format(*values) for code, *values in self.reasons if REASONS[code][0] == kind)
 
     def __str__(self) -> str:
-        """Return it as a table shows it, the worst kind first."""
+        """Return the verdict as a table shows it, the worst kind first."""
         kinds = [kind for kind in KINDS if self.codes(kind)]
         return "; ".join(f"{kind}: {self.text(kind)}".removesuffix(": ") for kind in kinds) or STABLE
 
 
 def has(verdict: object, word: str) -> bool:
-    """Return whether a verdict has a reason of this kind or code; a missing verdict has none."""
+    """Return whether a verdict has a reason of this kind or code; False for a missing verdict."""
     return isinstance(verdict, Verdict) and any(word in (code, REASONS[code][0]) for code, *_ in verdict.reasons)
 
 
-is_unstable = functools.partial(has, word=UNSTABLE)  # whatever else it says
+is_unstable = functools.partial(has, word=UNSTABLE)  # other reasons may be worse
 is_unproven = functools.partial(has, word=UNPROVEN)
 
 
 def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
-    """Return the worse of two verdicts; None where neither point has a window."""
+    """Return the worse of two verdicts; None if neither point has a window."""
     judged = [verdict for verdict in (one, other) if isinstance(verdict, Verdict)]
     return min(judged, key=lambda verdict: KINDS.index(verdict.kind), default=None)
 
 
 def as_columns(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table as a file has it: each column of verdicts as two, its kind and its reasons as JSON."""
+    """Return a table to be written to a file: each column of verdicts as two, the kind and the reasons as JSON."""
     parts = {}
     for name, column in table.items():
         parts[name] = column
@@ -133,7 +133,7 @@ def as_columns(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def from_columns(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table that `as_columns` wrote with its verdicts."""
+    """Return a table from the columns of `as_columns`, with its verdicts as objects."""
     for name in [name for name in table if f"{name}{_SUFFIX}" in table]:
         reasons = [json.loads(text) if isinstance(text, str) else None for text in table[f"{name}{_SUFFIX}"]]
         verdicts = [None if each is None else Verdict(tuple(map(tuple, each))) for each in reasons]
@@ -146,14 +146,14 @@ def summarise(
     conditions: pandas.DataFrame | None = None,
     priors: Mapping[tuple[str, str, str], Prior] | None = None,
 ) -> pandas.DataFrame:
-    """Return the lines of `statistics.summarise`, each with its verdict: a Verdict, or None where it has no window.
+    """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point without windows.
 
-    A point that trained wrong has that as its status and the reason as its message. A tuned point is called so only
-    where it was confirmed to be faster; see `confirmation.table`.
+    A point that trained wrong has status `wrong` and the reason as its message. Its variant is tuned only if it was
+    confirmed to be faster; see `confirmation.table`.
 
     Args:
-        rows: any; measured ones count, of each point those of its last session.
-        conditions: from `condition.samples`, of any runs; None where there are none.
+        rows: any; only measured rows of each point's last session count.
+        conditions: from `condition.samples`, of any runs; None: unknown.
         priors: see `statistics.summarise`.
     """
     priors = intervals.priors(rows) if priors is None else priors
@@ -173,11 +173,11 @@ def summarise(
 
 
 def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
-    """Return what speaks against the training of points, at most one reason of each kind for each.
+    """Return the reasons against the training of points, at most one of each kind per point.
 
-    A point is wrong where one of its runs failed parity in the precision that it trained in, or where its accuracy is
-    that of guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64
-    proves nothing either way. A run that names no number of steps has nothing to be compared with: it is one's own
+    A point is wrong if one of its runs failed parity in the precision that it trained in, or if its accuracy is that of
+    guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64 proves
+    nothing either way. A run whose settings have no number of parity steps needs no comparison: it trains a user's own
     network.
 
     Args:
@@ -196,7 +196,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     names = ["settings", "dataset", "dataset_samples", "batch_size"]
     counted = compared[[*POINT_KEY, *names]].fillna({"dataset": "", "dataset_samples": 0, "batch_size": 0})
     for *key, settings, dataset, samples, batch in counted.itertuples(index=False, name=None):
-        if "audited_samples" in settings and (fault := parity.work_fault(settings, dataset, samples, batch)):
+        if "audited_samples" in settings and (fault := parity.work_faults(settings, dataset, samples, batch)):
             wrong.setdefault(tuple(key), ("work", fault))
     counts = compared.groupby(_RUN).size().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
@@ -212,17 +212,17 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
 
 
 def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Reason]:
-    """Return what is wrong with the accuracy of points at the end of training, where it is that of guessing.
+    """Return a reason for each point whose accuracy at the end of training is that of guessing.
 
     Args:
         trained: training windows.
-        tests: evaluations; of each point the last one of a run that trained counts.
+        tests: evaluations; the last one of each point counts, if its run has training windows.
     """
     seen = trained.groupby([*_RUN, "repeat"])["samples"].sum().groupby(_RUN).max().rename("seen")
     last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
     last = last.drop_duplicates(POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    # With random, frozen features the head may never learn more than guessing.
+    # On random, frozen features the head may never do better than guessing.
     frozen = [each.get("trainable") is False and each.get("weights") == "random" for each in last["settings"]]
     learnt = ~pandas.Series(frozen, last.index, dtype=bool)
     last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
@@ -240,8 +240,8 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
 
     Args:
         rates: images a second, one per window, in the order measured.
-        runs: the run each window belongs to.
-        samples: lines of `condition.samples` of these runs, in which what is missing is None.
+        runs: the run of each window.
+        samples: lines of `condition.samples` of these runs, with None for a missing value.
     """
     few = len(rates) < intervals.FEWEST_WINDOWS
     reasons = [*([] if few else _variations(rates, runs)), *_disturbances(samples)]
@@ -249,12 +249,12 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
 
 
 def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None) -> Iterator[tuple[Key, Verdict]]:
-    """Judge the training windows of each point; what the conditions say of GPUs is no matter to a run on the CPU."""
+    """Judge the training windows of each point; for runs on the CPU the state of GPUs does not matter."""
     on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in POINT_KEY]).all()
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
     known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
     plain, places = known.astype(object).where(known.notna(), None), known.groupby("run_id").indices
-    for key, of_point in statistics.divide(windows, POINT_KEY, ["samples_per_second"], ["run_id"]):
+    for key, of_point in statistics.group_arrays(windows, POINT_KEY, ["samples_per_second"], ["run_id"]):
         rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
         lines = [place for run in sorted(set(runs)) for place in places.get(run, ())]
         samples = plain.iloc[lines].to_dict("records") if lines else []
@@ -262,12 +262,12 @@ def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None
 
 
 def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
-    """Yield how the speed varied: its spread, its drift, and windows far from the median.
+    """Yield how the speed varied: its spread, its drift, and outliers.
 
-    Windows are apart if they are over a tenth of all: fewer do not move the median. 0.6745 turns the median absolute
-    deviation into a standard deviation.
+    Outliers count only if they are over a tenth of the windows: fewer do not move the median. The factor 0.6745 turns
+    the median absolute deviation into a standard deviation.
     """
-    series = statistics.settled(rates, runs)
+    series = statistics.warmed_up(rates, runs)
     if (spread := statistics.spread(series)) > LIMIT:
         yield "spread", spread
     change, error = _drift(series)
@@ -275,16 +275,16 @@ def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
         yield "drift", change
     windows = numpy.concatenate(series)
     away = numpy.abs(windows / numpy.median(windows) - 1)
-    apart = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))
-    if apart.mean() > OUTLIER_SHARE:
-        yield "outliers", int(apart.sum()), len(windows)
+    outliers = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))
+    if outliers.mean() > OUTLIER_SHARE:
+        yield "outliers", int(outliers.sum()), len(windows)
 
 
 def _drift(series: Sequence[numpy.ndarray]) -> tuple[float, float]:
-    """Return by what fraction the last third of windows is faster than the first, of all runs, and its standard error.
+    """Return by what fraction a run's last third is faster than its first, as a mean over runs, and its standard error.
 
-    Noise is what the windows of a run are away from a straight line through them, which a drift does not touch. By how
-    much the ends of a run differ more than that follows from the correlation of neighbours.
+    The noise is estimated from the residuals of a straight line through each run's windows, which a drift does not
+    change. The standard error takes the correlation of neighbouring windows into account.
     """
     drifts, factors, squares, freedom = [], [], 0.0, 0
     for values in series:
@@ -305,7 +305,7 @@ def _drift(series: Sequence[numpy.ndarray]) -> tuple[float, float]:
 
 
 def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
-    """Yield what disturbed the runs, from samples at both ends of their windows."""
+    """Yield the disturbances of runs, from samples at both ends of their windows."""
     pairs = [
         (before, after)
         for before, after in itertools.pairwise(samples)
@@ -332,7 +332,7 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
 
 
 def _is_hot(sample: dict) -> bool:
-    """Return whether heat held clocks down; `moderate` pressure is what a long steady load brings."""
+    """Return whether heat lowered the clocks; a long steady load alone causes `moderate` pressure."""
     pressure, limit = sample.get("thermal_pressure"), sample.get("cpu_speed_limit_percent")
     heavy = pressure in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
     gpu = bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
@@ -342,7 +342,7 @@ def _is_hot(sample: dict) -> bool:
 def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
     """Return whether counters of throttled time grew by more than 1 % of the windows' time.
 
-    A count of throttlings is judged only where the time is not recorded.
+    The count of throttlings matters only if their time is not recorded.
     """
     slow = [[_gpu(sample).get("thermal_slowdown_seconds") or 0 for sample in pair] for pair in pairs]
     gpu = sum(after - before for before, after in slow)
@@ -352,12 +352,12 @@ def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
 
 
 def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
-    """Return by how much the counter that grew most has grown within windows."""
+    """Return the growth within windows of the counter that grew most."""
     return max(
         sum((after.get(counter) or 0) - (before.get(counter) or 0) for before, after in pairs) for counter in counters
     )
 
 
 def _gpu(sample: dict) -> dict:
-    """Return the GPU of a sample's run: the first visible one; None if there is none."""
+    """Return the sample's first visible GPU, which its run uses; empty if there is none."""
     return next(iter(sample.get("gpus") or ()), {})

@@ -1,4 +1,4 @@
-"""Numbers and hedges in words, and tables without empty columns. The tables keep all digits."""
+"""Format numbers and hedges as words, and drop empty columns of tables, whose numbers keep all digits."""
 
 import math
 
@@ -9,12 +9,11 @@ from benchbook.judging.verdicts import REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
-ALIKE = 1.05  # speeds closer than this factor are about the same
 ONE_START, FEW_REPEATS = "one start only", "few repeats"
 
 
 def number(value: float) -> str:
-    """Return a number with two significant digits, or three from 100 on; of millions in words."""
+    """Return a number with two significant digits, or three from 100 on; from a million on with a word."""
     for size, word in LARGE:
         if abs(value) >= 0.9995 * size:
             return f"{_rounded(value / size)} {word}"
@@ -22,11 +21,11 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float, digits: int = 0) -> str:
-    """Return a time in the unit that fits: ms, s, min, h or days; a missing one as not known yet.
+    """Return a time in a fitting unit: ms, s, min, h or days; "not known yet" if it is missing.
 
     Args:
         seconds: of any length.
-        digits: significant ones; 0: two, or three from 100 on.
+        digits: significant digits; 0: two, or three from 100 on.
     """
     if pandas.isna(seconds):
         return "not known yet"
@@ -35,31 +34,31 @@ def duration(seconds: float, digits: int = 0) -> str:
 
 
 def rate(samples_per_second: float) -> str:
-    """Return a rate as a table shows it: whole, or with two digits where it is below ten."""
+    """Return a rate as a table shows it: a whole number, or two digits below ten."""
     return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"
 
 
 def count(number: int, noun: str) -> str:
-    """Return how many of something there are: 1 window, 6 windows."""
+    """Return a number with its noun: 1 window, 6 windows."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def price(dollars: float, digits: int = 0) -> str:
-    """Return a price in US dollars, below 10 dollars to a cent; digits as of `duration`."""
+    """Return a price in US dollars, to the cent below 10 dollars; for `digits` see `duration`."""
     if not digits and 0 < dollars < 10:
         return "under $0.01" if dollars < 0.005 else f"${dollars:.2f}"
     return f"${_rounded(dollars, digits)}"
 
 
 def bounds(low: float, high: float, kind: str, say=number) -> str:
-    """Return the bounds of a number and what kind they are: 95 % interval 1.2 to 1.4."""
+    """Return a number's bounds with their kind: 95 % interval 1.2 to 1.4."""
     return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {say(low)} to {say(high)}"
 
 
 def energy(point: dict) -> str:
-    """Return the energy of a line of a summary in words, with method, boundary and idle power."""
+    """Return the energy in a summary's line as a sentence, with method, boundary and idle power."""
     if pandas.isna(point["energy_per_sample"]):
-        return "Energy: no sensor measures it here, so it is missing"
+        return "Energy: not measured, since no sensor was found"
     idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{point['idle_watts']:.3g} W"
     note = f"; {point['energy_note']}" if point["energy_note"] else ""
     return (
@@ -74,12 +73,12 @@ def percent(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Return a speed-up as text: three digits below 2, because two would hide the difference."""
+    """Return a speed-up: three digits from 1 to 2, because two would hide the difference."""
     return _rounded(ratio, 3) if 1 <= ratio < 2 else number(ratio)
 
 
 def span(values: pandas.Series, say=number) -> str:
-    """Return the least and the most of one or more values; values that read alike appear once."""
+    """Return the smallest and the largest value; if both read the same, only once."""
     low, high = say(values.min()), say(values.max())
     if low == high:
         return low
@@ -88,7 +87,7 @@ def span(values: pandas.Series, say=number) -> str:
 
 
 def joined(words: list[str]) -> str:
-    """Return words as a list in a sentence: a, b and c."""
+    """Return words as a sentence lists them: a, b and c."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -103,30 +102,30 @@ def hedges(point: dict) -> list[str]:
     """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary or of a table made from it: num_kernels, interval, verdict, variant and status where
-            it has them.
+        point: a line of a summary, or of a table made from it. The columns num_kernels, interval, verdict, variant and
+            status are optional.
     """
-    said = []
+    reasons = []
     kernels = point.get("num_kernels")
     if pandas.notna(kernels) and kernels == 1:
-        said.append(ONE_START)
+        reasons.append(ONE_START)
     elif point.get("interval") == intervals.RANGE:
-        said.append(FEW_REPEATS)
+        reasons.append(FEW_REPEATS)
     if isinstance(verdict := point.get("verdict"), Verdict):
-        said += [REASONS[code][2] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
+        reasons += [REASONS[code][2] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
     if point.get("variant") == confirmation.UNCONFIRMED:
-        said.append("tuning not confirmed")
+        reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":
-        said.append("diverged")
-    return list(dict.fromkeys(said))
+        reasons.append("diverged")
+    return list(dict.fromkeys(reasons))
 
 
 def hedged(points: list[dict], *further: str) -> str:
-    """Return hedges of all points in brackets, to stand after their numbers; nothing where there is none.
+    """Return the hedges of all points in brackets, to follow their numbers; empty if there are none.
 
     Args:
-        points: see `hedges`; what holds for several is said once.
-        further: hedges that stand first; empty ones are left out.
+        points: see `hedges`; a hedge of several points appears once.
+        further: hedges to put first; empty ones are left out.
     """
     words = list(dict.fromkeys([*filter(None, further), *(hedge for point in points for hedge in hedges(point))]))
     if ONE_START in words and FEW_REPEATS in words:
@@ -135,7 +134,7 @@ def hedged(points: list[dict], *further: str) -> str:
 
 
 def filled(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table without the columns in which every line is empty; a table without lines keeps its columns."""
+    """Return a table without its empty columns; a table without lines keeps all columns."""
     if table.empty:
         return table
     empty = table.isna() | table.astype("object").eq("")
@@ -143,7 +142,7 @@ def filled(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _rounded(value: float, digits: int = 0) -> str:
-    """Return a number with these significant digits, or with two, from 100 on three; and commas between thousands."""
+    """Return a number with commas, and with `digits` significant digits; 0: two, or three from 100 on."""
     if value == 0:
         return "0"
     digits = digits or (3 if abs(value) >= 100 else 2)

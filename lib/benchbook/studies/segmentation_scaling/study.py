@@ -141,14 +141,14 @@ def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tupl
 
 def _windows(ends: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the windows of the runs without a pause, with the rates of their first and their last minute."""
-    further = ends[["machine", "point", "first", "last", "stretch"]].assign(minutes_in_all=ends["minutes"])
+    further = ends[["machine", "point", "first", "last", "end_minutes"]].assign(minutes_in_all=ends["minutes"])
     return statistics.sustained(evidence.measured).merge(further, on=["machine", "point"])
 
 
 def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
     run, look = windows.iloc[0], {"color": figures.COLOURS["line"], "linewidth": 3}
-    axes.plot([0, run["stretch"]], [run["first"]] * 2, **look)
-    axes.plot([run["minutes_in_all"] - run["stretch"], run["minutes_in_all"]], [run["last"]] * 2, **look)
+    axes.plot([0, run["end_minutes"]], [run["first"]] * 2, **look)
+    axes.plot([run["minutes_in_all"] - run["end_minutes"], run["minutes_in_all"]], [run["last"]] * 2, **look)
 
 
 TIME = Says(
