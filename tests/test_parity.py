@@ -392,9 +392,9 @@ def test_the_first_step_of_a_reference_is_computed_once_for_all_trials(record, t
     calls, differentiate = [], reference.Torch.differentiate
     monkeypatch.setattr(reference.Torch, "differentiate", lambda *given: calls.append(1) or differentiate(*given))
     for number, precision in enumerate(["fp32", "amp_bf16"]):
-        assert parity.check(plants.tiny(precision), run(tmp_path / str(number)), 1, kept=tmp_path).passed
+        assert parity.check(plants.tiny(precision), run(tmp_path / str(number)), 1, cache=tmp_path).passed
     assert len(calls) == 1
-    assert parity.check(plants.tiny(seed=1), run(tmp_path / "other"), 1, kept=tmp_path).passed
+    assert parity.check(plants.tiny(seed=1), run(tmp_path / "other"), 1, cache=tmp_path).passed
     assert len(calls) == 2
     assert parity.check(plants.tiny(seed=1), run(tmp_path / "alone"), 1).passed
     assert len(calls) == 3

@@ -81,7 +81,7 @@ def test_what_computes_something_else_has_diverged(record, clock):
     )
     found = {name: group.iloc[0] for name, group in rows.groupby("precision")}
     assert found["amp_bf16"]["status"] == "ok"
-    assert found["amp_fp16"][["status", "message"]].tolist() == ["diverged", "the first loss is 0.9, where fp32 has 1"]
+    assert found["amp_fp16"][["status", "message"]].tolist() == ["diverged", "the first loss is 0.9, and 1 in fp32"]
     assert found["fp16"][["status", "message"]].tolist() == ["diverged", "the first loss is not finite"]
     assert statistics.summarise(rows)["status"].tolist() == ["ok"]
 

@@ -61,10 +61,10 @@ def searched(monkeypatch, clock):
             workload.log = type("Log", (list,), {"append": lambda self, entry: steps.append(settings)})()
             return workload
 
-        def check(workload, record, num_steps, kept):
+        def check(workload, record, num_steps, cache):
             clock.advance(parity_seconds)
             compared.append(workload.settings)
-            assert kept.is_dir()  # the reference's first step is computed once for all trials
+            assert cache.is_dir()  # the reference's first step is computed once for all trials
             return Agreement(workload.settings.precision not in wrong, "planted", num_steps)
 
         monkeypatch.setattr(parity, "check", check)
@@ -208,7 +208,7 @@ def searches(monkeypatch):
         build(CHOSEN)
         limits.append(time_limit_seconds)
         trial = vars(CHOSEN) | {"outcome": "taken", "ratio": PROMISED, "reason": None}
-        return CHOSEN, pandas.DataFrame([trial], columns=tuned.TRIED)
+        return CHOSEN, pandas.DataFrame([trial], columns=tuned.COLUMNS)
 
     monkeypatch.setattr(tuned, "fastest", fastest)
     monkeypatch.setattr(allocator, "keep_memory", lambda device: True)  # it would last for all tests that follow

@@ -33,7 +33,7 @@ def build():
 def reasons(workload, folder):
     """Return what is wrong with the rows of a run, measured as notebooks do."""
     record = run(folder)
-    parity.check(workload, record, 1, kept=folder)
+    parity.check(workload, record, 1, cache=folder)
     protocol.warm_up(workload, record, 2)
     protocol.measure_windows(workload, record, Plan(num_windows=2, samples_per_window=16 * workload.batch_size))
     return [
@@ -57,7 +57,7 @@ def test_a_single_test_image_is_no_fault(framework, tmp_path):
 def test_a_loader_too_slow_for_its_time_is_asked_for_one_batch(framework, monkeypatch):
     monkeypatch.setattr(audit, "LOADER_SECONDS", 0.0)
     workload = build()
-    counts, images, batch = audit._look_at_loader(workload)
+    counts, images, batch = audit._count_loaded(workload)
     assert counts["audited_samples"] == len(images) == len(batch[0]) == workload.batch_size
 
 
@@ -75,7 +75,7 @@ def test_images_that_are_learnt_to_a_loss_of_zero_are_no_fault():
         return torch.log_softmax(workload.model(images) + 1e4 * named, dim=1)
 
     workload.network = network
-    assert audit._unused_images(workload, workload.snapshot(), (images, labels)) == 0
+    assert audit._count_unused(workload, workload.snapshot(), (images, labels)) == 0
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     for length in ("SHORT_SECONDS", "TRIAL_SECONDS"):
         monkeypatch.setattr(tuned, length, 0.0)
     # Another process has no impostor; test_tuned.py has that one.
-    monkeypatch.setattr(tuned, "_ask_apart", lambda end, folder, *asked: tuned._ask(folder, {}, *asked))
+    monkeypatch.setattr(tuned, "_attempt_in_process", lambda end, folder, *given: tuned._attempt(folder, {}, *given))
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
     _, trials = tuned.fastest(
         lambda settings: build_either_way(study, device, settings=settings), device, 60, 1, changes

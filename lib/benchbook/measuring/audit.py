@@ -1,9 +1,9 @@
-"""Count the work of a timed loop, after its windows and outside the clock, because a clock cannot check the work.
+"""Count the work of a timed loop, after its windows and off the clock, because a clock cannot check the work.
 
-A fault may lie in the loader (one batch for ever, a tenth of the data), in the count of samples, in a step that trains
-on a part of its batch, or in an evaluation. Each has a count of its own here; a last comparison with float64 sees
-faults that begin after the first steps. The counts are settings of that comparison's row, which
-`benchbook.judging.parity` judges.
+The loader may repeat one batch or read a tenth of the data, samples may be miscounted, a step may train on part of its
+batch, and an evaluation may run in training mode. Each fault shows in one of the counts here. A last comparison with
+float64 finds faults that begin after the first steps. Its row's settings hold the counts, and
+`benchbook.judging.parity` judges them.
 """
 
 import hashlib
@@ -18,18 +18,18 @@ from benchbook.measuring import parity
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
 
-LOADER_SECONDS = 4.0  # at most, to check the loader's batches
+LOADER_SECONDS = 4.0  # the most for reading the loader's batches
 
 
 def check(workload: Workload, record: Run, fresh: Any) -> None:
-    """Append a row of phase `parity` that holds what was counted; the workload stays as it is.
+    """Append a row of phase `parity` with the counts; the workload stays unchanged.
 
-    Where nothing was compared with float64 before the windows, nothing is afterwards; nor on several devices, nor of a
-    network of the user's own, whose batches may be anything.
+    Nothing is counted on several devices, for a user's own network (its batches may be anything), or if the workload's
+    precision was not compared with float64 before the windows.
 
     Args:
         workload: after its windows.
-        record: the run that takes the row.
+        record: the run that stores the row.
         fresh: the workload's snapshot from before its windows.
     """
     if workload.device.count != 1 or not getattr(workload, "plain", None) or workload.plain.may_be_random:
@@ -41,20 +41,20 @@ def check(workload: Workload, record: Run, fresh: Any) -> None:
     trained = workload.snapshot()
     try:
         workload.enter()
-        counts, images, batch = _look_at_loader(workload)
-        if workload.plain.labels:  # without, an evaluation may draw at random, or have no loss
-            counts |= _look_at_evaluation(workload, images)
-        counts["audited_unused"] = _unused_images(workload, trained, batch)
+        counts, images, batch = _count_loaded(workload)
+        if workload.plain.labels:  # without labels an evaluation may draw at random, or have no loss
+            counts |= _count_evaluated(workload, images)
+        counts["audited_unused"] = _count_unused(workload, trained, batch)
         workload.restore(fresh)
-        parity.check(workload, record, 1, told=counts)
+        parity.check(workload, record, 1, extra_settings=counts)
     finally:
         workload.restore(trained)
 
 
-def _look_at_loader(workload: Workload) -> tuple[dict, set, tuple]:
-    """Return counts of a first part of an epoch, digests of its images, and its first batch.
+def _count_loaded(workload: Workload) -> tuple[dict, set, tuple]:
+    """Return counts of the first part of an epoch, digests of its images, and its first batch.
 
-    Only an epoch that ends has a length. Synthetic images are one batch, which is read once.
+    The epoch's length is counted only if the epoch ends within that part. Of synthetic images only one batch is read.
     """
     epoch, seen, images, sizes = workload.description()["dataset_samples"] or 0, 0, set(), []
     until, batches = time.monotonic() + LOADER_SECONDS, workload.batches(0)
@@ -68,20 +68,21 @@ def _look_at_loader(workload: Workload) -> tuple[dict, set, tuple]:
         seen += workload.num_samples(batch)
         sizes.append(len(batch[0]))
         images |= _digests(batch[0])
-    full = sizes[:-1] if batch is None else sizes  # the last one of an epoch may be smaller
+    full = sizes[:-1] if batch is None else sizes  # an epoch's last batch may be smaller
     counts |= {"audited_samples": seen, "audited_images": sum(sizes), "audited_distinct": len(images)}
     return counts | {"audited_odd_batches": sum(size != workload.batch_size for size in full)}, images, first
 
 
-def _look_at_evaluation(workload: Workload, images: set) -> dict:
-    """Return how many test images are among training's, and how far the loss of an image depends on the others.
+def _count_evaluated(workload: Workload, images: set) -> dict:
+    """Return how many test images are training images, and how much an image's loss depends on the other images.
 
-    In inference mode it does not, nor on its place: a batch's loss is the mean of its halves', each of them doubled.
+    In inference mode it depends on neither the other images nor its place. So a batch's loss is the mean over two
+    batches, each with one of its halves twice.
     """
     own, batch = workload.test_batches, next(iter(workload.test_batches()))
     tests = _digests(batch[0])
     counts, half = {"audited_tests": len(tests), "audited_trained_tests": len(tests & images)}, len(batch[0]) // 2
-    if not half:  # one image depends on no other
+    if not half:  # a single image
         return counts | {"evaluation_error": 0.0}
     first, second = list(range(half)), list(range(half, 2 * half))
     losses = []
@@ -96,13 +97,13 @@ def _look_at_evaluation(workload: Workload, images: set) -> dict:
     return counts | {"evaluation_error": float(numpy.nan_to_num(error, nan=1.0, posinf=1.0))}
 
 
-def _unused_images(workload: Workload, state: Any, batch: tuple) -> int:
-    """Return how many of a batch's ends do not change the loss of a step in which another image takes their place.
+def _count_unused(workload: Workload, state: Any, batch: tuple) -> int:
+    """Return how many of a batch's two ends, its first and last image, do not affect a step's loss.
 
-    It is one of another label, since features may be dead. Then it has the label of its place, since the loss of an
-    image that the network has learnt may be rounded to zero, and so may the other one's. Weights and random state are
-    the same each time. Half of a batch cannot be left out without one of its ends; a loss that no exchange changes says
-    nothing.
+    Each end is replaced by an image of another label, because features may be dead: once with that image's label, and
+    once with the label of the end, because the loss of images that the network has learnt may be rounded to zero.
+    Weights and random state are the same each time. A step that skips half of its batch skips one of the ends. The
+    count is 0 if all labels are equal, or if not even a batch of nothing but the first replacement changes the loss.
     """
     targets, whole = _host(batch[-1]), list(range(len(batch[0])))
     first, last = (
@@ -122,12 +123,12 @@ def _unused_images(workload: Workload, state: Any, batch: tuple) -> int:
 
 
 def _take(batch: tuple, order: list[int]) -> tuple:
-    """Return the images of a batch in another order: torch's stay where they are, others come as NumPy's arrays."""
+    """Return a batch in another order: torch tensors stay on their device, others become NumPy arrays."""
     return tuple(part[order] if hasattr(part, "is_floating_point") else numpy.asarray(part)[order] for part in batch)
 
 
 def _host(part: Any) -> numpy.ndarray:
-    """Return a part of a batch as NumPy has it; it has no bfloat16."""
+    """Return a part of a batch as a NumPy array; floats of torch become float32, since NumPy has no bfloat16."""
     if hasattr(part, "is_floating_point"):
         part = (part.float() if part.is_floating_point() else part).cpu()
     return numpy.asarray(part)

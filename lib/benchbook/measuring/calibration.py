@@ -1,7 +1,7 @@
 """Measure the ceilings of a device: arithmetic, memory, transfers, launches.
 
-Rates are rows of phase `calibrate`, in several windows each, of the same device in the same session as the training
-that is compared with them; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
+Rates are rows of phase `calibrate`, with several windows each. Training is compared with the rates of the same device
+and session; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
 """
 
 import itertools
@@ -22,9 +22,9 @@ from benchbook.measuring.window import Window, window
 from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
-UNDONE = 0.1  # share of the time that may be left after synchronising: reading one number takes some
+MOST_REMAINING = 0.1  # share of the time that may pass after synchronising, since reading one number takes time
 ROUNDS = 3  # of the self-test
-LARGEST = 8192  # rows and columns
+LARGEST = 8192  # rows and columns of the self-test's matrices
 
 
 class NotSynchronized(RuntimeError):
@@ -37,10 +37,10 @@ class Budget:
 
     Attributes:
         num_windows: timed windows of each kind.
-        window_seconds: how long each should last.
-        matrix_sizes: rows and columns of square matrices, ascending; those of which one product would take longer
-            than two windows are left out.
-        copy_bytes: bytes read by one copy or transfer; many times the caches.
+        window_seconds: the length of a window to aim at.
+        matrix_sizes: rows and columns of square matrices, ascending; a size is left out if one product would take
+            longer than two windows.
+        copy_bytes: bytes read by one copy or transfer; many times the size of the caches.
         seed: of the matrices.
 
     Raises:
@@ -75,7 +75,7 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
 
     Args:
         device: to calibrate.
-        record: the run that takes the rows.
+        record: the run that stores the rows.
         parameters: the keys of the notebook's budget.
 
     Returns:
@@ -100,15 +100,15 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
 
 
 def precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions to try on a device: those that it has units for."""
+    """Return the precisions to try on a device: those for which it has units."""
     return tuple(name for name in operations.DTYPES if device.has_units(name))
 
 
 def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
     """Append the rate of matrix products, by precision and size, as rows.
 
-    Sizes grow until a single product would take longer than two windows. A precision that the device refuses is a row
-    of status `unsupported` with the reason; fp32 must work.
+    Sizes grow until a single product would take longer than two windows. If the device refuses a precision, a row of
+    status `unsupported` has the reason; fp32 must work.
     """
     with record.during("calibrate"):
         for precision in precisions(device):
@@ -131,8 +131,8 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
 def measure_memory(device: Device, record: Run, budget: Budget) -> None:
     """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
 
-    A transfer reads or writes each byte in the device's memory, so that none is faster than the fastest copy there. One
-    that seems to be has moved nothing; it is a row of status `unsupported` that says so, and no ceiling.
+    A transfer reads or writes each byte in the device's memory, so it cannot be faster than the fastest copy there. If
+    it seems to be, it moved nothing: then its row has status `unsupported` with this reason, and is no ceiling.
     """
     size = budget.copy_bytes
     with record.during("calibrate"):
@@ -146,7 +146,7 @@ def measure_memory(device: Device, record: Run, budget: Budget) -> None:
 
 
 def measure_launches(device: Device, record: Run, budget: Budget) -> None:
-    """Append how many operations a second can be started, one after the other, as rows."""
+    """Append the rate at which operations can be launched, one after the other, as rows."""
     with record.during("calibrate"):
         work = {"model": "launch", "precision": "fp32"}
         _append_windows(device, record, budget, device.backend.launch(device), work, {})
@@ -161,9 +161,9 @@ def _append_windows(
     settings: dict,
     most_bytes_per_second: float = math.inf,
 ) -> list[dict]:
-    """Append one row per window of an operation, repeated as often as fills the window; return the rows.
+    """Append one row per window of an operation, repeated to fill the window; return the rows.
 
-    Above the most bytes a second there can be, the row carries no measures, and no window follows.
+    A window above `most_bytes_per_second` is a row without measures, and ends the series.
     """
     sensor = sensors.open_sensor(device)
     count = operations.calls_lasting(budget.window_seconds, lambda number: timed(device, operation, number).seconds)
@@ -187,7 +187,7 @@ def _append_windows(
 
 
 def timed(device: Device, operation: Operation, count: int, sensor: Sensor = NO_SENSOR) -> Window:
-    """Return the window of so many calls of an operation."""
+    """Return the window of `count` calls of an operation."""
     with window(device, sensor) as measured:
         measured.last = operations.queue(operation, count)
     return measured
@@ -200,23 +200,24 @@ def check_synchronize(
     synchronize: Callable[[Device, Any], None] | None = None,
     work_seconds: float = 0.3,
 ) -> float:
-    """Prove that synchronising waits: queue long work, synchronise, and see what waiting is left.
+    """Prove that synchronising waits: queue long work, synchronise, and time the wait that remains.
 
-    A backend that runs work as it is called passes: there is nothing to wait for. Each round counts the work
-    itself, so a slow machine judges alike; the best of three rounds decides, since anything may interrupt one.
+    A backend that runs work immediately passes: there is nothing to wait for. The wait is judged relative to the work's
+    own time, so a slow machine gets the same verdict. The best of three rounds decides, since anything may interrupt
+    one.
 
     Args:
-        device: whose backend.
-        operation: what to queue; a matrix product where none is given.
-        read: gets a number of an output, and so waits for it; the backend's where none is given.
-        synchronize: what is tested; the backend's where none is given.
+        device: the device whose backend is tested.
+        operation: the work to queue; None: a matrix product.
+        read: reads a number from an output, and so waits for it; None: the backend's.
+        synchronize: the function to test; None: the backend's.
         work_seconds: about how much work to queue.
 
     Returns:
-        The fraction of the time that was left after synchronising.
+        The fraction of the time that passed after synchronising.
 
     Raises:
-        NotSynchronized: in every round more than a tenth of the time was left.
+        NotSynchronized: in every round, more than a tenth of the time passed after synchronising.
     """
     read = read or (lambda device, output: device.backend.read(output))
     synchronize = synchronize or device.backend.synchronize
@@ -226,7 +227,7 @@ def check_synchronize(
         read(device, operations.queue(operation, count))
         return time.perf_counter() - started
 
-    if operation is None:  # a product so long that few fill the work: a queue that is full makes queueing wait
+    if operation is None:  # a long product, so that few fill the work: a full queue would make queueing wait
         for size in (2**power for power in itertools.count(10)):
             operation = operations.multiplication(device, size, "fp32")
             seconds(operation, 1)
@@ -235,7 +236,7 @@ def check_synchronize(
     count = operations.calls_lasting(work_seconds, lambda number: seconds(operation, number))
     remaining = []
     for _ in range(ROUNDS):
-        outputs = [None]  # dropping an array that a computation took (donation) waits for it in JAX 0.7 on a CPU
+        outputs = [None]  # in JAX 0.7 on a CPU, dropping a donated array waits for its computation
         started = time.perf_counter()
         for _ in range(count):
             outputs.append(operation(outputs[-1]))
@@ -244,9 +245,9 @@ def check_synchronize(
         read(device, outputs[-1])
         ended = time.perf_counter()
         remaining.append((ended - synchronized) / (ended - started))
-    if min(remaining) > UNDONE:
+    if min(remaining) > MOST_REMAINING:
         raise NotSynchronized(
             f"synchronising {device.framework} on {device.kind} left {min(remaining):.0%} of the work undone; "
-            f"allowed: {UNDONE:.0%}"
+            f"allowed: {MOST_REMAINING:.0%}"
         )
     return min(remaining)

@@ -1,11 +1,11 @@
-"""What a failure's row says: its status, and a message that can be published."""
+"""The status of a failure's row, and a message that can be published."""
 
 import re
 from pathlib import Path
 
 from benchbook.machine import layout
 
-# What torch on a CPU, XLA, cuBLAS and cuDNN, and Metal say of memory that is short, in errors of no type of their own.
+# The messages of torch on a CPU, XLA, cuBLAS, cuDNN and Metal for a lack of memory, in errors of a general type.
 SHORT_OF_MEMORY = re.compile(
     r"out of memory|can't allocate memory|RESOURCE_EXHAUSTED|(CUBLAS|CUDNN)_STATUS_ALLOC_FAILED"
     r"|unlikely to have enough memory|Insufficient Memory|maximum allowed buffer size|unable to allocate",
@@ -24,21 +24,21 @@ STATUSES = {
 
 
 def status_of(error_name: str, message: str) -> str:
-    """Return the status that an exception stands for."""
+    """Return the status of a row for an exception."""
     return "out_of_memory" if SHORT_OF_MEMORY.search(message) else STATUSES.get(error_name, "crashed")
 
 
 def refusal(error: Exception, most_characters: int = 300) -> dict:
-    """Return status and message of a row about a refused trial, which is a result and not a failure of the run."""
+    """Return status and message of the row of a refused trial, which is a result and not a failure of the run."""
     name = type(error).__name__
     status = "out_of_memory" if status_of(name, str(error)) == "out_of_memory" else "unsupported"
     return {"status": status, "message": anonymous(f"{name}: {error}")[:most_characters]}
 
 
 def anonymous(message: str) -> str:
-    """Return a message without colours, with project and home folders shortened: rows are published.
+    """Return a message that can be published: without colours, with project and home folders shortened.
 
-    Of `path/to/file.py:callable`, code of the user's own, the file's name stays, as in a point's parameters.
+    Of the user's own code, `path/to/file.py:callable`, the path is removed, as in a point's parameters.
     """
     message = re.sub(r"\x1b\[[0-9;]*m", "", message)
     message = re.sub(r"[^\s'\"(]*[/\\]([^/\\\s'\"]+\.py:[A-Za-z_])", r"\1", message)
@@ -46,9 +46,9 @@ def anonymous(message: str) -> str:
 
 
 def last_line(message: str) -> str:
-    """Return a message without the traceback that it quotes, as a worker's or TensorFlow's: its last line says it.
+    """Return the last line of a message that quotes a traceback, such as a worker's or TensorFlow's; others unchanged.
 
-    The run's log keeps the rest.
+    The run's log has the rest.
     """
     lines = [line.strip() for line in message.splitlines() if line.strip() and "[[{{node" not in line]
     quotes = any(words in message for words in ("(most recent call last)", "in user code:"))

@@ -1,8 +1,8 @@
-"""Measure a workload on several devices: torchrun starts a process for each, and the first of them writes the rows.
+"""Measure a workload on several devices: torchrun starts one process per device, and rank 0 writes the rows.
 
-Each has a copy of the network and a part of every batch; gradients are averaged. torchrun starts each process as
-`python -m benchbook.measuring.parallel FOLDER`. If one of them dies, or takes longer than the others wait, all are
-ended and the run fails; none is left behind.
+Each process has a replica of the network and a part of every batch; gradients are averaged. torchrun starts it as
+`python -m benchbook.measuring.parallel FOLDER`. If a process dies, or exceeds the time that the others wait, all
+processes are killed and the run fails.
 """
 
 import importlib
@@ -27,31 +27,31 @@ from benchbook.measuring.protocol import Plan
 from benchbook.measuring.writer import Run
 from benchbook.rows import marker, records
 
-TIMEOUT_SECONDS = 300.0  # that a process waits for the others, which may compile or read a large data set
+TIMEOUT_SECONDS = 300.0  # a process waits this long for others, which may compile or read a large data set
 WATCH_SECONDS = 1.0
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
 
 
 class RankFailed(RuntimeError):
-    """A process of the group failed, or was ended."""
+    """A process of the group failed or was killed."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every process of a group does.
+    """The work of every process of a group.
 
     Attributes:
-        build: a function, as "module:name", from a device, a group and the options to a workload.
+        build: a function, as "module:name", that makes a workload from a device, a group and the options.
         options: its other arguments, as JSON can hold them.
-        device: what each process has one of.
-        device_count: processes.
+        device: the first device; each process has one of this kind.
+        device_count: the number of processes.
         plan: how much to measure.
         num_warmup_steps: see `protocol.warm_up`.
         timeout_seconds: how long a process waits for the others before it fails.
 
     Raises:
-        ValueError: a plan that each process would judge by its own clock.
-        NotImplementedError: a kind of device, or a framework, that torchrun cannot serve.
+        ValueError: the plan's length depends on a clock, which differs between processes.
+        NotImplementedError: torchrun does not support this framework or kind of device.
         DeviceUnavailable: this machine has fewer devices.
     """
 
@@ -71,23 +71,24 @@ class Job:
             where = f"{self.device.framework} on {self.device.kind}"
             having = " or ".join(name for name, kind in devices.KINDS.items() if kind.group_backend)
             raise NotImplementedError(f"device_count {self.device_count} with {where}; allowed: torch on {having}")
-        there = self.device.backend.count(self.device)
-        if self.device_count > there:
-            raise DeviceUnavailable(f"device_count {self.device_count} on this host; allowed: up to {there}, as it has")
+        available = self.device.backend.count(self.device)
+        if self.device_count > available:
+            raise DeviceUnavailable(f"device_count {self.device_count} on this host; allowed: up to {available}")
 
 
 def measure(job: Job, record: Run) -> pandas.DataFrame:
-    """Warm up and measure in a process for each device; the first one appends the rows.
+    """Warm up and measure in one process per device; rank 0 appends the rows.
 
     Args:
-        job: what to do.
-        record: the run that takes the rows, and the failure's if there is one.
+        job: what to measure.
+        record: the run that stores the rows, also that of a failure.
 
     Returns:
         This run's rows.
 
     Raises:
-        RankFailed: a process failed or died; MemoryError and NotImplementedError where that was why.
+        MemoryError, NotImplementedError: a process lacked memory or an operation.
+        RankFailed: a process failed or died for another reason.
     """
     record.describe(device_count=job.device_count)
     log = record.folder / f"{record.run_id}.ranks.log"
@@ -96,7 +97,7 @@ def measure(job: Job, record: Run) -> pandas.DataFrame:
         task = {"job": asdict(job), "run_id": record.run_id, "common": record.common, "folder": str(record.folder)}
         (folder / "job.json").write_text(json.dumps(task))
         failed = _run_all(job, folder, log)
-        # Continue with what the first process knew last: its phase, its columns, and the condition at its windows.
+        # Take over the last state of rank 0: its phase, its columns, and the condition at its windows.
         state = json.loads((folder / "state.json").read_text()) if (folder / "state.json").exists() else {}
         record.phase = state.get("phase", record.phase)
         record.common |= state.get("common", {})
@@ -108,14 +109,14 @@ def measure(job: Job, record: Run) -> pandas.DataFrame:
 
 
 def _run_all(job: Job, folder: Path, log: Path) -> bool:
-    """Run torchrun to its end; return whether it failed. None of its processes is left running.
+    """Run torchrun to its end and kill what is left of its processes; return whether it failed.
 
     Source: https://docs.pytorch.org/docs/stable/elastic/run.html
     """
     words = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={job.device_count}"]
     words += ["--local-addr=127.0.0.1"]  # a host's own name may not resolve
     words += ["-m", "benchbook.measuring.parallel", str(folder)]
-    variables = os.environ | {"BENCHBOOK_KERNEL": str(os.getpid())}  # each process ends with this one
+    variables = os.environ | {"BENCHBOOK_KERNEL": str(os.getpid())}  # each process ends when this one does
     if job.device.is_cpu:
         variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // job.device_count))
     if platform.system() in LOOPBACK:
@@ -130,41 +131,41 @@ def _run_all(job: Job, folder: Path, log: Path) -> bool:
 
 
 def _error(folder: Path, log: Path) -> Exception:
-    """Return why the group failed, as an exception that stands for the row's status."""
+    """Return why the group failed, as an exception whose type gives the row's status."""
     errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*.json"))]
     statuses = [failures.status_of(error["name"], error["message"]) for error in errors]
     messages = [f"rank {error['rank']}: {error['name']}: {error['message']}" for error in errors]
     for status, kind in (("out_of_memory", MemoryError), ("unsupported", NotImplementedError)):
         if status in statuses:
             return kind(messages[statuses.index(status)])
-    killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first one's end
+    killed = re.search(r"failed \(exitcode: -(\d+)\)", log.read_text(errors="replace"))  # the first process that died
     ended = [f"a rank was ended by {signal.Signals(int(killed[1])).name}"] if killed else []
     return RankFailed("; ".join(ended + messages[:2]) or "a rank died")
 
 
 class RankRun(Run):
-    """The run as a process of a group knows it: the kernel keeps marker, failure and manifest.
+    """The run within a process of a group: marker, failure row and manifest are left to the kernel.
 
     Attributes:
-        state: where the first process says how far it is.
+        state: the file to which rank 0 writes its progress; None for other ranks.
     """
 
     state: Path | None = None
 
     def mark(self) -> None:
-        """Tell the kernel the phase, the columns and the conditions so far."""
+        """Write the phase, the columns and the conditions so far, for the kernel."""
         if self.state is not None:
             state = {"phase": self.phase, "common": self.common, "conditions": self.manifest.get("conditions", [])}
             marker.write_atomically(self.state, json.dumps(state))
 
     def fail(self, status: str, message: str) -> None:
-        """Leave the failure's row to the kernel, which hears of it by this process's end."""
+        """Do nothing: the kernel writes the failure row when this process ends."""
 
 
 def main() -> None:
-    """Build the workload, warm up and measure as the folder's job says; tell the folder of an error."""
+    """Build the workload, warm up and measure, as the folder's job says; write an error to the folder."""
     folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
-    # Whoever started the group may be killed.
+    # End this process if the kernel is killed.
     processes.when_gone(int(os.environ["BENCHBOOK_KERNEL"]), lambda: os._exit(1), WATCH_SECONDS)
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -181,7 +182,7 @@ def _measure_rank(task: dict, folder: Path, rank: int, scratch: Path) -> None:
     job = task["job"]
     group = replicas.join(Device(**job["device"]), job["timeout_seconds"])
     device = _device_of_rank(job, rank)
-    # All measure, so that all do the same; the rows of those after the first are thrown away.
+    # All ranks do the same work; the rows of ranks above 0 are discarded.
     record = RankRun(Path(task["folder"]) if rank == 0 else scratch, task["run_id"], task["common"])
     record.state = folder / "state.json" if rank == 0 else None
     record.manifest = {"conditions": []} if rank == 0 else {}
@@ -196,7 +197,7 @@ def _measure_rank(task: dict, folder: Path, rank: int, scratch: Path) -> None:
 
 
 def _device_of_rank(job: dict, rank: int) -> Device:
-    """Return this process's device; the first one's energy counter covers all of them."""
+    """Return this rank's device; the energy counter of rank 0 covers the devices of all ranks."""
     device = Device(**job["device"])
     index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
     return replace(device, index=index, count=job["device_count"] if rank == 0 else 0)

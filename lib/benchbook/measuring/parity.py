@@ -1,4 +1,4 @@
-"""The steps that are timed next to those of a plain network in float64 on the CPU: fast but wrong is wrong.
+"""Compare the timed steps with those of a plain network in float64 on the CPU.
 
 `check` writes rows; `benchbook.judging.parity` judges them, and its verdict is never stored. Weights and batches are
 the same on both sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see
@@ -25,20 +25,20 @@ from benchbook.rows import records
 
 FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
 DIFFERENTIATED = 3  # steps whose gradients are compared
-# What a comparison gives where nothing is wrong; the farther from it, the worse.
-RIGHT = {"update_error": 0, "statistics_error": 0}
-RIGHT |= dict.fromkeys(("gradient_cosine", "worst_cosine", "gradient_norm_ratio", "worst_norm_ratio"), 1)
+# The values of a comparison without any error; the farther from them, the worse.
+IDEAL = {"update_error": 0, "statistics_error": 0}
+IDEAL |= dict.fromkeys(("gradient_cosine", "worst_cosine", "gradient_norm_ratio", "worst_norm_ratio"), 1)
 NOTHING = 1e-12  # of the whole gradient's norm, in float64: rounding of rounding
-ROUNDING = 100  # times the least share that is judged, where the reference has nothing
-# A mean of nothing, as behind a convolution of images whose mean is zero, is rounding alone: its error is measured by
-# the channel's deviation, by which a batch norm divides it.
+ROUNDING = 100  # times the least share that is judged, if the reference has no gradient
+# A mean that should be zero, as behind a convolution of images with zero mean, is rounding alone. So its error is
+# relative to the channel's deviation, by which a batch norm divides it.
 VARIANCES = {"running_mean": "running_var", "moving_mean": "moving_variance"}
-OF_DEVIATION = 0.01
-# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, as of
-# an offset before a batch norm; where a framework differentiates twice, each time rounds in its own way.
+DEVIATION_SHARE = 0.01
+# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, such
+# as that of an offset before a batch norm; a framework that differentiates twice rounds differently each time.
 LEAST_ELEMENT = 1e-4
-ROUNDED = 4  # times a step's change is rounded: its momentum is kept as the weights are
-LOOKED_AT = 2**16  # elements of a parameter at most: optimisers treat each by itself
+ROUNDINGS = 4  # of a step's change: momentum has the precision of the weights
+MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
 
 
 def check(
@@ -46,33 +46,33 @@ def check(
     record: Run,
     num_steps: int = 20,
     precision: str = "",
-    kept: Path | None = None,
-    told: dict | None = None,
+    cache: Path | None = None,
+    extra_settings: dict | None = None,
 ) -> Agreement:
-    """Compare a workload's own training with float64 from its present weights, which stay as they are.
+    """Compare a workload's training with float64 from its present weights, which stay unchanged.
 
-    The step is the one that is timed: scaler, compiler, optimiser and the loader's batches, cut to few images. It is
-    taken from the reference's weights each time, so that loss, gradients and moving statistics can be held to a strict
-    tolerance; the optimiser goes on, and its updates are compared with a plain one that is given the same gradients. At
-    least FEWEST_UPDATES are looked at: where fewer steps were asked for, the reference's come again.
+    The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to a few images. Each step
+    starts from the reference's weights, so that loss, gradients and moving statistics can have a strict tolerance. The
+    optimiser continues from step to step; its updates are compared with those of a plain one for the same gradients. At
+    least FEWEST_UPDATES updates are compared: if fewer steps were requested, the reference's steps are repeated.
 
-    Each step is a row. `loss` is the workload's on its own path; settings hold step, reference_loss, same_weights_loss
-    (the workload's at the reference's weights), update_error, statistics_error and, in the first rows, what `compare`
-    returns; a row holds the worst of what was repeated. The first holds labels_checked and labels_wrong. A
-    number that is not finite ends the comparison in a row of status `diverged`, and an operation that the device
-    lacks in one of status `unsupported`.
+    Each step is a row. `loss` is the workload's on its own path. Settings hold step, reference_loss, same_weights_loss
+    (the workload's at the reference's weights), update_error, statistics_error and, in the first rows, the results of
+    `compare`; the first row also holds labels_checked and labels_wrong. A row of a repeated step holds the worst
+    values. A number that is not finite ends the comparison with status `diverged`, an operation that the device lacks
+    with status `unsupported`.
 
     Args:
         workload: what is to be trained.
-        record: the run that takes the rows.
+        record: the run that stores the rows.
         num_steps: steps of the reference; 0 compares nothing.
-        precision: a key of `judging.parity.TOLERANCES`; empty is the workload's own.
-        kept: a folder that keeps the reference's first step, for other checks from the same weights; None: the run's
-            own folder for temporary files, where it has one.
-        told: more settings of the first row.
+        precision: a key of `judging.parity.TOLERANCES`; empty: the workload's own.
+        cache: a folder for the reference's first step, for other checks from the same weights; None: the run's folder
+            for temporary files, if it has one.
+        extra_settings: more settings of the first row.
 
     Returns:
-        What the rows say.
+        The verdict on the rows.
 
     Raises:
         ValueError: an unknown precision, or a negative number of steps.
@@ -82,14 +82,15 @@ def check(
     tolerance_of(precision)
     if num_steps < 0:
         raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
-    if kept is None and "BENCHBOOK_RUN_ID" in os.environ:  # the process that started the run removes its folder
-        kept = Path(tempfile.gettempdir())
+    if cache is None and "BENCHBOOK_RUN_ID" in os.environ:  # the process that started the run removes this folder
+        cache = Path(tempfile.gettempdir())
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):
         try:
             if num_steps:
+                extra = extra_settings or {}
                 with workload.compared(precision) as subject:
-                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, kept, told or {})
+                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, cache, extra)
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
@@ -97,14 +98,14 @@ def check(
 
 
 def _compare_steps(
-    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, kept: Path | None, told: dict
+    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, cache: Path | None, extra: dict
 ) -> None:
     plain, whole = subject.plain, subject.batches(num_steps)
     looked_up = (
         [plain.labels(subject.to_host(batch), place) for place, batch in enumerate(whole)] if plain.labels else []
     )
     fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
-    told = told | {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
+    extra = extra | {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
         batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
@@ -114,9 +115,9 @@ def _compare_steps(
         subject.weights(),
         subject.statistics(),
         [subject.to_host(batch) for batch in batches],
-        kept,
+        cache,
     )
-    own_losses = []  # of the workload's own steps, one after the other
+    own_losses = []  # on the workload's own path
     if num_steps > 1:
         subject.restart()
         subject.load(path(0).weights, {})
@@ -131,7 +132,7 @@ def _compare_steps(
             lines[place] = _worse(lines[place], line)
             continue
         loss = own_losses[number] if own_losses else line["same_weights_loss"]
-        lines.append(line | {"step": number + 1, "loss": loss} | (told if number == 0 else {}))
+        lines.append(line | {"step": number + 1, "loss": loss} | (extra if number == 0 else {}))
         if num_steps >= FEWEST_UPDATES:
             _append(record, precision, lines[-1], len(batches[place][0]))
         if not _is_finite(lines[-1]):
@@ -141,34 +142,34 @@ def _compare_steps(
 
 
 def _compare_step(
-    subject: ParitySubject, optimizer: Optimizer, batch: tuple, right: Step, differentiated: bool, least_share: float
+    subject: ParitySubject, optimizer: Optimizer, batch: tuple, expected: Step, differentiated: bool, least_share: float
 ) -> dict:
-    """Take a step from the reference's weights, and return how near it comes."""
-    subject.load(right.weights, right.statistics)
+    """Take a step from the reference's weights, and return its errors."""
+    subject.load(expected.weights, expected.statistics)
     start, passed = subject.weights(), subject.schedule_step
     loss, gradients = subject.step(batch)
-    trained = {name: gradients[name] for name in right.gradients if name in gradients}
+    trained = {name: gradients[name] for name in expected.gradients if name in gradients}
     error, layer = update_error(subject, optimizer, start, subject.weights(), trained, passed)
-    line = {"reference_loss": _finite(right.loss), "same_weights_loss": _finite(loss), "update_error": _finite(error)}
-    line |= {"update_layer": layer}
-    statistics, buffer = statistics_error(subject.statistics(), right.next_statistics, right.statistics)
+    line = {"reference_loss": _finite(expected.loss), "same_weights_loss": _finite(loss)}
+    line |= {"update_error": _finite(error), "update_layer": layer}
+    statistics, buffer = statistics_error(subject.statistics(), expected.next_statistics, expected.statistics)
     line |= {"statistics_error": _finite(statistics), "statistics_layer": buffer} if buffer else {}
     if not differentiated:
         return line
-    line |= compare(trained, right.gradients, least_share)
-    for name, slope in right.slopes.items():  # a function of the network's own, whose gradient both sides share
+    line |= compare(trained, expected.gradients, least_share)
+    for name, slope in expected.slopes.items():  # of the network's own functions, whose gradients both sides share
         if line["worst_norm_ratio"] is not None and abs(slope - 1) > abs(line["worst_norm_ratio"] - 1):
             line |= {"worst_norm_ratio": _finite(slope), "worst_norm_ratio_layer": f"{name}.backward"}
     return line
 
 
 def _worse(line: dict, again: dict) -> dict:
-    """Return what was compared twice, each figure the worse of both."""
+    """Return the worse of each figure from two comparisons."""
     worse = dict(line)
-    for name, right in (RIGHT | {"same_weights_loss": line["reference_loss"]}).items():
+    for name, ideal in (IDEAL | {"same_weights_loss": line["reference_loss"]}).items():
         if name not in again or line.get(name) is None:
             continue
-        if again[name] is None or abs(again[name] - right) > abs(line[name] - right):
+        if again[name] is None or abs(again[name] - ideal) > abs(line[name] - ideal):
             layer = f"{name.removesuffix('_error')}_layer"
             worse |= {key: again[key] for key in (name, layer) if key in again}
     return worse
@@ -185,27 +186,27 @@ def _append(record: Run, precision: str, line: dict, samples: int) -> None:
 
 
 def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> dict:
-    """Return how near gradients are to the reference's, as a whole and in the worst layer.
+    """Return how close gradients are to the reference's, as a whole and in the worst layer.
 
     Args:
-        gradients, reference: by parameter name; one that is missing is zero.
-        least_share: see `judging.Tolerance`.
+        gradients, reference: by parameter name; a missing gradient is zero.
+        least_share: see `judging.parity.Tolerance`.
 
     Returns:
-        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from
-        1) with the names of their tensors, worst_cosine_layer and worst_norm_ratio_layer; layers and
-        layers_judged, their numbers. A number that is not finite is None.
+        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from 1),
+        with the names of their tensors in worst_cosine_layer and worst_norm_ratio_layer; the counts layers and
+        layers_judged. A number that is not finite is None.
     """
     products = numpy.array([_products(gradients.get(name, numpy.zeros(1)), reference[name]) for name in reference])
     shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
-    # A gradient of nothing, as of the bias before a batch norm, is rounding on the device, and in a small network a
-    # larger part of the whole. A share that is NaN is judged.
-    of_nothing = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
-    judged = ~((shares < least_share).all(axis=1) | of_nothing)
-    cosines, ratios = _near(products[judged])
+    # If the reference has no gradient, as for the bias before a batch norm, the device's gradient is rounding; in a
+    # small network it is a larger share of the whole. A share that is NaN is judged.
+    is_rounding = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
+    judged = ~((shares < least_share).all(axis=1) | is_rounding)
+    cosines, ratios = _similarity(products[judged])
     names = numpy.array(list(reference))[judged]
-    whole_cosine, whole_ratio = _near(products.sum(axis=0, keepdims=True))
-    # What is not finite is the worst there can be.
+    whole_cosine, whole_ratio = _similarity(products.sum(axis=0, keepdims=True))
+    # A value that is not finite is the worst.
     by_cosine = int(numpy.nan_to_num(cosines, nan=-numpy.inf).argmin())
     by_ratio = int(numpy.nan_to_num(abs(ratios - 1), nan=numpy.inf).argmax())
     return {
@@ -223,60 +224,65 @@ def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> d
 def update_error(
     subject: ParitySubject, optimizer: Optimizer, start: Arrays, end: Arrays, gradients: Arrays, passed: int
 ) -> tuple[float, str]:
-    """Return how far a step's change of the weights is from what a plain optimiser makes of the same gradients.
+    """Return how far a step's change of the weights is from that of a plain optimiser with the same gradients.
 
     Args:
-        subject: that took the step; it says how its weights are rounded.
-        optimizer: of the protocol; it goes one step on.
+        subject: took the step, and rounds its weights.
+        optimizer: of the protocol; it takes one step.
         start, end: the weights before and after the step, by name.
-        gradients: those of the trained parameters; all others must stay.
+        gradients: of the trained parameters; all other parameters must stay unchanged.
         passed: steps of the schedule before this one.
 
     Returns:
-        The worst parameter's error, as a share of the change expected and of the weights' resolution, and its name;
-        elements whose gradient is nearly nothing are passed over.
+        The worst parameter's error, relative to the expected change plus the weights' resolution, and its name.
+        Elements whose gradient is nearly zero are ignored.
     """
-    looked = {name: _few(array) for name, array in start.items()}
-    with numpy.errstate(over="ignore", invalid="ignore"):  # what overflows is an error that is not finite
-        few = {name: _few(array) for name, array in gradients.items()}
-        moved, errors = optimizer.step(looked, few, passed), {}
-        squares, size = sum(_norm(part) ** 2 for part in few.values()), sum(part.size for part in few.values())
-        least = LEAST_ELEMENT * (squares / max(1, size)) ** 0.5
-        for name, before in looked.items():
+    start = {name: _subsample(array) for name, array in start.items()}
+    with numpy.errstate(over="ignore", invalid="ignore"):  # an overflow is an error that is not finite
+        gradients = {name: _subsample(array) for name, array in gradients.items()}
+        moved, errors = optimizer.step(start, gradients, passed), {}
+        squares = sum(_norm(part) ** 2 for part in gradients.values())
+        least = LEAST_ELEMENT * (squares / max(1, sum(part.size for part in gradients.values()))) ** 0.5
+        for name, before in start.items():
             expected = subject.rounded(name, moved[name]) if name in moved else before
-            change, error = expected - before, _few(end[name]) - expected
-            if name in moved:  # one unit in the last place is rounding; what is not finite is judged
-                rounding = subject.resolution * (abs(before) + ROUNDED * abs(change))
-                error = error[~((abs(few[name]) < least) | (abs(error) <= rounding))]
+            change, error = expected - before, _subsample(end[name]) - expected
+            if name in moved:  # one unit in the last place is rounding; values that are not finite are judged
+                rounding = subject.resolution * (abs(before) + ROUNDINGS * abs(change))
+                error = error[~((abs(gradients[name]) < least) | (abs(error) <= rounding))]
             scale = _norm(change) + subject.resolution * _norm(before)
             errors[name] = _norm(error) / scale if error.any() else 0.0
-    worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf)
-    return errors[worst], worst
+    return _worst(errors)
 
 
 def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> tuple[float, str]:
-    """Return the worst error of moving statistics after a step, and whose it is.
+    """Return the worst error of moving statistics after a step, and the statistic's name.
 
-    Errors are shares of a statistic's change, size and, of a mean, deviation.
+    An error is relative to the sum of the statistic's change, 0.1 of its size and, for a mean, DEVIATION_SHARE of the
+    standard deviation.
 
     Args:
         statistics, reference, before: by name; a network whose batch norms are folded away has none.
     """
     errors = {}
     for name, array in statistics.items():
-        # A mask of attention holds infinities, which are alike or not, but no distance apart.
+        # Equal infinities, as in an attention mask, have no distance.
         judged = numpy.isfinite(reference[name]) | (array != reference[name])
-        right, former = reference[name][judged], before[name][judged]
+        expected, former = reference[name][judged], before[name][judged]
         with numpy.errstate(invalid="ignore"):
-            change, error = _norm(right - former), _norm(array[judged] - right)
-        scale = change + 0.1 * _norm(right) + OF_DEVIATION * _deviation(name, reference)
+            change, error = _norm(expected - former), _norm(array[judged] - expected)
+        scale = change + 0.1 * _norm(expected) + DEVIATION_SHARE * _deviation(name, reference)
         errors[name] = error / scale if error else 0.0
-    worst = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
-    return errors.get(worst, 0.0), worst
+    return _worst(errors)
+
+
+def _worst(errors: dict[str, float]) -> tuple[float, str]:
+    """Return the largest error and its name; an error that is not finite is the largest, and no errors are 0."""
+    name = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
+    return errors.get(name, 0.0), name
 
 
 def _deviation(mean: str, statistics: Arrays) -> float:
-    """Return the norm of the deviations that belong to moving means of this name; of other statistics 0."""
+    """Return the norm of the standard deviations that belong to the moving means of this name; 0 for others."""
     for kind, other in VARIANCES.items():
         variances = statistics.get(mean.removesuffix(kind) + other) if mean.endswith(kind) else None
         if variances is not None:
@@ -289,9 +295,9 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _few(array: numpy.ndarray) -> numpy.ndarray:
-    """Return elements of an array, at most LOOKED_AT, spread evenly over it."""
-    return array.ravel()[:: -(-array.size // LOOKED_AT) or 1]
+def _subsample(array: numpy.ndarray) -> numpy.ndarray:
+    """Return at most MOST_ELEMENTS elements of an array, evenly spaced."""
+    return array.ravel()[:: -(-array.size // MOST_ELEMENTS) or 1]
 
 
 def _norm(array: numpy.ndarray) -> float:
@@ -299,13 +305,13 @@ def _norm(array: numpy.ndarray) -> float:
 
 
 def _products(gradient: numpy.ndarray, reference: numpy.ndarray) -> tuple[float, float, float]:
-    """Return the inner product of two gradients, and each one's with itself."""
+    """Return the inner product of two gradients, and that of each with itself."""
     one, other = numpy.broadcast_to(gradient, reference.shape).ravel(), reference.ravel()
     return float(one @ other), float(one @ one), float(other @ other)
 
 
-def _near(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return cosines and norm ratios of rows of `_products`; two that are zero agree."""
+def _similarity(products: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return cosines and norm ratios of rows of `_products`; two zero gradients agree."""
     both, one, other = products.T
     with numpy.errstate(divide="ignore", invalid="ignore", over="ignore"):
         cosines, ratios = both / numpy.sqrt(one * other), numpy.sqrt(one / other)

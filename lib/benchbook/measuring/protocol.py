@@ -1,7 +1,7 @@
 """Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
 
-The first call is a row of its own; warm-up is kept but never averaged and changes nothing that follows. See `window`
-for how each is timed.
+The first call and the warm-up are rows of their own, which no average includes; they change nothing that follows. See
+`window` for how a window is timed.
 """
 
 import itertools
@@ -24,8 +24,8 @@ from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
-SUSTAINED_SECONDS = 10.0  # of a window in minutes without a pause
-LEAST_SUSTAINED = 6  # windows, so that a short run has a first and a last part, too
+SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
+LEAST_SUSTAINED = 6  # windows of a sustained run, so that a short one also has a first and a last part
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,20 @@ class Plan:
     """How much to measure.
 
     Attributes:
-        num_repeats: how often to begin again from the same fresh weights.
+        num_repeats: repeats, each from the same fresh weights.
         num_windows: timed windows in a repeat, one after the other.
-        samples_per_window: images in a window, rounded to whole steps; 0 is one epoch.
+        samples_per_window: images in a window, rounded to whole steps; 0: one epoch.
         cooldown_seconds: rest between repeats.
-        widest_interval: where the 95 % interval of this kernel's windows alone is wider than this fraction, more
-            windows follow (repeats, where more than one was planned), up to MOST times what was planned; 0: none do.
-        evaluate_each_epoch: after every window, each being an epoch, and as many as planned; else once, at a repeat's
-            end.
+        widest_interval: if above 0, more windows follow (or repeats, if more than one was planned) until the 95 %
+            interval of this kernel's windows is at most this wide, as a fraction; at most MOST times what was planned.
+        evaluate_each_epoch: whether to evaluate after every window, which must be an epoch; else once, at the end of a
+            repeat.
+        window_seconds: if above 0, a window has as many steps as take this long on this device, but at least
+            samples_per_window; how many is measured first, in rows of phase `warmup`.
         evaluates: whether there is an evaluation at all.
-        window_seconds: where above 0, a window has as many steps as last so long on this device, and samples_per_window
-            is the least it has; how many steps that are is tried out before, in rows of phase `warmup`.
 
     Raises:
-        ValueError: a number is out of range, or an evaluation of each epoch where windows are parts of one.
+        ValueError: a number is out of range, or evaluate_each_epoch with windows that are not epochs.
     """
 
     num_repeats: int = 1
@@ -66,10 +66,7 @@ class Plan:
             if value < least.get(name, 0):
                 raise ValueError(f"{name} {value!r}; allowed: {least.get(name, 0)} or more")
         if self.evaluate_each_epoch and not self.whole_epochs:
-            raise ValueError(
-                "evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 (whole epochs): True,"
-                " else False"
-            )
+            raise ValueError("evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 only")
 
     @property
     def whole_epochs(self) -> bool:
@@ -77,7 +74,7 @@ class Plan:
         return not (self.samples_per_window or self.window_seconds)
 
     def parts(self) -> list["Plan"]:
-        """Return the parts of a repeat after each of which there is an evaluation."""
+        """Return the parts of a repeat; an evaluation follows each."""
         one = replace(self, num_windows=1, widest_interval=0.0) if self.evaluate_each_epoch else self
         return [one] * (self.num_windows // one.num_windows)
 
@@ -85,8 +82,8 @@ class Plan:
         """Return whether another window or repeat follows.
 
         Args:
-            done, planned: how many there are, and should be at least.
-            rates: of this run's windows so far, whose interval may ask for more; None: no more than planned.
+            done, planned: how many there are, and how many there should be at least.
+            rates: of this run's windows so far, whose interval may need more; None: no more than planned.
         """
         if done < planned:
             return True
@@ -96,10 +93,10 @@ class Plan:
 
 
 @contextmanager
-def undone(workload: Workload) -> Iterator[Iterator]:
-    """Yield batches, epoch after epoch, to train on in a `with` block; afterwards the workload is what it was before.
+def restoring(workload: Workload) -> Iterator[Iterator]:
+    """Yield batches, epoch after epoch, to train on in a `with` block; restore the workload when it ends.
 
-    Weights, optimiser, schedule, random state and data order come back, and the loader ends.
+    Weights, optimiser, schedule, random state and data order are restored, and the loader ends.
     """
     fresh, batches = workload.snapshot(), endless(workload)
     workload.enter()
@@ -113,23 +110,23 @@ def undone(workload: Workload) -> Iterator[Iterator]:
 def first_step(workload: Workload, record: Run) -> None:
     """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and undo it.
 
-    Where a sensor reads energy, the idle device's watts come before it, phase `idle`, and are in all later rows.
+    If a sensor reads energy, the idle device's watts are measured first (phase `idle`), and all later rows have them.
 
     Args:
         workload: with fresh weights.
-        record: the run that takes the rows.
+        record: the run that stores the rows.
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
-    _step_undone(workload, record, "compile", 1)
+    _append_undone_steps(workload, record, "compile", 1)
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> None:
-    """Take some steps, as a row of phase `warmup`, and undo them; before them the first, if it was not taken yet.
+    """Take some steps, as a row of phase `warmup`, and undo them; `first_step` comes first, if it was not called yet.
 
     Args:
         workload: with fresh weights.
-        record: the run that takes the rows.
+        record: the run that stores the rows.
         num_steps: steps after the first call.
         has_begun: whether `first_step` was called.
 
@@ -141,8 +138,8 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
     if not has_begun:
         first_step(workload, record)
     if num_steps:
-        _step_undone(workload, record, "warmup", num_steps)
-    misplaced = getattr(workload, "misplaced_operations", dict)()  # frameworks without it raise an error instead
+        _append_undone_steps(workload, record, "warmup", num_steps)
+    misplaced = getattr(workload, "misplaced_operations", dict)()  # other frameworks raise an error instead
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
         most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(5))
@@ -152,22 +149,22 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         )
 
 
-def _step_undone(workload: Workload, record: Run, phase: str, num_steps: int) -> None:
-    """Append a window of steps on batches that were made before, and undo them."""
-    with record.during(phase), undone(workload) as batches:
+def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> None:
+    """Append a window of steps on batches loaded beforehand, and undo the steps."""
+    with record.during(phase), restoring(workload) as batches:
         taken = list(itertools.islice(batches, num_steps))
         record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
-    """Append the watts of an idle device as a row of phase `idle`; where nothing measures neither wait nor append.
+    """Append the watts of an idle device as a row of phase `idle`; without a sensor, return at once.
 
     Returns:
-        Watts, or None where there is no sensor or its counter did not move.
+        Watts; None if there is no sensor, or if its counter did not move.
     """
     sensor = sensors.open_sensor(device)
     if sensor is sensors.NO_SENSOR or isinstance(sensor, sensors.EstimateSensor):
-        return None  # a stated power is not the idle power
+        return None  # the user's stated power is not the idle power
     with record.during("idle"):
         started_at = now()
         with window(device, sensor) as idle:
@@ -178,15 +175,15 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
 
 
 def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
-    """Measure a workload as planned, appending each row as it is measured; then count what its loop does, see `audit`.
+    """Measure a workload as planned, appending each row when it is measured; then audit the loop's work, see `audit`.
 
     Args:
         workload: with fresh weights, warmed up.
-        record: the run that takes the rows.
+        record: the run that stores the rows.
         plan: how much to measure.
 
     Returns:
-        This run's rows. A loss that is not finite ends its repeat early, in a row of status `diverged`.
+        This run's rows. A loss that is not finite ends its repeat early, with status `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
     num_steps = _steps_of_a_window(workload, record, sensor, plan)
@@ -216,15 +213,15 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
 
 
 def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.DataFrame:
-    """Train for so long, in windows of about ten seconds, or a sixth of the time, each appended as a row.
+    """Train for some minutes, in windows of about ten seconds or a sixth of the time, each appended as a row.
 
     Args:
         workload: warmed up.
-        record: the run that takes the rows.
-        minutes: of training; the window under way at the end is finished.
+        record: the run that stores the rows.
+        minutes: of training; the last window is finished.
 
     Returns:
-        This run's rows; a loss that is not finite ends it early, in a row of status `diverged`.
+        This run's rows. A loss that is not finite ends the run early, with status `diverged`.
 
     Raises:
         ValueError: the minutes are not above 0.
@@ -246,7 +243,7 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
 
 
 def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Plan) -> int:
-    """Return the steps of a window, 0 for a whole epoch; to try out how many last long enough, train on."""
+    """Return the steps of a window, 0 for a whole epoch; if the plan says how long it lasts, train to find out."""
     if plan.whole_epochs:
         return 0
     least = max(1, round(plan.samples_per_window / workload.batch_size))
@@ -258,10 +255,10 @@ def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Pl
 
 
 def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | None, bar: tqdm) -> Iterator[dict]:
-    """Yield windows of so many steps, or, for 0, of a whole epoch.
+    """Yield windows of `num_steps` steps, or of a whole epoch for 0.
 
-    A whole epoch of the reference starts its loader's processes inside the window, as the article did. Other windows
-    find them at work: where they begin by spawn, that takes seconds.
+    A whole epoch of the reference starts its loader's processes inside the window, as the article did. For other
+    windows they run already: a start by spawn takes seconds.
     """
     if num_steps:
         train = trainer(workload, sensor, bar)
@@ -269,7 +266,7 @@ def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | 
             yield train(num_steps)
 
     def epoch() -> Iterator:
-        yield from workload.batches(workload.epoch)  # begun when the first batch is asked for
+        yield from workload.batches(workload.epoch)  # the loader starts when the first batch is requested
 
     for batches in iter(epoch, None) if variant == "reference" else workload.epochs():
         yield train_window(workload, sensor, batches, bar)
@@ -278,11 +275,11 @@ def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | 
 def _train(
     workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int, rates: list[float]
 ) -> dict:
-    """Measure the windows of one repeat, or of a part of it, and add their rates; return the last window's row."""
+    """Append the windows of a repeat, or of a part of it, and add their rates to `rates`; return the last row."""
     with record.during("train"):
         for number in itertools.count(1):
             measures = next(windows)
-            epoch = workload.epoch  # asked here: a window that begins where an epoch ends is in the next one
+            epoch = workload.epoch  # read after the window: one that begins at an epoch's end is in the next epoch
             if plan.whole_epochs:
                 workload.end_epoch()
             row = record.append(repeat=repeat, epoch=epoch + 1, **measures)

@@ -1,7 +1,7 @@
-"""The study's plain network trained in float64 on the CPU, by code that shares nothing with what it checks.
+"""Train the study's plain network in float64 on the CPU, by code that shares nothing with the code it checks.
 
-Three ways to the same numbers: torch, Keras on TensorFlow, Keras on JAX. Each returns loss, gradients and moving
-statistics of one batch; the plain optimiser of `benchbook.frameworks.plain` moves the weights.
+There are three implementations: torch, Keras on TensorFlow and Keras on JAX. Each returns loss, gradients and moving
+statistics of one batch; a plain optimiser of `benchbook.frameworks.plain` updates the weights.
 """
 
 import functools
@@ -20,24 +20,24 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.measuring import failures
 
-# Of operations that float64 does not have, in a network that has just been trained in another precision.
+# Errors of operations that float64 lacks, in a network that was just trained in another precision.
 REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
 LONGEST_REFUSAL = 500  # characters
-ROUNDING = 1e-9  # of a loss: the order in which threads add up
-DRAWS = "a step that is repeated comes out otherwise: the network draws at random in training, other than by dropout"
-DRAWS += " and stochastic depth, which are off for the comparison"
-KEPT_STEPS = 2  # that are kept in memory: fewer than these are asked for again
+ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
+RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
+RANDOM += " stochastic depth, which are off for the comparison"
+CACHED_STEPS = 2  # in memory; only these are requested again
 
 
 class Step(NamedTuple):
     """One step of the reference.
 
     Attributes:
-        weights, statistics: before it, by name.
+        weights, statistics: before the step, by name.
         loss: the batch's mean.
         gradients: by name.
-        next_statistics: moving statistics after it.
-        slopes: of the first step, each autograd.Function's gradient over a finite difference; see `function_slopes`.
+        next_statistics: moving statistics after the step.
+        slopes: in the first step, each autograd.Function's gradient over a finite difference; see `function_slopes`.
     """
 
     weights: Arrays
@@ -50,10 +50,10 @@ class Step(NamedTuple):
 
 @contextmanager
 def naming_refusals() -> Iterator[None]:
-    """Name the operation that float64 on the CPU does not have, as of a network that casts to another precision itself.
+    """Name the operation that float64 on the CPU lacks, for example if a network itself casts to another precision.
 
     Raises:
-        NotImplementedError: the framework refused an operation; other errors and a lack of memory stay what they are.
+        NotImplementedError: the framework refused an operation; a lack of memory and other errors are raised unchanged.
     """
     try:
         yield
@@ -66,9 +66,9 @@ def naming_refusals() -> Iterator[None]:
         while first.__cause__ is not None:
             first = first.__cause__
         frames = traceback.extract_tb(first.__traceback__)
-        at = [frame.line for frame in frames if frame.name != "__torch_function__"][-1]  # which calls what was refused
-        words = " ".join(str(first).split())[:LONGEST_REFUSAL]
-        refusal = f"float64 on the CPU: {type(first).__name__} at `{at}`: {words}"
+        line = [frame.line for frame in frames if frame.name != "__torch_function__"][-1]  # that called the operation
+        message = " ".join(str(first).split())[:LONGEST_REFUSAL]
+        refusal = f"float64 on the CPU: {type(first).__name__} at `{line}`: {message}"
         raise NotImplementedError(refusal) from error
 
 
@@ -77,8 +77,8 @@ class Torch:
 
     Args:
         plain: of the study.
-        weights, statistics: of the workload, by name; those that the plain network lacks are passed over.
-        dtype: what it computes in.
+        weights, statistics: of the workload, by name; those that the plain network lacks are ignored.
+        dtype: the type that it computes in.
     """
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64") -> None:
@@ -111,7 +111,7 @@ class Torch:
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
     def repeat(self, inputs: tuple | dict, target: Any) -> tuple[float, dict[str, float]]:
-        """Return the loss once more, and the slopes of the network's own functions."""
+        """Return the loss of the same batch again, and the slopes of the network's own functions."""
         with self.parity.without_dropout(self.network, self.plain.may_be_random):
             loss = self._loss(inputs, target)
             return loss.item(), self.parity.function_slopes(loss, lambda: self._loss(inputs, target))
@@ -130,7 +130,7 @@ class Torch:
 
 
 class Keras:
-    """The plain network in Keras, on TensorFlow or JAX; parameters go by the workload's names, in the model's order."""
+    """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in the model's order."""
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
         from benchbook.frameworks.keras.runtime import POLICIES, dropouts, import_keras, is_moving, to_host
@@ -177,7 +177,7 @@ class Keras:
         )
 
     def repeat(self, inputs: tuple, target: numpy.ndarray) -> tuple[float, dict[str, float]]:
-        """Return the loss once more; of functions with gradients of their own nothing is known."""
+        """Return the loss of the same batch again, and no slopes: custom gradients are not checked in Keras."""
         return self.differentiate(inputs, target)[0], {}
 
     def _by_tensorflow(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
@@ -215,24 +215,24 @@ class Keras:
 def follow(
     framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], folder: Path | None = None
 ) -> Callable[[int], Step]:
-    """Return a function to the reference's steps by their number from 0, to be asked for in order.
+    """Return a function from a step's number to the reference's step; the numbers must ascend from 0.
 
-    Of a long path each step is forgotten; the first KEPT_STEPS may be asked for again.
+    Only the first CACHED_STEPS may be requested again.
 
     Args:
         framework: torch, tensorflow or jax.
         plain, weights, statistics: see `Torch`.
         batches: on the host, as a loader delivers them.
-        folder: keeps the first step in a file, for others that begin at the same place; None: it is not kept.
+        folder: where a file saves the first step for other paths with the same start; None: nowhere.
     """
     path, done = _steps(framework, plain, weights, statistics, batches), 0
     first = folder and folder / _digest(framework, plain, weights, statistics, batches[0])
-    kept: dict[int, Step] = {}
+    cached: dict[int, Step] = {}
 
     def step(number: int) -> Step:
         nonlocal done
-        if number in kept:
-            return kept[number]
+        if number in cached:
+            return cached[number]
         file = None if number else first
         if file and file.exists():
             taken = Step(*pickle.loads(file.read_bytes()))
@@ -241,15 +241,15 @@ def follow(
             done = number + 1
             if file:
                 file.write_bytes(pickle.dumps(tuple(map(_narrow, taken))))
-        if number < KEPT_STEPS:
-            kept[number] = taken
+        if number < CACHED_STEPS:
+            cached[number] = taken
         return taken
 
     return step
 
 
 def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
-    """Yield each step, computed when it is asked for."""
+    """Yield each step, computed when it is requested."""
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
         weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
@@ -264,7 +264,7 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
             gradients = plain.clipped(gradients)
             again, slopes = network.repeat(inputs, target) if plain.may_be_random and not number else (loss, {})
         if abs(again - loss) > ROUNDING * abs(loss):
-            raise NotImplementedError(DRAWS)
+            raise NotImplementedError(RANDOM)
         mean = loss / len(batch[0]) if plain.loss_is_sum else loss
         updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
         yield Step(weights, statistics, mean, gradients, updated, slopes)
@@ -274,7 +274,7 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
 
 
 def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batch: tuple) -> str:
-    """Return what is the same for two first steps whose weights and batch are."""
+    """Return a digest of what determines the first step."""
     digest = hashlib.blake2b(framework.encode())
     for name, array in [*weights.items(), *statistics.items(), *(("", part) for part in batch)]:
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -283,7 +283,7 @@ def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, b
 
 
 def _narrow(part: Arrays | float) -> Arrays | float:
-    """Return arrays in float32, which is finer than any tolerance and half as long."""
+    """Return arrays in float32, which is finer than any tolerance and half the size."""
     if not isinstance(part, dict):
         return part
     return {name: numpy.asarray(array, numpy.float32) for name, array in part.items()}

@@ -1,4 +1,4 @@
-"""Begin a run of a point, take over one of another process, and end those whose process is gone."""
+"""Begin a run of a point, continue a run of another process, and end runs whose process is gone."""
 
 import os
 import uuid
@@ -15,13 +15,13 @@ from benchbook.rows import marker, points, records
 def start(study: str, parameters: dict, device: Device) -> Run:
     """Begin a run of a study; every notebook calls this once, in its Setup.
 
-    Session, run and machine come from BENCHBOOK_SESSION, BENCHBOOK_RUN_ID and BENCHBOOK_MACHINE, which
-    `make study` sets; without them the run is a session of its own.
+    Session, run and machine come from BENCHBOOK_SESSION, BENCHBOOK_RUN_ID and BENCHBOOK_MACHINE, which `make study`
+    sets; without them the run is a session of its own.
 
     Args:
         study: the study's name.
-        parameters: what the notebook declares, from `profiles.collect`.
-        device: where it runs.
+        parameters: the notebook's parameters, from `profiles.collect`.
+        device: the device that is measured.
     """
     this = machine.identify()
     parameters = parameters | {"device": device.kind}
@@ -31,7 +31,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     folder = layout.point(this.name, study, point)
     recover(folder)
     run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
-    stated = points.public(parameters)  # the data's folder is private and changes no result
+    stated = points.public(parameters)  # without the data's folder, which is private and changes no result
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,
@@ -54,10 +54,10 @@ def start(study: str, parameters: dict, device: Device) -> Run:
 
 
 def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict) -> dict:
-    """Return the columns that say which run a row belongs to.
+    """Return the columns that identify a row's run.
 
     Raises:
-        SchemaError: no row may carry them; a run that began with them could never write even its failure.
+        SchemaError: a value is not allowed in a row; the run could not even write its failure.
     """
     columns = {
         "schema_version": records.SCHEMA_VERSION,
@@ -76,7 +76,7 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
 
 
 def recover(folder: Path) -> list[str]:
-    """End every run of a point whose process is gone: cut a torn line, write its `interrupted` row.
+    """End every run of a point whose process is gone: cut a torn line and write its failure row.
 
     Returns:
         The ids of the runs that were ended.
@@ -84,17 +84,17 @@ def recover(folder: Path) -> list[str]:
     ended = []
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
-        if run is not None and not marker.is_alive(path) and path.exists():  # it may have ended well meanwhile
+        if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
             run.fail(*marker.ending(path))
             ended.append(run.run_id)
-    for reserve in folder.glob("*.reserve"):  # a kill between two files, or a full disk, leaves one without its marker
+    for reserve in folder.glob("*.reserve"):  # a kill or a full disk may leave a reserve without its marker
         if not reserve.with_suffix(".running").exists():
             reserve.unlink(missing_ok=True)
     return ended
 
 
 def resume(folder: Path, run_id: str) -> Run | None:
-    """Return a run of another process that has not ended, as its marker describes it; None if it has ended."""
+    """Return a run of another process, as its marker describes it; None if the run has ended."""
     state = marker.read(folder / f"{run_id}.running")
     if state is None:
         return None
@@ -102,5 +102,5 @@ def resume(folder: Path, run_id: str) -> Run | None:
 
 
 def new_id() -> str:
-    """Return a new run's name: UTC time, then eight random digits."""
+    """Return a new run's id: UTC time and eight random hexadecimal digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""Energy of one window: the machine's own counters, a wall meter's log, or a power that the user states."""
+"""Energy of one window, from the machine's own counters, a wall meter's log, or a power that the user states."""
 
 import itertools
 import logging
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from benchbook.frameworks.devices import Device
 from benchbook.machine import meter, nvidia
 
-RAPL = Path("/sys/class/powercap/intel-rapl")  # where Linux shows the counters of Intel's and AMD's CPUs
+RAPL = Path("/sys/class/powercap/intel-rapl")  # Linux's counters of Intel and AMD CPUs
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Energy:
     """Joules of one window, and what they cover.
 
     Attributes:
-        joules: energy, None where nothing could be read.
+        joules: energy; None if nothing could be read.
         method: nvml, nvml_power, apple_ioreport, rapl, meter or estimate_tdp; None without a sensor.
-        boundary: board (a GPU's), soc (Apple's chip and its memory), package (a CPU's) or wall (all of it).
+        boundary: board (of a GPU), soc (Apple's chip and its memory), package (of a CPU) or wall (the whole computer).
     """
 
     joules: float | None = None
@@ -33,7 +33,7 @@ class Energy:
 
 
 class Sensor:
-    """Reads the energy of a window. This one, of a machine without a counter, reads none: missing, not zero."""
+    """Measures the energy of a window; this base class, for machines without a counter, leaves it missing, not zero."""
 
     def begin(self) -> None:
         """Begin a window. The caller has synchronised the device."""
@@ -48,12 +48,10 @@ NO_SENSOR = Sensor()
 
 @dataclass
 class ZeusSensor(Sensor):
-    """Reads the counter that covers one device, through Zeus.
-
-    A counter that did not move is missing, not zero.
+    """Reads the energy counter of one device through Zeus; if it did not move, energy is missing, not zero.
 
     Attributes:
-        monitor: a zeus.monitor.ZeusMonitor that watches this device alone.
+        monitor: a zeus.monitor.ZeusMonitor of this device only.
         method: nvml, apple_ioreport or rapl.
     """
 
@@ -62,12 +60,12 @@ class ZeusSensor(Sensor):
 
     BOUNDARIES: ClassVar = {"nvml": "board", "apple_ioreport": "soc", "rapl": "package"}
 
-    def begin(self) -> None:  # Zeus itself can synchronise on CUDA only
+    def begin(self) -> None:  # Zeus can synchronise only CUDA
         self.monitor.begin_window("window", sync_execution=False, restart=True)
 
     def end(self) -> Energy:
         measurement = self.monitor.end_window("window", sync_execution=False)
-        if self.method == "apple_ioreport":  # in millijoules; a part that this chip does not report is None
+        if self.method == "apple_ioreport":  # in mJ; a part that the chip does not report is None
             soc = measurement.soc_energy
             parts = (soc.cpu_total_mj, soc.gpu_mj, soc.gpu_sram_mj, soc.ane_mj, soc.dram_mj)
             joules = sum(part or 0 for part in parts) / 1000
@@ -79,10 +77,10 @@ class ZeusSensor(Sensor):
 
 @dataclass
 class PowerSensor(Sensor):
-    """Samples the power of GPUs that have no counter of energy, ten times a second; Zeus would do so without a pause.
+    """Samples the power of GPUs without an energy counter, ten times a second; Zeus would sample without a pause.
 
     Attributes:
-        readers: to the watts of each GPU.
+        readers: functions that return the watts of each GPU.
     """
 
     readers: list[Callable[[], float]]
@@ -100,7 +98,7 @@ class PowerSensor(Sensor):
         self.ended.set()
         self.thread.join()
         self._sample()
-        pairs = itertools.pairwise(self.samples)  # straight lines between samples
+        pairs = itertools.pairwise(self.samples)  # trapezoidal rule
         joules = sum((after - before) * (one + other) / 2 for (before, one), (after, other) in pairs)
         return Energy(joules, "nvml_power", "board") if joules else Energy()
 
@@ -114,13 +112,13 @@ class PowerSensor(Sensor):
 
 @dataclass
 class MeterSensor(Sensor):
-    """Reads a wall meter's log, which the user's own logger goes on writing while this machine trains.
+    """Reads a wall meter's log, which the user's own logger writes while this machine trains.
 
-    Energy is missing where the log does not cover the window, or too coarsely.
+    Energy is missing if the log does not cover the window, or has too few readings.
 
     Attributes:
         path: see `benchbook.machine.meter`.
-        patience: seconds to wait, off the clock, until the log has reached the window's end.
+        patience: seconds to wait, off the clock, for the log to reach the window's end.
     """
 
     path: Path
@@ -144,11 +142,11 @@ class MeterSensor(Sensor):
 
 @dataclass
 class EstimateSensor(Sensor):
-    """Takes the power that the user states as the device's power; rows label the result an estimate.
+    """Computes energy from a power that the user states; rows label the result an estimate.
 
     Attributes:
-        watts: such as the maker's thermal design power.
-        boundary: what that power is of.
+        watts: for example the vendor's thermal design power.
+        boundary: of the device's energy, see `Energy`.
     """
 
     watts: float
@@ -162,13 +160,13 @@ class EstimateSensor(Sensor):
 
 
 def open_sensor(device: Device) -> Sensor:
-    """Return the energy sensor that covers a device on this machine, or the stand-in where there is none.
+    """Return the energy sensor of a device on this machine, or NO_SENSOR.
 
-    A wall meter's log, BENCHBOOK_METER, comes before this machine's own counters; a stated power, BENCHBOOK_TDP_WATTS,
-    stands in only where there are none.
+    A wall meter's log (BENCHBOOK_METER) has priority over this machine's counters. A stated power (BENCHBOOK_TDP_WATTS)
+    is used only if there is no counter.
 
     Raises:
-        ValueError: BENCHBOOK_METER is no log of a meter, or BENCHBOOK_TDP_WATTS is no number above 0.
+        ValueError: BENCHBOOK_METER is not a meter's log, or BENCHBOOK_TDP_WATTS is not a number above 0.
     """
     if device.count == 0:
         return NO_SENSOR
@@ -192,21 +190,21 @@ def open_sensor(device: Device) -> Sensor:
 def _counter(device: Device) -> Sensor:
     counter = device.features.energy_counter
     if counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
-        return NO_SENSOR  # importing Zeus takes seconds
+        return NO_SENSOR  # without importing Zeus, which takes seconds
     gpus = nvidia.numbers_from_cuda(device.name, device.index, device.count) if counter == "nvml" else []
     if (counter == "nvml" and len(gpus) < device.count) or any(nvidia.is_divided(gpu) for gpu in gpus):
-        return NO_SENSOR  # unknown which GPU is meant, or the counter is of a board that others compute on as well
+        return NO_SENSOR  # the GPU cannot be identified, or others compute on the same board
     readers = [read for gpu in gpus if (read := nvidia.power_reader(gpu))]
     if gpus and len(readers) == len(gpus):
         return PowerSensor(readers)
-    logging.getLogger("zeus").setLevel(logging.ERROR)  # it warns of every vendor's library that is missing
+    logging.getLogger("zeus").setLevel(logging.ERROR)  # Zeus warns about each missing vendor library
     from zeus.exception import ZeusBaseError
     from zeus.monitor import ZeusMonitor
 
     try:
         with nvidia.visible_by_index():
             monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
-        for gpu in gpus:  # some virtual GPUs have a counter that may not be read: known now, and not in a window
+        for gpu in gpus:  # some virtual GPUs have a counter that may not be read: raise here and not in a window
             if monitor.gpus.supports_get_total_energy_consumption(gpu):
                 monitor.gpus.get_total_energy_consumption(gpu)
     except (ImportError, ValueError, IndexError, RuntimeError, ZeusBaseError):  # another pynvml, no permission
@@ -219,9 +217,9 @@ def _counter(device: Device) -> Sensor:
 
 
 def _packages() -> list[int]:
-    """Return which of RAPL's domains, in Zeus's order, are a processor's package.
+    """Return the indices of RAPL's package domains, in Zeus's order.
 
-    The others would be counted twice: psys is the whole platform, the packages within.
+    The platform domain (psys) contains the packages, so adding it would count them twice.
 
     Source: https://docs.kernel.org/power/powercap/powercap.html
     """

@@ -1,8 +1,8 @@
 """Try and time a workload in each precision, with and without the compiler.
 
-Rows of phase `calibrate`, of the network itself. Their input lies on the device already, so that arithmetic alone is
-timed. What is refused is a row of status `unsupported` with the error, and what computes something else than fp32 one
-of status `diverged`: both are answers, and no failures of the run.
+The rows have phase `calibrate`. Input is on the device already, so that only arithmetic is timed. A refused setting is
+a row of status `unsupported` with the error, and a setting with another loss than fp32 a row of status `diverged`:
+both are results, not failures of the run.
 """
 
 import itertools
@@ -20,28 +20,28 @@ from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import endless, train_window
 from benchbook.measuring.writer import Run
 
-# The first is what the others are compared with. bf16 and fp16 keep the weights so as well, without autocast.
+# The baseline comes first. bf16 and fp16 also store the weights in 16 bits, without autocast.
 PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS = 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated
-RESIDENT, MATRIX = "resident", "matrix"  # values of the setting `tried`: the purpose of a row
+RESIDENT, MATRIX = "resident", "matrix"  # values of the setting `tried`, a row's purpose
 
 
 def precisions(device: Device) -> tuple[str, ...]:
-    """Return the precisions that are tried on a device; tf32 where there are units for it, since it needs them."""
+    """Return the precisions that a device does not refuse, fp32 first."""
     return tuple(name for name in PRECISIONS if not device.refuses(name))
 
 
 def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:
-    """Time steps on batches that lie on the device already, as rows; the same steps with input are longer by its share.
+    """Time steps on batches that are on the device already, as rows; other steps show the share of input.
 
     Args:
-        workload: trained or fresh; it trains on, with batches of the epoch it is in.
-        record: the run that takes the rows.
-        num_steps: steps in a window, all on different batches; 0 measures nothing.
+        workload: trained or fresh; it continues to train, with batches of its current epoch.
+        record: the run that stores the rows.
+        num_steps: steps in a window, each on another batch; 0 measures nothing.
     """
     if num_steps:
-        batches = _taken(workload, num_steps)
+        batches = _next_batches(workload, num_steps)
         with record.during("calibrate"):
             _append_windows(workload, record, batches, RESIDENT, {})
 
@@ -56,16 +56,16 @@ def measure_matrix(
 ) -> None:
     """Try every precision, without and with the compiler, and append the rows.
 
-    Every trial begins with the same weights and takes the same batches. It is wrong, and its status `diverged`, if its
-    first loss is farther from that of fp32 than `judging.parity.TOLERANCES` allow, or a later one is not finite.
+    Every trial has the same weights and batches. Its status is `diverged` if its first loss is farther from that of
+    fp32 than `judging.parity.TOLERANCES` allow, or if a later loss is not finite.
 
     Args:
-        build: from settings to a workload with fresh weights.
-        record: the run that takes the rows; it knows the model already.
-        device: where to try.
-        time_limit_seconds: no trial begins after this; one that has begun is finished.
-        compilers: whether to compile: in this order, each with all precisions; empty tries nothing.
-        num_steps: steps in a window; one where without the compiler the first took over LONG_SECONDS.
+        build: makes a workload with fresh weights from settings.
+        record: the run that stores the rows; it knows the model already.
+        device: the device to try.
+        time_limit_seconds: no trial begins after this; a trial under way is finished.
+        compilers: whether to compile; each value is tried in this order with all precisions.
+        num_steps: steps in a window; one step if the first took over LONG_SECONDS without the compiler.
     """
     deadline, expected = time.monotonic() + time_limit_seconds, None
     with record.during("calibrate"):
@@ -91,28 +91,28 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
 def _try(
     build: Callable[[Settings], Workload], settings: Settings, record: Run, num_steps: int, expected: float | None
 ) -> float | None:
-    """Append the rows of one trial; return the loss of its first step, or None where there was none."""
+    """Append the rows of one trial; return the loss of its first step, or None if the step failed."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
     stated = record.settings_with(tried=MATRIX)
     try:
         import torch
 
-        # After eight networks of one function torch would silently stop compiling.
+        # After eight networks from the same function torch would silently stop compiling.
         # Source: https://docs.pytorch.org/docs/stable/generated/torch.compiler.reset.html
         torch.compiler.reset()
         workload = build(settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
-        batches = _taken(workload, num_steps)
-        first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # builds kernels as well
+        batches = _next_batches(workload, num_steps)
+        first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # also builds kernels
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         if not math.isfinite(loss):
-            complaint = "the first loss is not finite"
+            fault = "the first loss is not finite"
         elif expected is not None and not abs(loss - expected) <= TOLERANCES[settings.precision].loss * abs(expected):
-            complaint = f"the first loss is {loss:.4g}, where fp32 has {expected:.4g}"
+            fault = f"the first loss is {loss:.4g}, and {expected:.4g} in fp32"
         else:
             _append_windows(workload, record, batches[:1] if long else batches, MATRIX, columns)
             return loss
-        record.append(status="diverged", message=complaint, settings=stated, **columns)
+        record.append(status="diverged", message=fault, settings=stated, **columns)
         return loss
     except Exception as error:  # a missing compiler or kernel may raise any error
         record.append(settings=stated, **columns, **failures.refusal(error))
@@ -127,7 +127,7 @@ def _append_windows(workload: Workload, record: Run, batches: list, tried: str, 
             break
 
 
-def _taken(workload: Workload, num_steps: int) -> list:
-    """Return the next batches on the device; an epoch with fewer begins again."""
+def _next_batches(workload: Workload, num_steps: int) -> list:
+    """Return the next batches, on the device; at the end of an epoch the next epoch begins."""
     batches = itertools.islice(endless(workload), num_steps)
     return [workload.to_device(batch) for batch in batches]

@@ -1,7 +1,6 @@
-"""One window: so many steps of training, or any other work, timed between two synchronisations.
+"""One window: training steps, or any other work, timed between two synchronisations.
 
-The device is synchronised once at each end of a window and nowhere inside it; losses are read after the clock has
-stopped.
+The device is synchronised once at each end of a window and nowhere inside; losses are read after the clock stops.
 """
 
 import itertools
@@ -22,8 +21,8 @@ from benchbook.frameworks.workload import Workload
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.measuring.writer import now
 
-time = SimpleNamespace(**vars(time))  # saved before the user's code runs, which may replace a clock
-PROBE_SECONDS = 0.5  # a window this long shows how long a step is
+time = SimpleNamespace(**vars(time))  # a copy, because the user's code may replace a clock
+PROBE_SECONDS = 0.5  # a window this long suffices to time a step
 
 
 @dataclass
@@ -32,11 +31,11 @@ class Window:
 
     Attributes:
         seconds: wall time of the window.
-        input_seconds: the part of it in which the host waited for input (it may overlap device work).
+        input_seconds: time in which the host waited for input (it may overlap device work).
         energy: joules with method and boundary.
-        peak_memory_bytes, memory_method: see devices.peak_memory.
-        page_faults: pages of memory that this process got from the system without reading a disk; None: not counted.
-        last: set in the `with` block to the output of the work queued last; see `backend.Backend`.
+        peak_memory_bytes, memory_method: see `devices.peak_memory`.
+        page_faults: memory pages that this process got from the system without reading a disk; None: not counted.
+        last: the output of the work queued last, set in the `with` block; see `backend.Backend`.
     """
 
     seconds: float = 0.0
@@ -48,16 +47,16 @@ class Window:
     last: Any = None
 
     def inputs(self, batches: Iterable) -> Iterator:
-        """Yield batches while adding the time spent waiting for each to `input_seconds`."""
+        """Yield batches, and add the time spent waiting for each to `input_seconds`."""
         iterator, clock = iter(batches), time.perf_counter
         while True:
-            asked = clock()
+            started = clock()
             try:
                 batch = next(iterator)
             except StopIteration:
                 return
             finally:
-                self.input_seconds += clock() - asked
+                self.input_seconds += clock() - started
             yield batch
 
     def columns(self) -> dict:
@@ -68,10 +67,10 @@ class Window:
 
 @contextmanager
 def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
-    """Measure the body of a `with` block; the yielded Window is filled in when the block ends.
+    """Measure the body of a `with` block; the yielded Window is complete when the block ends.
 
     Args:
-        device: the device that is synchronised at both ends.
+        device: the device to synchronise at both ends.
         sensor: from `sensors.open_sensor`.
     """
     measured = Window()
@@ -89,7 +88,7 @@ def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
 
 
 def _page_faults() -> int:
-    """Return the minor page faults of this process since it began: 0 only where the system does not count them."""
+    """Return this process's minor page faults since its start; 0 means that the system does not count them."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -115,7 +114,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqd
             samples += count
             if bar is not None:
                 bar.update(count)
-        timed.last = losses[-1:]  # of one step's outputs none is ready before the step is done
+        timed.last = losses[-1:]  # a step's loss is ready only when the whole step is done
     loss = workload.mean_loss(losses)
     return {
         "started_at": started_at,
@@ -134,16 +133,16 @@ def status(loss: float) -> str:
 
 
 def endless(workload: Workload) -> Iterator:
-    """Yield a workload's batches epoch after epoch; where one ends, its schedule advances."""
+    """Yield a workload's batches epoch after epoch; at the end of each, the schedule advances."""
     for batches in workload.epochs():
         yield from batches
         workload.end_epoch()
 
 
 def trainer(workload: Workload, sensor: Sensor = NO_SENSOR, bar: tqdm | None = None) -> Callable[[int], dict]:
-    """Return a function that trains a window of so many steps, on the batches after those of the window before.
+    """Return a function that trains a window of a given number of steps, each call on the batches that follow.
 
-    The first batch is fetched now, so that a window shorter than an epoch does not include the loader's start.
+    The first batch is fetched here, so that a window shorter than an epoch does not include the loader's start.
     """
     batches = endless(workload)
     batches = itertools.chain([next(batches)], batches)
@@ -151,21 +150,21 @@ def trainer(workload: Workload, sensor: Sensor = NO_SENSOR, bar: tqdm | None = N
 
 
 def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int = 1) -> int:
-    """Return how many steps last so many seconds, by windows that grow until one is long enough to say it.
+    """Return how many steps take a given time, from windows that grow until one is long enough to tell.
 
     Args:
         seconds: above 0.
-        train: trains a window of so many steps, see `trainer`.
+        train: trains a window of a given number of steps, see `trainer`.
         num_steps: the least number of steps.
     """
     tried = num_steps
     while (took := train(tried)["seconds"]) < min(seconds / 2, PROBE_SECONDS):
-        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a first window says little
+        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a short window is a poor estimate
     return max(num_steps, math.ceil(tried * seconds / took))
 
 
 def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
-    """Yield windows of training of about so many seconds; their number of steps is tried first."""
+    """Yield training windows of about `seconds`; trial windows first find the number of steps."""
     train = trainer(workload, sensor)
     train(1)  # builds kernels
     num_steps = steps_lasting(seconds, train)

@@ -1,7 +1,6 @@
 """Write the rows of one execution of a point, and its manifest when it ends.
 
-While a run is under way a marker file, `<run_id>.running`, holds what a failure row needs: identity, phase and the
-process.
+During a run, a marker file `<run_id>.running` holds what a failure row needs: identity, phase and process.
 """
 
 import json
@@ -30,9 +29,9 @@ class Run:
         folder: the point's folder.
         run_id: name of this execution; unique in the project.
         common: columns that are the same in every row.
-        phase: where the run is now.
+        phase: the current phase.
         manifest: what does not change within a run, and the machine's condition.
-        ended_by_another: whether this stands for a run of another process.
+        ended_by_another: whether the run belongs to another process, which is gone.
     """
 
     folder: Path
@@ -58,21 +57,21 @@ class Run:
         self.common |= columns
         self.mark()
 
-    def tell(self, **settings) -> None:
-        """Add what was chosen during the run to the settings of later rows."""
+    def add_settings(self, **settings) -> None:
+        """Add settings to every later row, such as a choice made during the run."""
         self.describe(settings=self.settings_with(**settings))
 
     def settings_with(self, **more) -> dict:
-        """Return the settings of the rows with more, for a row of its own."""
+        """Return the settings of the rows with more, for a single row."""
         return self.common.get("settings", {}) | more
 
     @property
     def reserve(self) -> Path:
-        """Return the file that keeps room on the disk for the failure row."""
+        """Return the file that reserves disk space for the failure row."""
         return self.folder / f"{self.run_id}.reserve"
 
     def mark(self) -> None:
-        """Write the marker, so that a failure row can be written even by others, and keep room for that row."""
+        """Write the marker, so that another process can write the failure row, and reserve space for that row."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not self.reserve.exists():
             self.reserve.write_bytes(bytes(RESERVED_BYTES))
@@ -111,7 +110,7 @@ class Run:
         self.end()
 
     def end(self) -> None:
-        """Complete the manifest and remove the marker: nothing more is to come."""
+        """Complete the manifest and remove the marker: the run is over."""
         if self.manifest:
             self.manifest["condition_after"] = condition.read()
             if not self.ended_by_another:
@@ -123,16 +122,16 @@ class Run:
         self.reserve.unlink(missing_ok=True)
 
     def forget_indices(self) -> None:
-        """Count the file's rows once more: another process has appended to it."""
+        """Read the next free indices from the file again, because another process appended to it."""
         self._indices = None
 
     def _sample(self, **window: int) -> None:
-        """Keep the machine's condition at one end of a training window; no clock runs here."""
+        """Add the machine's condition at one end of a training window to the manifest, off the clock."""
         if self.manifest and self.phase == "train":
             self.manifest.setdefault("conditions", []).append(window | condition.sample())
 
     def _next_index(self, repeat: int) -> int:
-        """Return the next free index; the file is read once, for it may hold rows of the process that died."""
+        """Return the next free index; the file is read once, since it may hold rows of a process that died."""
         if self._indices is None:
             there = records.read(self.path) if self.path.exists() and self.path.stat().st_size else None
             self._indices = Counter() if there is None else Counter(zip(there["phase"], there["repeat"], strict=True))

@@ -184,7 +184,7 @@ class Experiment:
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Yield batches to train on, and what draws the losses; afterwards the workload is what it was before."""
-        with protocol.undone(self.workload) as batches:
+        with protocol.restoring(self.workload) as batches:
             trial = Trial(batches)
             yield trial
         if trial.seconds:

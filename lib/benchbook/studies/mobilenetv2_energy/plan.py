@@ -166,5 +166,5 @@ def first_weights(experiment: "Experiment", data: Dataset) -> tuple[str, Weights
     choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
     with experiment.run.during("setup"):
         chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
-    experiment.run.tell(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+    experiment.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
     return chosen

@@ -200,7 +200,7 @@ build, source, collect = Plan.build, Plan.source, datasets.collect
 def start(experiment: "Experiment", pictures: Collection | None) -> Workload:
     """Return the workload of a run; of several devices of torch, which take a process each, one's share of it."""
     given = experiment.parameters
-    experiment.run.tell(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
+    experiment.run.add_settings(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
     if _is_one_process(experiment):
         return experiment.build(Plan, pictures)
     return experiment.build(Plan, pictures, None, batch_size=max(1, given["batch_size"] // given["device_count"]))

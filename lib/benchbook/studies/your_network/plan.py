@@ -280,7 +280,7 @@ def choose(experiment: "Experiment") -> Plan:
         names = [each.name for each in fields(Plan) if each.name != "device"]
         plan = Plan(experiment.device, **{name: given[name] for name in names})
         if plan.sequence_length:
-            run.tell(sequence_length=plan.sequence_length)
+            run.add_settings(sequence_length=plan.sequence_length)
     return plan
 
 
