@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy
 import pandas
@@ -54,7 +55,7 @@ def searched(monkeypatch, clock):
 
         def build(settings):
             if settings.compiled:
-                raise RuntimeError("no compiler here")
+                raise RuntimeError(f"no compiler here, {Path.home()}")
             clock.advance(build_seconds)
             workload = Timed(clock, seconds(settings), settings)
             workload.mean_loss = lambda losses: 0.0  # it takes no time
@@ -95,7 +96,7 @@ def test_a_search_tries_every_candidate_within_its_limit(searched, step, limit):
     settings, trials, seconds, _, compared = searched(of_settings(step), limit, FIVE)
     assert settings == Settings("amp_bf16", channels_last=True)
     assert trials["outcome"].tolist() == ["not fastest", "not faster", "taken", "not faster", "unsupported"]
-    assert "no compiler here" in trials["reason"].iloc[-1]
+    assert trials["reason"].iloc[-1] == "RuntimeError: no compiler here, ~"  # manifests are published
     assert compared == [settings]
     assert seconds <= limit
     assert (trials["seconds"].iloc[:4] > 0).all()
@@ -134,7 +135,7 @@ def test_a_setting_that_is_far_slower_is_given_up_after_a_step(searched):
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
 def test_tuned_without_a_search_is_refused(seconds):
     with pytest.raises(ValueError, match=f"search_seconds {seconds}; allowed: above 0"):
-        tuned.fastest(None, CPU, seconds, changes=FIVE)
+        tuned.fastest(None, CPU, seconds, 1, FIVE)
 
 
 def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch, tmp_path):
@@ -227,7 +228,8 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
         return lambda settings: built.setdefault(side, Timed(clock, seconds, settings, num_workers))
 
     makes = build("tuned", 1.0 / tuned_over_reference), build("reference", 1.0)
-    choice = tuned.choose(record, makes[0](CHOSEN).device, *makes, search_seconds=10, parity_steps=1, window_seconds=4)
+    device, limits = makes[0](CHOSEN).device, {"search_seconds": 10, "parity_steps": 1, "window_seconds": 4}
+    choice = tuned.choose(record, device, *makes, trial=makes[0], plain=Settings(), changes=None, **limits)
     workload = choice.build(settings=choice.settings)
     record.describe(**workload.description())
     rows = protocol.measure_windows(workload, record, protocol.Plan(num_windows=6))

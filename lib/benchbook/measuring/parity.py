@@ -44,7 +44,7 @@ MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each elem
 def check(
     workload: Workload,
     record: Run,
-    num_steps: int = 20,
+    num_steps: int,
     precision: str = "",
     cache: Path | None = None,
     extra_settings: dict | None = None,

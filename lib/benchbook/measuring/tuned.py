@@ -103,10 +103,10 @@ def choose(
     *,
     search_seconds: float,
     parity_steps: int,
-    window_seconds: float = 0.0,
-    trial: Callable[..., Workload] | None = None,
-    plain: Settings = Settings(),  # noqa: B008 (it is immutable)
-    changes: Sequence[dict] | None = None,
+    window_seconds: float,
+    trial: Callable[..., Workload],
+    plain: Settings,
+    changes: Sequence[dict] | None,
 ) -> Choice:
     """Return what a tuned point measures; the run's rows and manifest get the trials and the choice.
 
@@ -117,7 +117,7 @@ def choose(
         reference: makes the study's reference in the same way, with as many images in a step.
         search_seconds, parity_steps: of the search, see `fastest`.
         window_seconds: the least length of a window that confirms; 0: CONFIRM_SECONDS.
-        trial: makes the workload that the search tries, for example with smaller batches; None: `tuned`.
+        trial: makes the workload that the search tries, for example with smaller batches than `tuned`.
         plain: the reference's settings.
         changes: what the search tries; None: `candidates`.
 
@@ -130,8 +130,7 @@ def choose(
     is_first = choice is None
     if choice is None:
         with run.during("setup"):
-            make = trial or tuned
-            settings, trials = fastest(lambda one: make(settings=one), device, search_seconds, parity_steps, changes)
+            settings, trials = fastest(lambda one: trial(settings=one), device, search_seconds, parity_steps, changes)
         choice = Choice(TUNED, tuned, settings, trials, None)
     if choice.is_tuned:  # in every kernel: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
@@ -168,9 +167,9 @@ def candidates(device: Device) -> list[dict]:
 def fastest(
     build: Callable[[Settings], Workload],
     device: Device,
-    time_limit_seconds: float = 120.0,
-    parity_steps: int = 3,
-    changes: Sequence[dict] | None = None,
+    time_limit_seconds: float,
+    parity_steps: int,
+    changes: Sequence[dict],
 ) -> tuple[Settings, pandas.DataFrame]:
     """Search for the fastest settings that pass parity.
 
@@ -183,7 +182,7 @@ def fastest(
         device: where the workload computes.
         time_limit_seconds: of the whole search.
         parity_steps: steps in which the winner is compared with float64, up to TRIAL_STEPS.
-        changes: what to try; None: `candidates`.
+        changes: what to try, see `candidates`.
 
     Returns:
         The settings (the reference's if nothing was faster), and one line per trial: its settings, outcome (taken, not
@@ -204,7 +203,7 @@ def fastest(
         if "seconds_per_step" not in result:
             raise RuntimeError(f"no step with the reference's settings: {result['reason']}")
         reference = result["seconds_per_step"]
-        for change in candidates(device) if changes is None else changes:
+        for change in changes:
             best, *others = [*_faster(lines), Settings()]
             for dropped in workloads.keys() - {Settings(), best, *others[: FINALISTS - 1]}:
                 del workloads[dropped]
@@ -290,7 +289,7 @@ def _attempt(
     except Exception as error:  # a missing compiler or kernel may raise any error
         if trial == Settings():
             raise
-        return {"outcome": "unsupported", "reason": f"{type(error).__name__}: {error}"[:300], "ratio": math.nan}
+        return {"outcome": "unsupported", "reason": failures.refusal(error)["message"], "ratio": math.nan}
 
 
 def _short(folder: Path, workloads: dict, build: Callable, trial: Settings, most_seconds: float) -> dict:
