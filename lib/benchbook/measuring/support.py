@@ -22,7 +22,7 @@ from benchbook.measuring.writer import Run
 
 # The baseline comes first. bf16 and fp16 also store the weights in 16 bits, without autocast.
 PRECISIONS = tuple(TOLERANCES)
-NUM_WINDOWS = 2
+NUM_WINDOWS, NUM_STEPS = 2, 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated
 RESIDENT, MATRIX = "resident", "matrix"  # values of the setting `tried`, a row's purpose
 
@@ -51,13 +51,13 @@ def measure_matrix(
     record: Run,
     device: Device,
     time_limit_seconds: float,
-    compilers: Sequence[bool] = (False, True),
-    num_steps: int = 2,
+    compilers: Sequence[bool],
 ) -> None:
     """Try every precision, without and with the compiler, and append the rows.
 
-    Every trial has the same weights and batches. Its status is `diverged` if its first loss is farther from that of
-    fp32 than `judging.parity.TOLERANCES` allow, or if a later loss is not finite.
+    Every trial has the same weights and batches. A window has NUM_STEPS steps, or one if the first step took over
+    LONG_SECONDS without the compiler. The status is `diverged` if the first loss is farther from that of fp32 than
+    `judging.parity.TOLERANCES` allow, or if a later loss is not finite.
 
     Args:
         build: makes a workload with fresh weights from settings.
@@ -65,14 +65,13 @@ def measure_matrix(
         device: the device to try.
         time_limit_seconds: no trial begins after this; a trial under way is finished.
         compilers: whether to compile; each value is tried in this order with all precisions.
-        num_steps: steps in a window; one step if the first took over LONG_SECONDS without the compiler.
     """
     deadline, expected = time.monotonic() + time_limit_seconds, None
     with record.during("calibrate"):
         for compiled, precision in itertools.product(compilers, precisions(device)):
             if time.monotonic() >= deadline:
                 return
-            first_loss = _try(build, Settings(precision, compiled=compiled), record, num_steps, expected)
+            first_loss = _try(build, Settings(precision, compiled=compiled), record, expected)
             expected = first_loss if expected is None else expected
 
 
@@ -89,7 +88,7 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
 
 
 def _try(
-    build: Callable[[Settings], Workload], settings: Settings, record: Run, num_steps: int, expected: float | None
+    build: Callable[[Settings], Workload], settings: Settings, record: Run, expected: float | None
 ) -> float | None:
     """Append the rows of one trial; return the loss of its first step, or None if the step failed."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
@@ -102,7 +101,7 @@ def _try(
         torch.compiler.reset()
         workload = build(settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
-        batches = _next_batches(workload, num_steps)
+        batches = _next_batches(workload, NUM_STEPS)
         first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # also builds kernels
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         if not math.isfinite(loss):
