@@ -86,6 +86,16 @@ def test_what_computes_something_else_has_diverged(record, clock):
     assert statistics.summarise(rows)["status"].tolist() == ["ok"]
 
 
+def test_without_a_loss_in_fp32_nothing_else_is_what_others_are_compared_with(record, clock):
+    def build(settings):
+        if settings.precision == "fp32" and not settings.compiled:
+            raise MemoryError("no room")
+        return Trial(clock, settings, {"amp_bf16": 1.02}.get(settings.precision, 1.0))
+
+    rows = measured(record, build)
+    assert rows[rows["status"] != "ok"]["precision"].tolist() == ["fp32"]
+
+
 def test_no_trial_begins_after_the_time_limit(record, clock):
     rows = measured(
         record, lambda settings: Trial(clock, settings), limit=3000
