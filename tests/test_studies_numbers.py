@@ -153,8 +153,8 @@ def test_the_last_calibration_of_each_device_counts_and_an_efficiency_is_of_its_
 
 
 def test_amounts_have_decimal_prefixes():
-    texts = [calibrate.amount(value) for value in (2e15, 5.9e10, 1.5e6, 2e3, 7)]
-    assert texts == ["2 P", "59 G", "1.5 M", "2 k", "7 "]
+    texts = [calibrate.amount(value) for value in (2e15, 999.7e9, 5.9e10, 1.5e6, 2e3, 7)]
+    assert texts == ["2 P", "1 T", "59 G", "1.5 M", "2 k", "7 "]
 
 
 NET = "mobilenetv2_energy"

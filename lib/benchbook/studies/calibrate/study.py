@@ -1,4 +1,4 @@
-"""What calibration says: what each device can do at most, and how much of it training reaches."""
+"""The results of calibration: the ceilings of each device, and the share that training reaches."""
 
 import pandas
 
@@ -10,22 +10,23 @@ from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence, Study
 
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+ROUNDS_UP = 0.9995  # times a factor: from here on, three digits are those of the factor
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
-    """Return `rows.ceilings` of each device's last session; a session's name begins with its time."""
+    """Return the `rows.ceilings` of each device's last session; a session's name begins with its time."""
     every = evidence.ceilings
     last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
     return every[every["session"] == last].reset_index(drop=True)
 
 
 def efficiency(evidence: Evidence) -> pandas.DataFrame:
-    """Return the share of its session's ceiling that each trained point reached.
+    """Return each trained point's share of its session's ceiling.
 
     Returns:
         Columns: machine, device, study, point, variant, framework, precision, dataset, batch_size, flops_per_second,
-        ceiling, efficiency, low, high (the bounds of the point's rate, over the ceiling's median), interval (their
-        kind), num_windows, verdict, status.
+        ceiling, efficiency, low, high (the bounds of the point's rate over the ceiling's median), interval (the kind of
+        bounds), num_windows, verdict, status.
     """
     table = best_rates.efficiency(evidence.summary, evidence.ceilings)
     share = table["efficiency"] / table["samples_per_second"]
@@ -35,13 +36,13 @@ def efficiency(evidence: Evidence) -> pandas.DataFrame:
 
 
 def amount(value: float) -> str:
-    """Return a number with a decimal prefix: 5.9e10 is `59 G`."""
-    factor, prefix = next((pair for pair in PREFIXES if value >= pair[0]), (1, ""))
+    """Return a number of three digits with a decimal prefix: 5.9e10 is `59 G`."""
+    factor, prefix = next((pair for pair in PREFIXES if value >= ROUNDS_UP * pair[0]), (1, ""))
     return f"{value / factor:.3g} {prefix}"
 
 
 def reading(rows: pandas.DataFrame) -> str:
-    """Return what the rows of one calibration say of its device, with their limits."""
+    """Return the result of one calibration in sentences, with its limits."""
     mine = best_rates.ceilings(rows)
     rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
     fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
@@ -54,10 +55,10 @@ def reading(rows: pandas.DataFrame) -> str:
         + (f", {wording.joined(others)}." if others else "."),
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
-        f"Starting an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
-        f"Idle it draws {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
-        "Limits: square matrices are kinder than training; this is the best of a few sizes on a cool device, and other"
-        " processes make it lower.",
+        f"Launching an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
+        f"Its idle power is {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
+        "Limits: products of square matrices are faster than training. These are the best of a few sizes on a cool"
+        " device; other processes lower them.",
     ]
     return " ".join(filter(None, sentences))
 
@@ -70,7 +71,7 @@ PRODUCTS = Says(
     "most",
     "model == 'matmul'",
 )
-# Above 1 something else disturbed the calibration, and the ceiling is too low.
+# Above 1 the ceiling is too low, because something disturbed the calibration.
 IS_BELOW = "efficiency <= 1"
 REACHED = Says(
     "Training reaches {value} of its own session's ceiling", "", "efficiency", wording.percent, where=IS_BELOW
@@ -83,8 +84,9 @@ STUDY = Study(
         Bars(
             "ceilings",
             "What can each device do at most?",
-            "Measured, not read from a data sheet: the last calibration of each device. Further tables: what memory"
-            " copies reach, and the share of the ceiling that training reaches in the same session and precision.",
+            "Measured in each device's last calibration, not taken from a data sheet. The table also has the speed of"
+            " memory copies. A further table has the share of the ceiling that training reaches in the same session and"
+            " precision.",
             table=ceilings,
             lines=lambda table, evidence: table[table["model"] == "matmul"],
             title=PRODUCTS,
