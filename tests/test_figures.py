@@ -8,6 +8,7 @@ import pytest
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
+from benchbook.judging import intervals
 from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
 from benchbook.studies import figures
@@ -106,8 +107,8 @@ def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rou
     assert kinds & set(legend(axes)) == kinds - {figures.WHISKERS[figures.PREDICTED]}
     for one, kind in (
         (PRINTED, figures.PUBLISHED),
-        (line(interval="interval"), figures.INTERVAL),
-        (line(), figures.RANGE),  # what is not called an interval is none
+        (line(interval="interval"), intervals.INTERVAL),
+        (line(), intervals.RANGE),  # what is not called an interval is none
         (line(source="predicted without it"), figures.PREDICTED),
     ):
         assert kinds & set(legend(drawn(one))) == {figures.WHISKERS[kind]}
@@ -163,8 +164,8 @@ def test_a_label_says_where_a_line_differs_from_the_others_and_how_many_windows_
     assert first == "Chip A, CPU"
     assert "digits" in second
     assert "published" in printed
-    counted = [figures.counted(pandas.DataFrame({"num_windows": own})) for own in ([6, 6], [3, 6, 0], [None], [0])]
-    assert counted == [", n=6", ", n=3 to 6", "", ""]
+    tables = [pandas.DataFrame({"num_windows": own}) for own in ([6, 6], [3, 6, 0], [None], [0])]
+    assert list(map(figures.window_counts, tables)) == [", n=6", ", n=3 to 6", "", ""]
 
 
 def test_labels_at_the_ends_of_lines_stand_apart():
@@ -210,7 +211,7 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     assert set(figures.ranked(table, "rate")["rate"]) == {0.5, *range(71, 100)}
     assert figures.ranked(table, "rate", least_first=True)["rate"].max() == 29
     (axes,) = figure_of(table.assign(machine="desk"), "rate", text="{rate}", xlabel="rate").axes
-    assert [text for text in words(axes) if "drawn" in text] == ["30 of 100 are drawn, the best; the table has all"]
+    assert [text for text in words(axes) if "drawn" in text] == ["the best 30 of 100 are drawn; the table has all"]
     assert figures.canvas(1000.0)[0].get_figheight() < 20
 
 

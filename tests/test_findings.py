@@ -89,7 +89,7 @@ def test_the_limits_are_counted():
     text = line(stand_in, point(status="out_of_memory")).basis
     assert "Data: 8 x 8 scans of digits in place of MNIST." in text
     assert "Unstable: 1 of 2 points. Failed (out of memory): 1 of 2 points." in text
-    assert "A range and no interval" in text
+    assert "Range instead of interval" in text
 
 
 def test_where_nothing_was_measured_it_says_so():

@@ -8,7 +8,7 @@ from benchbook.studies.study import Study
 
 
 def every() -> dict[str, Study]:
-    """Return all studies by name: those that repeat an article first, each in the order of their notebooks' numbers."""
+    """Return all studies by name, in the order of their notebooks; studies that repeat an article come first."""
     folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
     names = [name for name in layout.notebooks() if name in folders]
     studies = [importlib.import_module(f"{__name__}.{name}.study").STUDY for name in names]
@@ -16,6 +16,6 @@ def every() -> dict[str, Study]:
 
 
 def title(name: str) -> str:
-    """Return what people call a study; a name that is no study's stays as it is."""
+    """Return the title of a study; a name that is not a study's is returned unchanged."""
     study = every().get(name)
     return study.title if study else name

@@ -1,4 +1,4 @@
-"""Charts declared as data: which columns, which words. Three kinds: bars, points with intervals, lines over steps."""
+"""Charts declared as data, in three kinds: bars, points with intervals, and lines over steps."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ MARKERS = "os^vDP*X"
 
 @dataclass(frozen=True, kw_only=True)
 class Plot(Chart):
-    """A chart of a table's lines; without two places to compare there is no figure.
+    """A chart of a table's lines; it has no figure unless there are two bars or places to compare.
 
     Attributes:
         table: from the evidence to the numbers behind the chart.
         title: from the table to the sentence above the figure; see `findings.Says`.
-        column: that is drawn; empty: that of the title.
-        label: columns that tell the lines apart, see `figures.labels`.
-        usual: values of these columns that go without saying.
-        lines: from the table and the evidence to the lines that are drawn; all without.
-        bounds: columns with low, high and the kind of the bounds, where these have other names.
-        xlabel: what is at the axis.
+        column: the values drawn; empty: the column of the title.
+        label: columns that distinguish the lines; see `figures.labels`.
+        usual: default values of these columns, which labels omit.
+        lines: from the table and the evidence to the lines that are drawn; None: all.
+        bounds: the columns with low, high and the kind of bounds.
+        xlabel: of the axis.
         percent: whether values are shares.
         reference: a value to compare with, marked by a line.
-        look: further settings for `Axes.set`.
+        look: further options of `Axes.set`.
         tables: further tables, by file name.
         width: inches.
     """
@@ -51,10 +51,10 @@ class Plot(Chart):
     tables: Mapping[str, Table] = field(default_factory=dict)
     width: float = 9.0
 
-    value = property(lambda self: self.column or self.title.column, doc="The column that is drawn.")
+    value = property(lambda self: self.column or self.title.column, doc="The column of the values drawn.")
 
     def draw(self, evidence: Evidence) -> Drawing:
-        """Return the chart of some evidence; it has no figure where there is nothing to compare."""
+        """Return the chart of some evidence; its figure is None if there is nothing to compare."""
         every = self.table(evidence)
         tables = {name: make(evidence) for name, make in self.tables.items()}
         lines = every if self.lines is None else self.lines(every, evidence)
@@ -68,7 +68,7 @@ class Plot(Chart):
             axes.set_title(self.title(every, evidence.names), parse_math=False)  # dollars are money
             axes.set(**self.look)
             self.draw_lines(axes, lines, evidence)
-        return Drawing(figure, every, self.shows, tables)
+        return Drawing(figure, every, self.kind, tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +76,11 @@ class Bars(Plot):
     """Bars with their intervals, the best first; see `figures.draw_bars`.
 
     Attributes:
-        text: what follows a bar: a format string over the line's columns, or a function of the line; without it the
-            value as the title says it, and the line's dollars.
+        text: after each bar: a format string over the line's columns, or a function of the line; empty: the value in
+            the title's format, and the line's dollars.
         parts: see `figures.draw_bars`.
-        least_first: whether less is better, which a title that tells the least says as well.
-        formatter: of the lengths at the axis, as `Axis.set_major_formatter` takes it.
+        least_first: whether less is better; also true if the title's `best` is `least`.
+        formatter: of the axis ticks, for `Axis.set_major_formatter`.
     """
 
     text: str | Callable[[dict], str] = ""
@@ -88,14 +88,14 @@ class Bars(Plot):
     least_first: bool = False
     formatter: Callable[[float, int], str] | None = None
 
-    shows = property(lambda self: f"Bars: {self.xlabel}", doc="What kind of chart it is.")
+    kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
 
     def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
-        """Return how many bars there would be, and inches with room for them."""
+        """Return the number of bars, and the height in inches that they need."""
         return len(lines), 1.6 + 0.42 * min(len(lines), figures.MOST_BARS)
 
     def words(self, line: dict) -> str:
-        """Return what follows a line's bar."""
+        """Return the text after a line's bar."""
         if self.text:
             return self.text(line) if callable(self.text) else self.text.format(**line)
         dollars = line.get("dollars") or 0
@@ -106,7 +106,7 @@ class Bars(Plot):
         least_first = self.least_first or getattr(self.title, "best", "") == "least"
         best = figures.ranked(lines, self.value, least_first=least_first)
         if len(best) < len(lines):
-            figures.say(axes, f"{len(best)} of {len(lines)} are drawn, the best; the table has all")
+            figures.write_note(axes, f"the best {len(best)} of {len(lines)} are drawn; the table has all")
         texts = [self.words(line) if pandas.notna(line[self.value]) else "" for line in best.to_dict("records")]
         labels = figures.labels(best, evidence.names, self.label, self.usual)
         named = {"labels": labels, "texts": texts, "colours": evidence.colours, "parts": self.parts}
@@ -120,18 +120,18 @@ class Bars(Plot):
 
 @dataclass(frozen=True, kw_only=True)
 class Points(Plot):
-    """Points on two axes, joined where they are alike, each with its interval; see `figures.draw_points`.
+    """Points with intervals on two axes, joined to lines; see `figures.draw_points`.
 
-    Each line is called by its name at its end. A machine's lines have its colour and differ in marker and dash.
+    Each line has its label at its right end. A machine's lines have one colour and differ in marker and dash.
 
     Attributes:
-        x: a column of the table; that of the title, or `column`, is at the other axis.
+        x: the column on the horizontal axis; `column`, or the title's, is on the vertical axis.
         by: columns in which the points of one line agree.
-        ylabel: what the axis is.
-        from_zero: whether the axis of y begins at 0, so that small differences look small.
-        batches: whether x is a batch size, with a tick for each on an axis of powers of two.
+        ylabel: of the vertical axis.
+        from_zero: whether the vertical axis begins at 0, so that small differences look small.
+        batches: whether x is a batch size, on a logarithmic axis with a tick for each size.
         joined: whether the points of a line are joined.
-        also: what draws more of a line, from the axes, its points and its style.
+        also: a function that draws more of each line, given the axes, the line's points and its style.
     """
 
     x: str
@@ -143,18 +143,21 @@ class Points(Plot):
     also: Callable[[Axes, pandas.DataFrame, dict], None] | None = None
     draw_one: ClassVar[Callable] = staticmethod(figures.draw_points)
 
-    shows = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="What kind of chart it is.")
+    kind = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words.")
 
     def extent(self, lines: pandas.DataFrame) -> tuple[int, float]:
-        """Return how many places of x have a point (of the line with the most, if joined), and inches for all names."""
-        there = lines[lines[self.value].notna()]
-        counts = there.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else there[[self.x]].nunique()
-        names = len(lines[self.by].drop_duplicates())
-        return counts.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * names)
+        """Return the number of places x with a point, and the height in inches that the labels need.
+
+        If points are joined, the number is that of the line with the most places.
+        """
+        known = lines[lines[self.value].notna()]
+        counts = known.groupby(self.by, dropna=False)[self.x].nunique() if self.joined else known[[self.x]].nunique()
+        num_labels = len(lines[self.by].drop_duplicates())
+        return counts.max(), max(4.2, 1.2 + 2 * figures.LABEL_HEIGHT * num_labels)
 
     def draw_lines(self, axes: Axes, lines: pandas.DataFrame, evidence: Evidence) -> None:
-        """Draw a line for each group of points; of many machines, the first."""
-        few = figures.of_few_machines(axes, lines)
+        """Draw a line for each group of points, of the first machines only if there are many."""
+        few = figures.first_machines(axes, lines)
         groups = [points.sort_values(self.x, kind="stable") for _, points in few.groupby(self.by, dropna=False)]
         firsts = pandas.DataFrame([points.iloc[0] for points in groups])
         labels, ends = figures.labels(firsts, evidence.names, self.label, self.usual), []
@@ -170,7 +173,8 @@ class Points(Plot):
             drawn = points[points[self.value].notna() & points[self.x].notna()]
             if len(drawn):
                 end = drawn.iloc[-1]
-                ends.append((end[self.x], end[self.value], label.replace("\n", ", ") + figures.counted(points), shade))
+                text = label.replace("\n", ", ") + figures.window_counts(points)
+                ends.append((end[self.x], end[self.value], text, shade))
         self._set_axes(axes, lines)
         figures.label_ends(axes, ends)
 
@@ -194,6 +198,6 @@ class Points(Plot):
 
 
 class Lines(Points):
-    """Lines over steps: of a loss, an accuracy or a rate; see `figures.draw_line`."""
+    """Lines over steps, such as of a loss, an accuracy or a rate; see `figures.draw_line`."""
 
     draw_one = staticmethod(figures.draw_line)

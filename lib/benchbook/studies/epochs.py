@@ -1,6 +1,6 @@
-"""The epoch that an article timed, with all that its time held; how long the same takes here, and how much is input.
+"""The epoch that an article timed: how long it takes here, and how much of a step is input.
 
-Measured rows keep training, evaluation and set-up apart; here they are added, each scaled to the article's images.
+Measured rows keep training, evaluation and set-up apart. Here they are scaled to the article's images and added.
 """
 
 from collections.abc import Mapping
@@ -14,25 +14,25 @@ from benchbook.studies import charts, quantities, tables
 from benchbook.studies.findings import Says
 from benchbook.studies.study import Evidence
 
-SECONDS = {"seconds": 1, "minutes": 60}  # of a unit
+SECONDS = {"seconds": 1, "minutes": 60}  # in each unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches
-PLACE = ("machine", "device", "framework", "dataset")  # a study without a choice of framework has no such column
+PLACE = ("machine", "device", "framework", "dataset")  # no framework in a study written in one
 
 
 @dataclass(frozen=True)
 class ArticleEpoch:
-    """What an article calls an epoch.
+    """An epoch as an article defines it.
 
     Attributes:
         study: its name.
-        dataset: the article's; others stand in for it.
-        train_images: of an epoch.
+        dataset: the article's; other data may stand in for it.
+        train_images: trained on in an epoch.
         evaluated_images: of one evaluation.
         unit: of the table's times, a key of SECONDS.
-        ways: column that says how a point was run, with its values in the order of the table.
-        described: further columns of points that the table shows.
-        setup_phases: phases before the training whose seconds count.
+        ways: the column for how a point was run, such as variant, and its values in order, the article's first.
+        described: further columns of points for the table.
+        setup_phases: phases before training that are part of the epoch's time.
     """
 
     study: str
@@ -45,18 +45,19 @@ class ArticleEpoch:
     setup_phases: tuple[str, ...] = ()
 
     def table(self, evidence: Evidence, points: pandas.DataFrame, printed: pandas.DataFrame) -> pandas.DataFrame:
-        """Return how long an epoch takes; its bounds are those of the training part.
+        """Return the time of an epoch for each point, and the published times.
 
         Args:
             evidence: with the rows of the points.
             points: lines of the summary.
-            printed: published rows of one epoch; those without seconds are left out.
+            printed: published rows of one epoch; rows without seconds are left out.
 
         Returns:
-            Columns: machine, chip, device, variant, those of `ways` and `described`, source, dataset, setup_seconds
-            (where set-up counts), train_seconds, evaluate_seconds, seconds, low, high, interval (its kind),
-            num_windows, verdict, status, point; the times named by `unit`. Times are missing where a point failed
-            before its first window, parts and point where an article printed the time.
+            Columns: machine, chip, device, variant, those of `ways` and `described`, source, dataset, setup_seconds (if
+            set-up is part of the epoch), train_seconds, evaluate_seconds, seconds, low, high (with the spread of the
+            training part alone), interval (the kind of bounds), num_windows, verdict, status, point. The columns of
+            times are named by `unit`. All times are missing for a point that failed before its first window; the parts
+            and the point are missing for a published time.
         """
         key, rows = ["machine", "point"], evidence.newest(self.study)
         phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
@@ -82,22 +83,22 @@ class ArticleEpoch:
         return ranked[columns].rename(columns=named).reset_index(drop=True)
 
     def seconds(self, table: pandas.DataFrame) -> dict[tuple[str, str], float]:
-        """Return the seconds of each measured epoch of a table, by machine and point."""
+        """Return the seconds of each measured epoch in `table`'s result, by machine and point."""
         measured = table[table["source"] == "measured"]
         times = measured[self.unit] * SECONDS[self.unit]
         return dict(zip(zip(measured["machine"], measured["point"], strict=True), times, strict=True))
 
     def quantities(self, table: pandas.DataFrame, name: str) -> list[dict]:
-        """Return the seconds of epochs that repeat the article's, for claims.
+        """Return the seconds of measured epochs that repeat the article's, for claims.
 
-        Those are measured ones in its own way, on its own data set, evaluated and without a failure.
+        Such an epoch was run in the article's way on the article's data set, with an evaluation and without a failure.
 
         Args:
             table: from `table`.
             name: of the quantity, after `cpu_` or `accelerator_`.
         """
-        way, (own, *_) = self.ways
-        alike = (table["source"] == "measured") & (table[way] == own) & (table["dataset"] == self.dataset)
+        way, (article_way, *_) = self.ways
+        alike = (table["source"] == "measured") & (table[way] == article_way) & (table["dataset"] == self.dataset)
         whole = table[alike & (table["status"] == "ok") & table[f"evaluate_{self.unit}"].notna()]
         whole = whole.assign(**{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")})
         processors = ["cpu" if device == "cpu" else "accelerator" for device in whole["device"]]
@@ -107,27 +108,30 @@ class ArticleEpoch:
         ]
 
     def says(self, what: str, none: str) -> Says:
-        """Return the sentence on the fastest epoch; `what` is trained, as in `One MNIST epoch`."""
+        """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST epoch`."""
         size, way = SECONDS[self.unit], self.ways[0]
         text = f"{what} ({{{way}}}) takes {{value}} on {{place}}"
         return Says(text, none, self.unit, lambda time: wording.duration(time * size), "least")
 
     def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Says, **bars) -> charts.Bars:
-        """Return a chart with a bar for each epoch, made of its parts; published ones in grey.
+        """Return a chart with a bar for each epoch, stacked from its parts; published bars are grey.
 
         Args:
             name, heading, note: of the chart.
             table: from the evidence to `table`.
             title: from `says`.
-            bars: further attributes of `charts.Bars`; its xlabel says what is timed.
+            bars: further attributes of `charts.Bars`.
         """
-        held = [part for part in PARTS if part != "setup" or self.setup_phases]
-        parts = {f"{part}_{self.unit}": PARTS[part] for part in held}
+        shown = [part for part in PARTS if part != "setup" or self.setup_phases]
+        parts = {f"{part}_{self.unit}": PARTS[part] for part in shown}
         look = {"parts": parts, "usual": {"dataset": self.dataset}}
         return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
 
     def first_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> pandas.DataFrame:
-        """Return a step's input share at the fastest epoch's place, else anywhere; of several ways the article's.
+        """Return one line of `shares`, the one to report.
+
+        It is of the fastest epoch's machine, device, framework and data set, or of any if that epoch is published.
+        If several ways were measured, it is the first of `ways`.
 
         Args:
             table: from `table`.
@@ -145,18 +149,18 @@ class ArticleEpoch:
 def input_shares(
     points: pandas.DataFrame, ready: pandas.DataFrame, on: list[str], described: tuple[str, ...] = ()
 ) -> pandas.DataFrame:
-    """Return the share of a step that is input, as the host waited for it and as ready batches would save it.
+    """Return the share of a step that is input: the host's wait, and the time that ready batches would save.
 
     Args:
         points: lines of a summary.
-        ready: rates of steps on batches that are on the device already, with the columns of RATE, by `on`.
-        on: columns that say which steps on ready batches a point is compared with.
-        described: further columns of points that the table shows.
+        ready: rates of steps on batches that are already on the device, with the columns of RATE, by `on`.
+        on: columns that match a point with its rate on ready batches.
+        described: further columns of points for the table.
 
     Returns:
-        Columns: machine, device, dataset, variant, those of `described`, waited (host wait over window), share (1 -
-        step on a ready batch / step; missing where none was timed), the bounds of both (waited_low and so on; those of
-        waited are the range of its windows, share_interval is the kind of the others), num_windows, verdict, status.
+        Columns: machine, device, dataset, variant, those of `described`, waited (host wait over window), waited_low and
+        waited_high (the range of windows), share (1 - step on a ready batch / step; missing if no such step was timed),
+        share_low, share_high, share_interval (the kind of these bounds), num_windows, verdict, status.
     """
     joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
     saved = []
@@ -172,7 +176,7 @@ def input_shares(
 
 
 def input_says(what: str = "Input") -> Says:
-    """Return the sentence on the shares of a table."""
+    """Return the sentence on a table's shares; `what` is its subject."""
     text = f"{what} takes {{value}} of a training step"
     return Says(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
 
@@ -180,11 +184,11 @@ def input_says(what: str = "Input") -> Says:
 def input_chart(
     name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]
 ) -> charts.Bars:
-    """Return a chart with a bar for the share of each line: what ready batches would save.
+    """Return a chart with a bar for each share: the time that ready batches would save.
 
     Args:
         name, note: of the chart.
-        shares: from the evidence to `input_shares`; a line whose steps on ready batches were not timed is not drawn.
+        shares: from the evidence to `input_shares`; a line without a share is not drawn.
         label, usual: see `charts.Plot`.
     """
     return charts.Bars(

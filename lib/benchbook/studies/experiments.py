@@ -1,4 +1,4 @@
-"""The calls of a study's notebook: begin a run, load, build, try, measure, explore other settings."""
+"""The calls of a study's notebook: begin a run, load data, build, try, measure, explore other settings."""
 
 import functools
 import inspect
@@ -26,30 +26,30 @@ from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.study import Drawing, Evidence
 
-DRAWN_EVERY_SECONDS = 1.0  # a figure takes a tenth of that
-EXPLORED_SECONDS = 1.0  # of the window at each setting that is tried out
-TRIED = ["samples", "loss", "samples_per_second"]
-DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # so that a row says what a failed run tried
+DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
+EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
+CURVE = ["samples", "loss", "samples_per_second"]
+DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # in the row of a run that fails, too
 
 
 @dataclass
 class Trial:
-    """A notebook's own loop: what it trains on, and its loss and throughput, drawn while it trains.
+    """The notebook's own training loop: its batches, and a figure of loss and throughput that is drawn meanwhile.
 
     Attributes:
         batches: epoch after epoch.
-        seconds: trained so far, without what drawing takes.
-        table: samples (seen so far), loss and samples_per_second of each stretch that was added.
+        seconds: of training so far, without the time for drawing.
+        table: a line for each call of `add`: samples seen so far, loss and samples_per_second.
     """
 
     batches: Iterator
     seconds: float = 0.0
-    table: pandas.DataFrame = field(default_factory=lambda: pandas.DataFrame(columns=TRIED))
+    table: pandas.DataFrame = field(default_factory=lambda: pandas.DataFrame(columns=CURVE))
     _shown: DisplayHandle | None = None
     _drawn_at: float = -DRAWN_EVERY_SECONDS
 
     def add(self, loss: float, samples: int, seconds: float) -> None:
-        """Add a stretch of steps: the last one's loss, the samples and the seconds of all of them."""
+        """Add some steps: the loss of the last one, the samples and seconds of all. Redraw the figure if it is due."""
         self.seconds += seconds
         seen = self.table["samples"].max() if len(self.table) else 0
         self.table.loc[len(self.table)] = [seen + samples, loss, samples / seconds]
@@ -57,7 +57,7 @@ class Trial:
             self.show()
 
     def show(self) -> None:
-        """Draw what was added, in the place of what was drawn before."""
+        """Draw the figure, in place of the previous one."""
         if self._shown:
             self._shown.update(self)
         else:
@@ -65,7 +65,7 @@ class Trial:
         self._drawn_at = time.monotonic()
 
     def __str__(self) -> str:
-        """Return the last stretch in numbers."""
+        """Return the last line of the table in words."""
         samples, loss, rate = self.table.iloc[-1]
         return f"{wording.number(rate)} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
 
@@ -74,7 +74,7 @@ class Trial:
     def _repr_png_(self) -> bytes:
         with figures.style():
             figure, axes = figures.canvas(2.8, panels=2)
-            for part, name in zip(axes, TRIED[1:], strict=True):
+            for part, name in zip(axes, CURVE[1:], strict=True):
                 part.plot(self.table["samples"], self.table[name], "o-", color=figures.MACHINES[0], markersize=3)
                 part.set(xlabel="samples seen", ylabel=name.replace("_", " "))
             axes[0].set_title(str(self))
@@ -84,16 +84,16 @@ class Trial:
 
 @dataclass
 class Experiment:
-    """One run of a study, as the cells of its notebook see it.
+    """One run of a study, as the cells of its notebook use it.
 
     Attributes:
         parameters: see `begin`.
-        device: that trains, with its framework.
-        run: takes the rows.
-        workload: what `build` returned; its `step` is what a reader may call, and what is timed.
-        make: makes such a workload with fresh weights, from changed choices and settings.
+        device: the training device, with its framework.
+        run: writes the rows.
+        workload: from `build`; the windows time its `step`, which the notebook's own loop may call too.
+        make: makes such a workload with fresh weights; takes changed choices and `settings`.
         settings: of that workload.
-        has_begun: whether its first step is a row already.
+        has_begun: whether the workload's first step has its row.
         agreement: with float64, from `compare`.
     """
 
@@ -106,22 +106,22 @@ class Experiment:
     has_begun: bool = False
     agreement: Agreement | None = None
 
-    try_seconds = property(lambda self: self.parameters["try_seconds"], doc="How long the notebook's loop trains.")
+    try_seconds = property(lambda self: self.parameters["try_seconds"], doc="Seconds that the notebook's loop trains.")
     whole_epochs = property(
         lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Whether a window is an epoch."
     )
 
     def __str__(self) -> str:
-        """Return device, software and point in a line."""
+        """Return device, software and point in one line."""
         common = self.run.common
         software = f"{libraries.WORDS[common['framework']]} {common['framework_version']}"
         return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
 
     def load(self, make: Callable[..., Any], *given: Any) -> Any:
-        """Return a data set, made by a function of these arguments; its time is a row of phase `setup`.
+        """Return the data set that a function makes of these arguments; its time becomes a row of phase `setup`.
 
-        The function is told where the data lies, and whether others may stand in, if these are parameters. Where it
-        returns None, images are synthetic.
+        The function also gets the parameters data_root and allow_embedded if the notebook has them. It returns None for
+        synthetic data.
         """
         named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
         with self.run.during("setup"):
@@ -134,17 +134,17 @@ class Experiment:
     def build(
         self, plan: type[StudyPlan], data: Any, first_step: Callable | None = protocol.first_step, **choices: Any
     ) -> Workload:
-        """Return the workload of the parameters, after its first step, which is undone and a row of phase `compile`.
+        """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
 
-        For `tuned`, settings are tried one after the other on this device first; what is faster and passes parity
-        stays. Then windows of what was chosen and of the reference alternate: where it is not faster, the reference is
-        measured. See `benchbook.measuring.tuned`.
+        For `tuned`, a search first tries settings on this device, and keeps each that is faster and passes parity. Then
+        windows of the chosen settings and of the reference alternate. If the chosen ones are not faster, the reference
+        is measured. See `benchbook.measuring.tuned`.
 
         Args:
-            plan: of the study; parameters of the names of its fields are its choices.
+            plan: of the study; the parameters named like its fields become its choices.
             data: from `load`.
-            first_step: takes the first step, of workload and run; None where another process measures.
-            choices: in place of parameters; `settings` are those of a point that is not tuned.
+            first_step: takes the workload and the run; None if another process measures.
+            choices: replace parameters; `settings` are those of a point that is not tuned.
         """
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
         choices = {name: value for name, value in self.parameters.items() if name in known} | choices
@@ -162,13 +162,13 @@ class Experiment:
         return self.workload
 
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
-        """Look for the fastest settings; where nothing is faster, the reference takes the place of what was tuned."""
+        """Set `make` and `settings` to the fastest settings found, or to the reference if none are faster."""
         given, trial = self.parameters, self.make
         limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
         limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
-        if most := given.get("trial_batch_size"):  # on each device
+        if most := given.get("trial_batch_size"):  # per device
             size = min(self.make.keywords["batch_size"], most * self.device.count)
-            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # to decode takes longer
+            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # decoding takes longer
             trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
         choice = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
         display(choice.trials)
@@ -176,14 +176,14 @@ class Experiment:
         self.make, self.settings = choice.build, choice.settings
 
     def source(self, *parts: Callable) -> Markdown:
-        """Return the code of a network and its loss, and of a training step."""
+        """Return the code of these classes and functions, and of the training step."""
         parts = [*parts, *self.workload.step_functions()]
         code = "\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts)
         return Markdown(f"```python\n{code}\n```")
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
-        """Yield batches to train on, and what draws the losses; afterwards the workload is what it was before."""
+        """Yield a trial with batches to train on; afterwards the workload is restored."""
         with protocol.restoring(self.workload) as batches:
             trial = Trial(batches)
             yield trial
@@ -191,22 +191,22 @@ class Experiment:
             trial.show()
 
     def wait(self, output: Any) -> None:
-        """Wait until the device has computed an output; a clock is only valid afterwards."""
+        """Wait until the device has computed an output; read the clock only afterwards."""
         self.device.backend.synchronize(self.device, output)
 
     def compare(self, precisions: Iterable[str] = ("",)) -> Agreement:
-        """Compare the first steps with float64, in the workload's own precision or others; return the worst result."""
+        """Compare the first steps with float64 in each precision ("" is the workload's); return the worst agreement."""
         num_steps = self.parameters["num_parity_steps"]
         agreements = [parity.check(self.workload, self.run, num_steps, precision) for precision in precisions]
         self.agreement = min(agreements, key=lambda agreement: agreement.passed)
         return self.agreement
 
     def measure(self, precisions: Iterable[str] = ("",), **amount: Any) -> pandas.DataFrame:
-        """Compare the first steps with float64, warm up, and measure the windows of the budget, each a row.
+        """Compare the first steps with float64, warm up, and measure the windows of the budget, one row each.
 
         Args:
             precisions: see `compare`.
-            amount: more fields of `protocol.Plan`.
+            amount: further fields of `protocol.Plan`.
 
         Returns:
             The run's rows.
@@ -218,12 +218,12 @@ class Experiment:
         return protocol.measure_windows(self.workload, self.run, self.plan(**amount))
 
     def plan(self, **amount: Any) -> protocol.Plan:
-        """Return how much to measure: the budget and `amount`."""
+        """Return the windows to measure: the budget, changed by `amount`."""
         known = {each.name for each in fields(protocol.Plan)}
         return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
 
     def end(self, every_study: bool = False) -> Evidence:
-        """End the run, and return what this machine has measured, in this study or in all, with what was published."""
+        """End the run; return this machine's rows, of this study or of all, and the published rows."""
         self.run.end()
         print(f"Rows: {self.run.path.relative_to(layout.outputs())}")
         return Evidence.of_machine(self.run.common["machine"], "" if every_study else self.run.common["study"])
@@ -231,10 +231,10 @@ class Experiment:
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
 
-        Each trains for about a second. No row is written. Without `explore` in the budget nothing is trained.
+        Each value trains for about a second and writes no row. None if the budget's `explore` is False.
         """
         if not self.parameters["explore"]:
-            print("Not explored: the budget has explore False.")
+            print("Skipped: explore is False in the budget.")
             return None
         [(name, values)] = choice.items()
         table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in values])
@@ -243,12 +243,12 @@ class Experiment:
             bars = axes.barh(table[name].astype(str), table["samples_per_second"].fillna(0), color=figures.MACHINES[0])
             axes.bar_label(bars, table["text"], padding=4)
             axes.invert_yaxis()
-            axes.set(xlabel="samples a second, from one window", ylabel=name.replace("_", " "))
+            axes.set(xlabel="samples per second, one window", ylabel=name.replace("_", " "))
             axes.set_title(f"{self.device.name}: throughput by {name.replace('_', ' ')}")
         return Drawing(figure, table, "Bars of throughput")
 
     def _explored(self, name: str, value: Any) -> dict:
-        """Return the rate at a value, or the error of the device or framework."""
+        """Return the rate at a value and the text after its bar, which may be an error of the device or framework."""
         settings, changed = self.settings, {name: value}
         if hasattr(settings, name):
             settings, changed = replace(settings, **changed), {}
@@ -256,7 +256,7 @@ class Experiment:
             workload = self.make(**changed, settings=settings)
             rate = next(windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
-        except Exception as error:  # what a device lacks may raise anything
+        except Exception as error:  # frameworks raise anything for what a device lacks
             return {"samples_per_second": None, "text": textwrap.shorten(failures.refusal(error)["message"], 70)}
 
 
@@ -265,10 +265,10 @@ def begin(study: str, parameters: dict) -> Experiment:
 
     Args:
         study: its name.
-        parameters: from `profiles.collect`, the keys of the budget among them.
+        parameters: from `profiles.collect`, including the keys of the budget.
 
     Raises:
-        DeviceUnavailable: this machine has no such device; says which it has.
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
     framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
     devices.split_cpu(framework, count)

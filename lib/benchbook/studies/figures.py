@@ -1,4 +1,4 @@
-"""How figures look: the house style, bars with intervals, points on two axes, lines over steps; and their files."""
+"""The look of figures: house style, bars with intervals, points on two axes, lines over steps; and their files."""
 
 import functools
 import io
@@ -17,13 +17,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from benchbook.judging import verdicts
+from benchbook.judging import intervals, verdicts
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.rows import records
 
-# Okabe and Ito's palette, told apart with any colour vision: https://jfly.uni-koeln.de/color/
+# Okabe and Ito's palette, distinguishable with any colour vision: https://jfly.uni-koeln.de/color/
 COLOURS = {
     "cpu": "#0072B2",
     "accelerator": "#D55E00",
@@ -37,7 +37,7 @@ STYLE = {
     "figure.figsize": (8.0, 4.0),
     "figure.dpi": 120,
     "figure.constrained_layout.use": True,
-    "figure.constrained_layout.w_pad": 0.14,  # an SVG's text is wider than the PNG's that its place was measured for
+    "figure.constrained_layout.w_pad": 0.14,  # text is wider in the SVG than in the PNG, for which the layout is made
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 11,
@@ -55,27 +55,27 @@ STYLE = {
     "svg.fonttype": "path",
 }
 MOST_BARS = 30
-MOST_MACHINES = 6  # whose lines one chart can tell apart
-TALLEST = 18.0  # inches, room for as many bars
+MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
+TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
-VIEW_GAP = 0.8  # of a bar, between the two views, for a heading
+VIEW_GAP = 0.8  # between the two views, in bars, for a heading
 
 HATCHES = {"unstable": "///", "unproven": "...", "diverged": "xxx"}
 MARKS = {"unstable": {"marker": "o", "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
 MARKS |= {"unproven": {"marker": "d", "markerfacecolor": "white"}, "failed": {"marker": "X"}}
 MEANINGS = {"unstable": "unstable", "unproven": "unproven", "diverged": "diverged"}
 MEANINGS |= {"failed": "failed or wrong, no measure"}
-# Bounds by their kind. A range is drawn without caps: its ends are not an estimate of chance.
-INTERVAL, RANGE, PUBLISHED, PREDICTED = "interval", "range", "published", "predicted"
-WHISKERS = {INTERVAL: "95 % interval", RANGE: "range: least and most", PUBLISHED: "published: its rounding"}
-WHISKERS |= {PREDICTED: "predicted: 90 % of such figures"}
-LABEL_HEIGHT = 0.17  # inches of a line at the right of a panel
+# The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
+PUBLISHED, PREDICTED = "published", "predicted"
+WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
+WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
+LABEL_HEIGHT = 0.17  # inches per line of text at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
-LABEL_LETTERS = 56  # of a line at the left of a bar, or at the right end of a line
-LABEL_LINES = 3  # for which a bar has room
-# How labels say a column, where its value alone does not.
-SAID = {
+LABEL_LETTERS = 56  # in each line of a label
+LABEL_LINES = 3  # that fit next to a bar
+# Formats of the columns in labels; other columns show their value.
+FORMATS = {
     "batch_size": "batch {:.0f}".format,
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
@@ -93,37 +93,37 @@ SAID = {
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
-style = functools.partial(matplotlib.rc_context, STYLE)  # draws in the house style inside a `with` block
+style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
 
 
 def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
-    """Return a figure and its axes, side by side where there are several panels.
+    """Return a figure and its axes, or an array of axes if there are several panels.
 
     Args:
         height, width: in inches; no figure is taller than TALLEST.
-        panels: how many axes.
-        options: for `Figure.subplots`.
+        panels: number of axes side by side.
+        options: of `Figure.subplots`.
     """
     figure = Figure(figsize=(width, min(height, TALLEST)))
-    FigureCanvasAgg(figure)  # placing the parts and drawing the PNG then measure each text once
+    FigureCanvasAgg(figure)  # so that layout and PNG share the measured sizes of texts
     return figure, figure.subplots(**{"ncols": panels, **options})
 
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
-    """Return the colour of a line of a table: its machine's, of `machine_colours`; grey if it was not measured."""
+    """Return the colour of a table's line: its machine's, from `machine_colours`, or grey if it was not measured."""
     return colours.get(line.get("machine"), COLOURS["other"]) if _is_measured(line) else COLOURS["published"]
 
 
 def machine_colours(machines: Iterable[str]) -> dict[str, str]:
-    """Return one colour for each machine, the same in every figure of a report."""
+    """Return a colour for each machine; the same machines always get the same colours."""
     return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
 
 
 def outcome(line: dict) -> str:
-    """Return how a line of a table is drawn: ok, unproven, unstable, diverged or failed (which includes wrong).
+    """Return the outcome of a table's line: ok, unproven, unstable, diverged or failed (which includes wrong).
 
     Args:
-        line: with status and, where its windows were judged, verdict.
+        line: with status and verdict if it has them.
     """
     status = line.get("status")
     if isinstance(status, str) and status != "ok":
@@ -134,34 +134,34 @@ def outcome(line: dict) -> str:
 
 
 def view(line: dict) -> str:
-    """Return which of the two views a line belongs to, by its variant; they are never mixed without this label."""
+    """Return the view of a line, SAME or BEST, by its variant; a chart with both views labels them."""
     return BEST if str(line.get("variant")).startswith("tuned") else SAME
 
 
-def labels(lines: pandas.DataFrame, names: Names, said: Iterable[str], usual: Mapping[str, object]) -> list[str]:
-    """Return what each line is called: its machine and device, and below it what tells it from the others.
+def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual: Mapping[str, object]) -> list[str]:
+    """Return the label of each line: its machine and device, and below them the values that distinguish it.
 
     Args:
-        lines: with machine, device, and source where some were not measured.
+        lines: with machine, device, and source if some were not measured.
         names: of machines.
-        said: columns in which lines may differ; one in which all agree is left out, unless it is in `usual`.
-        usual: values of columns that go without saying.
+        columns: that may distinguish lines; a column with one value is omitted, unless it is in `usual`.
+        usual: default values of columns, which labels omit.
     """
-    told = [name for name in said if name in lines and (name in usual or lines[name].nunique() > 1)]
-    called = []
+    shown = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)]
+    texts = []
     for line in lines.to_dict("records"):
-        kept = {name: line[name] for name in told if pandas.notna(line[name]) and line[name] != usual.get(name)}
+        values = {name: line[name] for name in shown if pandas.notna(line[name]) and line[name] != usual.get(name)}
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
-        if place.startswith(f"{kept.get('device_count')} x"):  # several chips of their own are counted there
-            del kept["device_count"]
-        words = [SAID[name](value) if name in SAID else str(value) for name, value in kept.items()]
+        if place.startswith(f"{values.get('device_count')} x"):  # the place has the number of chips already
+            del values["device_count"]
+        words = [FORMATS[name](value) if name in FORMATS else str(value) for name, value in values.items()]
         words += [] if _is_measured(line) else [SOURCES.get(line["source"], line["source"])]
-        called.append("\n".join(filter(None, (place, ", ".join(filter(None, words))))))
-    return called
+        texts.append("\n".join(filter(None, (place, ", ".join(filter(None, words))))))
+    return texts
 
 
-def counted(points: pandas.DataFrame) -> str:
-    """Return how many windows, or runs, the points of a line have, to follow its label; nothing for published ones."""
+def window_counts(points: pandas.DataFrame) -> str:
+    """Return the text after a line's label: the numbers of windows of its points, and of runs; none if published."""
     runs = points["num_runs"].max() if "num_runs" in points else 1
     counts = points["num_windows"].dropna().astype(int) if "num_windows" in points else pandas.Series(dtype=int)
     counts = counts[counts > 0]
@@ -170,19 +170,21 @@ def counted(points: pandas.DataFrame) -> str:
 
 
 def looks(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how each line is drawn: its view, outcome, whether it is_measured, and the kind of its bounds if any."""
-    each = [(view(line), outcome(line), _is_measured(line), bounds_kind(line)) for line in table.to_dict("records")]
+    """Return how each line is drawn, in columns: view, outcome, is_measured, and bounds (their kind, if any)."""
+    each = [(view(line), outcome(line), _is_measured(line), _bounds_kind(line)) for line in table.to_dict("records")]
     look = pandas.DataFrame(each, table.index, columns=["view", "outcome", "is_measured", "bounds"])
     bounded = table.reindex(columns=["low", "high"]).notna().all(axis=1) & look["outcome"].ne("failed")
     return look.assign(bounds=look["bounds"].where(bounded))
 
 
 def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
-    """Return the lines for which bars are drawn, the best of each view first: all, or the best MOST_BARS of them.
+    """Return the lines to draw as bars, at most MOST_BARS, the best of each view first and failures last.
+
+    If there are more lines, the worst measured ones are left out, failures first.
 
     Args:
-        table: lines that were not measured are the last to be left out; one that failed is last.
-        column: what the bars show.
+        table: the lines.
+        column: the bars' lengths.
         least_first: whether less is better.
     """
     table = table.reset_index(drop=True)
@@ -194,13 +196,13 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
     return table.loc[best.index]
 
 
-def of_few_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return what lines are drawn of: published ones, and the first MOST_MACHINES machines; the chart says so."""
+def first_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of the first MOST_MACHINES machines and the published ones; a note in the chart says so."""
     is_measured = looks(table)["is_measured"].astype(bool)
     machines = table.loc[is_measured, "machine"].drop_duplicates()
     if len(machines) <= MOST_MACHINES:
         return table
-    say(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
+    write_note(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
     return table[~is_measured | table["machine"].isin(machines[:MOST_MACHINES])]
 
 
@@ -216,19 +218,19 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey, predicted ones hollow, an unstable point's is hatched, an unproven one's dotted, a diverged
-    one's crossed. A point that failed has no bar, but a cross and its status at the axis. Tuned bars form a group under
-    a heading of its own.
+    Published bars are grey and predicted bars hollow. The bar of an unstable point is hatched, of an unproven one
+    dotted, of a diverged one crossed. A point that failed has a cross and its status at the axis instead of a bar.
+    Tuned bars form a group under its own heading.
 
     Args:
         axes: where to draw; the legend is below its figure.
-        table: from `ranked`; with columns device and the bars' lengths; source, variant, status, verdict, low, high and
-            num_windows where it has them.
+        table: from `ranked`; with the columns device and `column`, and optionally source, variant, status, verdict,
+            low, high and num_windows.
         column: the bars' lengths.
         labels: of the bars.
-        texts: what follows the bar of a line that did not fail.
+        texts: after the bars; not shown for lines that failed.
         colours: of machines.
-        parts: columns that a measured bar is made of, with what the legend calls them; the first is the darkest.
+        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest.
     """
     lines, look = table.to_dict("records"), looks(table)
     both = look["view"].nunique() > 1
@@ -241,7 +243,7 @@ def draw_bars(
         axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **words)
     for kind, part in table.set_axis(places).groupby(look["bounds"].array, sort=False):
         values = part[[column, "low", "high"]].astype(float)
-        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == RANGE else 3}
+        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == intervals.RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
     wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
     lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
@@ -251,8 +253,8 @@ def draw_bars(
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
-    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # a lone bar is no thicker than others
-    axes.margins(x=0.35)  # room for the words after the bars
+    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # at least 1, so that a lone bar is not thicker
+    axes.margins(x=0.35)  # room for the texts after the bars
     shade = next((colour(line, colours) for line in lines if _is_measured(line)), COLOURS["line"])
     named = zip((parts or {}).values(), SHADES, strict=False)
     shades = [Patch(color=shade, alpha=alpha, label=label) for label, alpha in named if label in drawn]
@@ -261,13 +263,13 @@ def draw_bars(
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
-    """Draw points with their intervals: an unstable one is hollow, a diverged one crossed, a failed one at the foot.
+    """Draw points with their intervals: unstable points hollow, diverged ones crossed, failed ones at the foot.
 
     Args:
-        axes: where to draw; the legend of what the marks mean is below its figure.
-        points: with columns x, y, low and high (of y); status and verdict where it has them.
+        axes: where to draw; the legend is below its figure.
+        points: with columns x and y, and optionally low and high (of y), status and verdict.
         x, y: two of its columns.
-        style: for `Axes.errorbar`, with color and fmt, which begins with a marker.
+        style: options of `Axes.errorbar`, with color and fmt, which begins with a marker.
     """
     look = looks(points)
     outcomes, placed = look["outcome"], points[x].notna()
@@ -280,7 +282,7 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
         if len(some):
             mark = mark | {"marker": style["fmt"][0]} if name == "unstable" else mark
             axes.plot(some[x], some[y], color=style["color"], linestyle="none", zorder=3, **mark)
-    foot = axes.get_xaxis_transform()  # at the foot of the chart, whatever the values are
+    foot = axes.get_xaxis_transform()  # heights are shares of the chart's height
     for line in points[failed & placed].to_dict("records"):
         axes.plot(float(line[x]), 0.03, "X", color=style["color"], transform=foot)
         words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
@@ -290,13 +292,13 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dic
 
 
 def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) -> None:
-    """Draw a line over steps, with a thin vertical line from low to high (over runs) where the curve has them.
+    """Draw a line over steps, with a thin vertical line from low to high (over runs) if the curve has these.
 
     Args:
         axes: where to draw.
         curve: with columns x and y, in the order of x.
         x, y: two of its columns.
-        style: for `Axes.plot`, with color and fmt.
+        style: options of `Axes.plot`, with color and fmt.
     """
     values = curve.reindex(columns=[x, y, "low", "high"]).astype(float)
     look = {name: value for name, value in style.items() if name != "fmt"}
@@ -305,10 +307,10 @@ def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) 
 
 
 def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Write what each line is called next to its right end, in its colour, and apart from the others.
+    """Write each line's label next to its right end, in its colour, without overlaps.
 
     Args:
-        axes: with the limits that it will keep.
+        axes: with its final limits.
         ends: x, y, text and colour of each line.
     """
     axes.autoscale_view()
@@ -324,22 +326,11 @@ def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
         axes.annotate(text, (x, y), (1.03, at - beyond), textcoords="axes fraction", **look)
 
 
-def bounds_kind(line: dict) -> str:
-    """Return what a line's bounds are, a key of WHISKERS.
-
-    Args:
-        line: with source, and with interval where its bounds may be one.
-    """
-    if not _is_measured(line):
-        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
-    return INTERVAL if line.get("interval") == INTERVAL else RANGE
-
-
 def render(figure: Figure, form: str = "png") -> bytes:
     """Return a figure as the content of a PNG or SVG file; the same figure gives the same bytes.
 
-    Placing titles, labels and legends takes most of the time, so it is done once for all files of a figure. Titles are
-    wrapped at the figure's edge; the first one begins at its left edge, whatever room the labels take.
+    Layout takes most of the time, so the first call's is kept for all files of a figure. Titles are wrapped at the
+    figure's edge; the first title begins at the figure's left edge.
     """
     file = io.BytesIO()
     with style():
@@ -351,7 +342,7 @@ def render(figure: Figure, form: str = "png") -> bytes:
                     figure.suptitle(title.get_text(), x=0.01, horizontalalignment="left", wrap=True, **math)
                     title.set(visible=False, in_layout=False)
             figure.get_layout_engine().execute(figure)
-        # With the house style's constrained layout, matplotlib would give the figure a new layout engine afterwards.
+        # Else matplotlib would give the figure a new layout engine, because of the house style's constrained layout.
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):
             figure.set_layout_engine(None)
             figure.savefig(file, format=form, metadata=METADATA[form])
@@ -359,7 +350,7 @@ def render(figure: Figure, form: str = "png") -> bytes:
 
 
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV, with all digits; a verdict as its kind and its reasons."""
+    """Write a table as CSV with all digits; a verdict becomes its kind and its reasons."""
     folder.mkdir(parents=True, exist_ok=True)
     records.as_text(verdicts.as_columns(table)).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
@@ -367,13 +358,13 @@ def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
 def _draw_bar(
     axes: Axes, line: dict, place: float, column: str, text: str, shade: str, parts: Mapping[str, str]
 ) -> set[str]:
-    """Draw a bar with its words, or the cross of a failure; return what the legend has to explain."""
+    """Draw a bar with its text, or the cross of a failure; return the outcome and the parts drawn, for the legend."""
     ending, count = outcome(line), line.get("num_windows")
     if ending == "failed":
         axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
         axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
         return {ending}
-    kind, left, drawn = bounds_kind(line), 0.0, {ending}
+    kind, left, drawn = _bounds_kind(line), 0.0, {ending}
     look = {"color": shade, "edgecolor": "white", "linewidth": 0}
     if kind == PREDICTED:
         look = {"facecolor": "none", "edgecolor": shade, "linestyle": "--"}
@@ -393,7 +384,7 @@ def _draw_bar(
 def _add_legend(
     figure: Figure, shades: list[Artist], outcomes: Iterable[str], kinds: Iterable[str], *, on_points: bool = False
 ) -> None:
-    """Add entries to the one legend below a figure, each once: colours, then lines and markers, then hatches."""
+    """Add entries to the figure's one legend, without duplicates: colours, then lines and markers, then hatches."""
     entries, outcomes, kinds = list(shades), set(outcomes), set(kinds)
     for name in (name for name in MEANINGS if name in outcomes):
         if name == "failed" or on_points:
@@ -403,7 +394,7 @@ def _add_legend(
             look = {"facecolor": COLOURS["published"], "edgecolor": "white", "hatch": HATCHES[name] * 2}
             entries.append(Patch(label=MEANINGS[name], **look))
     for kind in (kind for kind in WHISKERS if kind in kinds):
-        marker = "" if kind == RANGE else "|"
+        marker = "" if kind == intervals.RANGE else "|"
         entries.append(Line2D([], [], color=COLOURS["line"], marker=marker, label=WHISKERS[kind]))
     if not entries:
         return
@@ -420,8 +411,15 @@ def _add_legend(
 
 
 def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:
-    """Return how far low and high are from a column, as `Axes.errorbar` takes them."""
+    """Return the distances from a column to low and to high, for `Axes.errorbar`."""
     return numpy.maximum([values[column] - values["low"], values["high"] - values[column]], 0)
+
+
+def _bounds_kind(line: dict) -> str:
+    """Return the kind of a line's bounds, a key of WHISKERS."""
+    if not _is_measured(line):
+        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
+    return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
 
 
 def _is_measured(line: dict) -> bool:
@@ -429,6 +427,6 @@ def _is_measured(line: dict) -> bool:
     return source == "measured" or pandas.isna(source)
 
 
-def say(axes: Axes, text: str) -> None:
-    """Write into a corner of a chart what of its table is not drawn."""
+def write_note(axes: Axes, text: str) -> None:
+    """Write a note in a corner of a chart."""
     axes.text(0.99, 0.01, text, ha="right", va="bottom", fontsize=8, style="italic", transform=axes.transAxes)

@@ -1,4 +1,4 @@
-"""What each study says, in at most two sentences; and, apart from them, the numbers behind. All are made from rows."""
+"""The finding of each study in at most two sentences, and the numbers behind it; all are made from rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from benchbook.rows import records
 from benchbook.studies.figures import view
 from benchbook.studies.study import Evidence, Study
 
-# Where two machines are compared, what they did is alike in these columns, as far as a table has them.
+# Machines are compared in points that agree in these columns, as far as a table has them.
 SAME = ("variant", "loader", "framework", "precision", "dataset", "model", "image_size", "batch_size", "layers")
 _STABILITY = ["num_kernels", "interval", "verdict", "variant", "status"]
 
@@ -26,14 +26,14 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
         headlines: from `headline.table`.
 
     Returns:
-        Columns: study, title, finding (at most two sentences), basis (the numbers behind it, and its limits).
+        Columns: study, title, finding (at most two sentences), basis (the numbers behind it and their limits).
     """
     lines = []
     for study in studies:
         rows = evidence.rows[evidence.rows["study"] == study.name]
         printed = rows[rows["source"] == "published"]
-        spoken = headlines[headlines["study"] == study.name]
-        own = spoken[(spoken["source"] == "measured") & spoken["images_per_second"].notna()]
+        lead = headlines[headlines["study"] == study.name]
+        own = lead[(lead["source"] == "measured") & lead["images_per_second"].notna()]
         points = evidence.points(study.name)
         unit = "sequence" if points["sequence_length"].notna().any() else "image"
         parts = _measured(own, evidence.names, unit) + _limits(printed, own, points)
@@ -44,17 +44,17 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
 
 @dataclass(frozen=True)
 class Says:
-    """A sentence that a table makes: of its best line, or of the span of a column. A chart's title, and a finding.
+    """A sentence made from a table: on its best line, or on the span of a column. For chart titles and findings.
 
-    What was measured counts; without a measurement what was published, and the sentence says so.
+    Measured lines are used; if there are none, published lines, and the sentence ends in ", published".
 
     Attributes:
-        text: with {value}, with {place} (the machine and device of the best line), and with the line's columns.
-        none: what is said without a value.
-        column: whose values it tells.
-        show: how a value reads.
-        best: which line speaks, `most` or `least`; empty: all, with the least and the most.
-        where: which lines count, as `pandas.DataFrame.query` takes it.
+        text: a format string with {value}, {place} (machine and device of the best line), and the line's columns.
+        none: the sentence without a value.
+        column: the column of {value}.
+        show: formats a value.
+        best: the line to report, `most` or `least`; empty: the span of all lines.
+        where: a query for `pandas.DataFrame.query` that selects lines.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Says:
     where: str = ""
 
     def lines(self, table: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the lines that count: measured ones, else published ones, that trained and have a value."""
+        """Return the lines that trained and have a value: the measured ones, or without any the published ones."""
         own = table.query(self.where, engine="python") if self.where and len(table) else table
         own = own[own[self.column].notna()]
         own = own[own["status"].isin(records.TRAINED)] if "status" in own else own
@@ -73,7 +73,7 @@ class Says:
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
-        """Return the line that speaks: the best of those neither unproven nor unstable, if any; None without a line."""
+        """Return the best line, from those neither unproven nor unstable if there are any; None without a line."""
         lines = self.lines(table)
         if not self.best or lines.empty:
             return None
@@ -87,9 +87,9 @@ class Says:
         """Return the sentence, without its full stop.
 
         Args:
-            table: with its columns.
+            table: with the columns named in `text`.
             names: of machines.
-            place: of the best line, in other words than `Names.in_sentence` has for it.
+            place: replaces `Names.in_sentence` of the best line.
         """
         lines, line = self.lines(table), self.line(table)
         if lines.empty:
@@ -105,9 +105,9 @@ class Says:
 
 
 def finding(study: Study, evidence: Evidence) -> str:
-    """Return what a study says of some evidence, in two sentences at most: the first with hedges, then what is known.
+    """Return the finding of a study, at most two sentences. The first one is hedged.
 
-    A study without sentences of its own speaks of its fastest point.
+    A study that defines no sentences reports its fastest point.
     """
     rate = Says(
         f"{study.title} trains {{value}} images a second on {{place}}",
@@ -120,21 +120,21 @@ def finding(study: Study, evidence: Evidence) -> str:
         table, is_first = make(evidence), not sentences
         line = sentence.line(table) if isinstance(sentence, Says) else None
         if is_first and line and line.get("source", "measured") == "measured":
-            stood_in = stand_in(line, study.dataset) if study.dataset else ""
-            said = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
-            hedges = hedged(evidence, [line], stood_in)
-            said = said.replace(", not confirmed)", ")") if "not confirmed" in hedges else said
+            other_data = stand_in(line, study.dataset) if study.dataset else ""
+            text = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
+            hedges = hedged(evidence, [line], other_data)
+            text = text.replace(", not confirmed)", ")") if "not confirmed" in hedges else text
         else:
-            said, speaks_of_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Says)
-            hedges = hedged(evidence, evidence.points(study.name).to_dict("records") if speaks_of_all else [])
-        sentences.append(said + hedges)
+            text, is_on_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Says)
+            hedges = hedged(evidence, evidence.points(study.name).to_dict("records") if is_on_all else [])
+        sentences.append(text + hedges)
     return " ".join(map(wording.sentence, [sentence for sentence in sentences if sentence][:2]))
 
 
 def place(evidence: Evidence, line: dict, others: pandas.DataFrame) -> str:
-    """Return where a line was measured, as a sentence names it, and of how many machines it is the fastest.
+    """Return where a line was measured, as a phrase, and that it is the fastest of several machines if it is.
 
-    Machines count that did the same: in the columns SAME no line of `others` that counts differs from the line.
+    The machines counted are those with a line in `others` that agrees in the columns SAME.
     """
     same = [name for name in SAME if name in others and pandas.notna(line[name])]
     count = others.loc[(others[same] == pandas.Series(line)[same]).all(axis=1), "machine"].nunique()
@@ -142,12 +142,12 @@ def place(evidence: Evidence, line: dict, others: pandas.DataFrame) -> str:
 
 
 def hedged(evidence: Evidence, lines: list[dict], *further: str) -> str:
-    """Return what a reader has to know before trusting some points, in brackets; see `wording.hedged`.
+    """Return the reasons for caution about some points, in brackets; see `wording.hedged`.
 
     Args:
-        evidence: whose summary says how often a point was started.
+        evidence: its summary has the number of kernels and the verdict of each point.
         lines: of any table, with machine and point.
-        further: hedges that stand first; empty ones are left out.
+        further: hedges that come first; empty ones are left out.
     """
     summary = evidence.summary.drop_duplicates(["machine", "point"]).set_index(["machine", "point"])[_STABILITY]
     points = [(line["machine"], line.get("point")) for line in lines]
@@ -155,7 +155,7 @@ def hedged(evidence: Evidence, lines: list[dict], *further: str) -> str:
 
 
 def stand_in(line: dict, dataset: str) -> str:
-    """Return a hedge that names the data which stood in for a study's own; nothing for its own."""
+    """Return a hedge that names a line's data set in place of the study's; empty if it is the study's."""
     other = line.get("dataset")
     if pandas.isna(other) or other == dataset:
         return ""
@@ -181,7 +181,7 @@ def _measured(own: pandas.DataFrame, names: naming.Names, unit: str) -> list[str
 
 
 def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.DataFrame) -> list[str]:
-    """Return what the measured figures may not be taken for, a sentence each."""
+    """Return the limits of the measured figures, a sentence each."""
     theirs = set(printed["dataset"].dropna())
     others = sorted(set(own["dataset"].dropna()) - theirs) if theirs else []
     failed = summary[~summary["status"].isin(records.TRAINED)]
@@ -190,8 +190,8 @@ def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.Da
         summary[summary["verdict"].map(is_so).astype(bool)] for is_so in (verdicts.is_unproven, verdicts.is_unstable)
     )
     counted = [
-        (ranges, f"A range and no interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
-        (unproven, "Unproven (compared with float64 in fewer steps than requested)"),
+        (ranges, f"Range instead of interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
+        (unproven, "Unproven (fewer steps compared with float64 than requested)"),
         (unstable, "Unstable"),
         (failed, f"Failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
     ]

@@ -1,4 +1,4 @@
-"""The base of all studies' plans: a point's choices, checked, and the workload built from them."""
+"""The base of the studies' plans: a point's choices are checked, and a workload is built from them."""
 
 import importlib.util
 import itertools
@@ -28,24 +28,24 @@ class StudyPlan:
     Attributes:
         dataset: what to train on.
         device: where to train, and with which framework.
-        variant: `reference` is the article's protocol, `tuned` the fastest that the device can.
-        batch_size: images a step.
-        data_resident: not with `reference`: keep all images on the device, so that nothing is loaded.
-        num_workers: threads or processes that prepare batches ahead (0: the training thread itself).
-        parity_batch_size: images of a step that are repeated in float64, which is slow; of a smaller step all.
+        variant: `reference` is the article's protocol, `tuned` the fastest settings found on this device.
+        batch_size: images per step.
+        data_resident: keep all images on the device, so that no batch is loaded; not allowed with `reference`.
+        num_workers: threads or processes that prepare batches ahead (0: the training thread prepares them).
+        parity_batch_size: the most images of a step that are repeated in float64, which is slow.
         seed: of weights, dropout and data order.
-        settings: how the network is computed, for `tuned`; found by `benchbook.measuring.tuned`.
+        settings: of the computation; `benchbook.measuring.tuned` finds those of `tuned`.
 
     Raises:
-        ValueError: a choice that makes no sense.
-        NotImplementedError: a framework that the study is not written in.
+        ValueError: a choice is not allowed.
+        NotImplementedError: the study has no network in the device's framework.
     """
 
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
-    shuffles: ClassVar[bool] = True  # whether each epoch has an order of its own, by the seed
-    SMALLEST: ClassVar[tuple[Callable[[], Any], dict[str, Any]]]  # what makes the data, and the other choices
+    shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
+    SMALLEST: ClassVar[tuple[Callable[[], Any], dict[str, Any]]]  # a function that makes the data; further choices
 
     dataset: Dataset
     device: Device
@@ -60,8 +60,8 @@ class StudyPlan:
 
     def __post_init__(self) -> None:
         self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
-        loaded = self.variant != "reference" or not self.data_resident
-        self.require("data_resident", loaded, "False with variant reference (the article had loaders)")
+        may_reside = self.variant != "reference" or not self.data_resident
+        self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
         self.check_workers()
         for name in ("batch_size", "parity_batch_size"):
             self.require(name, getattr(self, name) >= 1, "1 or more")
@@ -74,30 +74,30 @@ class StudyPlan:
         self.require("num_workers", self.num_workers >= 0, "0 or more")
 
     def require(self, name: str, right: bool, allowed: str) -> None:
-        """Refuse the value of a choice, unless it is right."""
+        """Raise ValueError for the value of a choice, unless it is right."""
         if not right:
             raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
 
     @classmethod
     def build(cls, *values: Any, **choices: Any) -> Workload:
-        """Return the workload of these choices, in the framework of the device; no other is imported."""
+        """Return the workload of these choices. Only the device's framework is imported."""
         plan = cls(*values, **choices)
         return cls._network(plan.device.framework).build(plan)
 
     @classmethod
     def smallest(cls, device: Device) -> Workload:
-        """Return the smallest workload, which shows whether a device computes correctly."""
+        """Return the smallest workload, for a quick check that a device computes correctly."""
         load, choices = cls.SMALLEST
         return cls.build(load(), device, **choices)
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:
-        """Return what a search tries on a device, see `measuring.tuned.candidates`; None: all that it has."""
+        """Return the changes that a search tries on a device; None: all of `measuring.tuned.candidates`."""
         return None
 
     @classmethod
     def source(cls, device: Device) -> Any:
-        """Return the class or function that makes the network in the framework of a device, for a reader to see."""
+        """Return the class or function that makes the network in a device's framework, to show its code."""
         module = cls._network(device.framework)
         return getattr(module, "Network", None) or module.make_model
 
@@ -111,29 +111,29 @@ class StudyPlan:
         return self._network("torch").plain(self)
 
     def common(self, train: Callable[[int], Iterable], test: Callable[[], Iterable], **counted: float) -> dict:
-        """Return what every framework's workload takes as it is: choices, `Inputs`, columns with what was counted."""
+        """Return the arguments that every framework's workload takes: choices, `Inputs`, and columns with counts."""
         columns = self.columns() | counted
         inputs = {"train_batches": train, "test_batches": test, "columns": columns}
         return {"device": self.device, "batch_size": self.batch_size, "settings": self.settings} | inputs
 
     @property
     def image_size(self) -> int:
-        """Return the side of the network's images in pixels: that of the data set."""
+        """Return the side of the network's images in pixels, here the data set's."""
         return self.dataset.train_images.shape[1]
 
     @property
     def workers(self) -> int:
-        """Return the workers that prepare batches."""
+        """Return the number of workers that prepare batches."""
         return 0 if self.data_resident else self.num_workers
 
     @property
     def num_samples(self) -> int:
-        """Return the samples of an epoch."""
+        """Return the number of samples in an epoch."""
         return self.dataset.num_samples
 
     @property
     def steps_per_epoch(self) -> int:
-        """Return the batches of an epoch."""
+        """Return the number of batches in an epoch."""
         return len(self.order(0))
 
     def columns(self) -> dict:
@@ -147,21 +147,21 @@ class StudyPlan:
         }
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
-        """Return the indices of an epoch's batches; images that do not fill one are left out."""
+        """Return the indices of each batch of an epoch; images left over at the end are dropped."""
         seed = self.seed if self.shuffles else None
         return batches.full_batch_indices(self.num_samples, self.batch_size, seed, epoch)
 
     def repeated(self, batch: tuple) -> Inputs:
-        """Return functions to an epoch's training batches and to the test batches, which are all this one."""
+        """Return `Inputs` that repeat one batch: `steps_per_epoch` times for training, once for the test."""
         return lambda epoch: itertools.repeat(batch, self.steps_per_epoch), lambda: [batch]
 
     def inputs(self, reside: Callable, load: Callable, test_batch_size: int) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches.
 
         Args:
-            reside: from all images and labels to what keeps them on the device and has `batches(order)`.
-            load: from some images and labels on the host to a batch, for threads.
-            test_batch_size: images in a batch of the test.
+            reside: from all images and labels to an object that keeps them on the device and has `batches(order)`.
+            load: from the images and labels of a batch on the host to the batch; threads call it.
+            test_batch_size: images per test batch.
         """
         data = self.dataset
         test_order = batches.batch_indices(len(data.test_labels), test_batch_size)
@@ -179,7 +179,7 @@ class StudyPlan:
 
 
 def plans() -> dict[str, type[StudyPlan]]:
-    """Return the plan of every study that trains a network of its own, by its name; no framework is imported."""
+    """Return the plan of every study that defines its network, by the study's name; no framework is imported."""
     folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
     modules = {name: f"{studies.__name__}.{name}.plan" for name in folders}
     found = {

@@ -1,4 +1,4 @@
-"""Predictions for the report: how far off they are, our studies on chips that nobody ran them on, the rule of cores."""
+"""Predictions for the report: their errors, our studies on chips without measurements, and the rule of cores."""
 
 import warnings
 
@@ -16,7 +16,7 @@ from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.study import Evidence, once
 
-# What our studies train, as the record is asked for it: work, precision, side of the images.
+# The work of our studies in questions to the record: work, precision, side of the images.
 WORKS = (
     ("resnet50_cost", "amp_fp16", 224),
     ("resnet50_cost", "fp32", 224),
@@ -33,20 +33,21 @@ COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "ba
 
 @once
 def learn(evidence: Evidence) -> Forecaster:
-    """Return what the record and the measured rows say together."""
+    """Return a forecaster fitted to the record and the measured rows."""
     own = rates.of_points(evidence.summary, evidence.ceilings)
     return Forecaster(own) if len(own) else of_the_record()
 
 
 def predictions(forecaster: Forecaster) -> pandas.DataFrame:
-    """Return a line for each of our studies on each chip: rate with its interval and basis, or why there is none.
+    """Return the predicted rate of each of our studies on each chip, or the reason why there is none.
 
     Returns:
         Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
         90 %), basis, reason.
     """
-    asked, lines = [Question(chip, *of[:2], image_size=of[2]) for of in WORKS for chip in chips.SHOWN], []
-    for question, rate in zip(asked, forecaster.rates(asked), strict=True):
+    questions = [Question(chip, *work, image_size=size) for *work, size in WORKS for chip in chips.SHOWN]
+    lines = []
+    for question, rate in zip(questions, forecaster.rates(questions), strict=True):
         size = f", {question.image_size} px" if question.image_size else ""
         work = f"{question.work}{size}, {question.precision}"
         line = {"study": question.work, "work": work, "chip": question.chip, "precision": question.precision}
@@ -59,19 +60,19 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
 
 @once
 def errors(evidence: Evidence) -> pandas.DataFrame:
-    """Return how far predictions of the record's rates and the plain rules are off, on the same lines.
+    """Return the errors of predictions of the record's rates, and of the simple rules on the same rates.
 
     Returns:
-        Columns: situation, group (the record's, the articles', those of a family of precisions, or a maker's), rule,
-        pairs, publications, median_error (of predicted over printed, less 1, either sign), within_2 (the share within a
-        factor of 2), coverage (of the 90 % intervals), half_width (the median factor from middle to bound; of a rule
-        that which holds 90 % of its own lines).
+        Columns: situation, group (all of the record, the articles, a family of precisions, or a maker), rule (MODEL or
+        one of RULES), pairs, publications, median_error (of predicted over printed, less 1, without sign), within_2
+        (the share within a factor of 2), coverage (of the 90 % intervals), half_width (the median factor from the
+        middle to a bound; for a rule, the factor that covers 90 % of its errors).
     """
     lines, parts = of_the_record().model.observations, []
     by_rules = {same_setting: rules(lines, same_setting) for same_setting in (True, False)}
     for situation, some in of_the_record().published.groupby("situation", sort=False):
-        said = by_rules[situation in (CHIP, ONE_KNOWN)].loc[some["place"]].set_index(some.index)
-        some = some.assign(**said.sub(some["printed"], axis=0))[said[RULES[1]].notna()]
+        estimates = by_rules[situation in (CHIP, ONE_KNOWN)].loc[some["place"]].set_index(some.index)
+        some = some.assign(**estimates.sub(some["printed"], axis=0))[estimates[RULES[1]].notna()]
         for group, own in model.groups(some, ("origin", "family", "vendor")):
             head = {"situation": situation, "group": group}
             parts.append(head | {"rule": MODEL} | model.measures(own))
@@ -83,34 +84,36 @@ def errors(evidence: Evidence) -> pandas.DataFrame:
 
 
 def rules(lines: pandas.DataFrame, same_setting: bool) -> pandas.DataFrame:
-    """Return what the plain rules say of each observation, in logarithms: the median over the chips they start from.
+    """Return the simple rules' estimates of each observation's rate, in logarithms.
+
+    A rule scales the rate of another chip by the ratio of the chips' figures; the estimate is the median over chips.
 
     Args:
         lines: observations with a new index.
-        same_setting: they start from the other chips of its setting; else from other chips that did its work in its
-            family of precisions in other publications.
+        same_setting: whether to scale rates of the same setting; else rates of the same work and family of precisions
+            from other publications.
 
     Returns:
-        A column for each of RULES; missing where there is no other chip, or where a chip's cores are not printed.
+        A column for each of RULES; missing if there is no other chip, or if the cores of a chip are not published.
     """
     logs, publications = numpy.log(lines["rate"].to_numpy(float)), lines["publication"].to_numpy()
     cores = numpy.log(chips.table()["cores"].reindex(lines["chip"]).to_numpy(float))
     peaks, bandwidths = lines["peak"].to_numpy(float), lines["bandwidth"].to_numpy(float)
     scales = numpy.column_stack([cores, peaks, bandwidths, (peaks + bandwidths) / 2])
-    starts, said = logs[:, None] - scales, numpy.full((len(lines), len(RULES)), numpy.nan)
+    starts, estimates = logs[:, None] - scales, numpy.full((len(lines), len(RULES)), numpy.nan)
     products, alike = lines["product"].to_numpy(), ["setting"] if same_setting else ["work", "family"]
     for places in lines.groupby(alike).indices.values():
         hidden = lines.iloc[places].groupby(["product"] if same_setting else ["product", "publication"]).indices
         for own in (places[among] for among in hidden.values()):
             others = places[products[places] != products[own[0]]]
             others = others if same_setting else others[publications[others] != publications[own[0]]]
-            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of medians of nothing
-                said[own] = numpy.nanmedian(starts[others], axis=0) + scales[own]
-    return pandas.DataFrame(said, index=lines.index, columns=list(RULES))
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # the median of no chips
+                estimates[own] = numpy.nanmedian(starts[others], axis=0) + scales[own]
+    return pandas.DataFrame(estimates, index=lines.index, columns=list(RULES))
 
 
 def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return how far off predictions are of the record's rates; `table` is from `errors`."""
+    """Return the median errors of predictions of the record's rates, in a sentence; `table` is from `errors`."""
     own = table[table["group"].eq(RECORD) & table["rule"].eq(MODEL)].set_index("situation")
     chip, both = (wording.percent(own.loc[hidden, "median_error"]) for hidden in (CHIP, BOTH))
     return f"Predictions miss a hidden chip's speed by {chip} (median), and by {both} with its publication hidden too"
@@ -122,7 +125,7 @@ def core_pairs(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: vendor, publication, setting, chip, chip_larger, core_ratio and speed_ratio (the chip with more cores
-        over the other). A chip that is sold in several sizes counts as the largest, unless the publication names one.
+        over the other). A chip sold in several sizes counts as the largest, unless the publication names the size.
     """
     lines = learn(evidence).model.observations
     lines = lines.merge(chips.table()[["architecture", "cores"]].dropna(), left_on="chip", right_index=True)
@@ -138,7 +141,7 @@ def core_pairs(evidence: Evidence) -> pandas.DataFrame:
 
 
 def cores_title(pairs: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return how far the rule of cores is off at the median, by maker of chips; `pairs` is from `core_pairs`."""
+    """Return the rule of cores' median error by maker of chips, in a sentence; `pairs` is from `core_pairs`."""
     errors = numpy.log(pairs["core_ratio"] / pairs["speed_ratio"]).abs().groupby(pairs["vendor"])
     factors = numpy.exp(errors.median())
     parts = [f"{factors[vendor]:.1f} ({vendor}, {count} pairs)" for vendor, count in errors.size().items()]
@@ -156,10 +159,10 @@ CHARTS = (
     Bars(
         "prediction-errors",
         "How fast is a machine that was not measured?",
-        "Predicted from the public record: the chip's printed figures, the work's operations, and what publications"
-        " measured. Each printed rate is predicted with its chip hidden, and with its publication hidden as well, next"
-        " to plain rules on the same rates. The answer pages show what is predicted; what is too unlike the record is"
-        " refused.",
+        "Predictions use the public record: the chip's published specifications, the work's operations, and published"
+        " measurements. To test them, each published rate is predicted with its chip hidden, and with its publication"
+        " hidden as well; simple rules are tested on the same rates. The answer pages show the predictions. Questions"
+        " too unlike the record are refused.",
         table=errors,
         lines=lambda table, evidence: table[table["group"].eq(RECORD) & table["situation"].isin([CHIP, BOTH])],
         title=error_title,
@@ -168,14 +171,14 @@ CHARTS = (
         text="{median_error:.0%} of {pairs:.0f}",
         least_first=True,
         percent=True,
-        xlabel="median error, with the printed rate hidden",
+        xlabel="median error, with the published rate hidden",
         tables={"predictions": lambda evidence: predictions(learn(evidence))},
     ),
     Points(
         "scaling",
-        "Can a bigger chip be guessed?",
-        "Each dot is two chips of one architecture that trained the same work in one publication. On the line, speed"
-        " grows as the cores do, as the segmentation article assumed.",
+        "Can the speed of a bigger chip be guessed?",
+        "Each dot compares two chips of one architecture that trained the same work in one publication. On the line,"
+        " speed is proportional to cores, as the segmentation article assumed.",
         table=core_pairs,
         lines=lambda pairs, evidence: pairs.assign(machine=pairs["vendor"]),
         title=cores_title,

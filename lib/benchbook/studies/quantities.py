@@ -1,4 +1,4 @@
-"""What claims are made of: named quantities of each machine, gathered from studies and prices."""
+"""Quantities for claims: named values of each machine, from published rows, studies, prices and counts."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,34 +14,34 @@ from benchbook.studies import tables
 from benchbook.studies.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session", "session_width"]
-PRESENT = "is_present"  # a quantity of every machine that articles name, that says which chip it has
-FLOPS_PER_MULTIPLY_ADD = 6  # of training: two operations each, forward once and backward twice
-FEWEST_RUNS = 3  # with fewer, the least and the most are shown
-KEPT = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # settings in which published rows differ
+PRESENT = "is_present"  # a quantity of every machine in an article; it carries the machine's chip
+FLOPS_PER_MULTIPLY_ADD = 6  # in training: two operations, computed once forward and twice backward
+FEWEST_RUNS = 3  # fewer runs have a range
+SETTINGS = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # that the rules may query
 
 
 def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
-    """Return every quantity that claims are made of.
+    """Return every quantity that the formulas of claims can name.
 
-    Points that trained wrong have none.
+    Points that trained wrong have no quantities. The rules in record/quantities.csv select published rows and name the
+    column with the value; a rule without a column records an event.
 
     Args:
         evidence: published and measured rows of all studies, and prices.
-        studies: that say which quantities they measured; record/quantities.csv says which published rows hold some,
-            and in which column (without one, something happened).
+        studies: each computes its measured quantities.
 
     Returns:
-        Columns: machine, chip (where the machine has one, the GPU or TPU: that is what a claim is about; by the name
-        that all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of these bounds,
-        see `intervals.Interval`), note (how it was measured where that matters, as the boundary of joules), session and
-        session_width (of measured points). Published ones carry plus or minus half the last printed digit. Counts of
-        networks have no machine.
+        Columns: machine, chip (the machine's GPU or TPU if it has one, since claims are about that; by the name that
+        all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of bounds, see
+        `intervals.Interval`), note (how it was measured where that matters, such as the boundary of joules), session
+        and session_width (of measured points). The bounds of a published value are plus or minus half its last printed
+        digit. Counts of networks have no machine.
     """
     evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
     for study in studies:
-        rows = tables.with_settings(evidence.printed(study.name), KEPT)
+        rows = tables.with_settings(evidence.printed(study.name), SETTINGS)
         for rule in rules[rules["study"] == study.name].itertuples():
             chosen = rows.query(rule.where, engine="python").to_dict("records")
             values += [printed(row, rule.name, rule.column) for row in chosen]
@@ -56,24 +56,24 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
 
 
 def bounded(row: dict, name: str, value: float, low: float, high: float, kind: str = intervals.ROUNDING) -> dict:
-    """Return a quantity of a row's machine with its bounds and their kind, see `intervals.Interval`."""
+    """Return a quantity of a row's machine with its bounds and their kind; see `intervals.Interval`."""
     head = {column: row[column] for column in ("machine", "chip", "source")}
     bounds = {"value": float(value), "low": float(low), "high": float(high), "interval": kind}
     return head | {"name": name} | bounds
 
 
 def exact(row: dict, name: str, value: float) -> dict:
-    """Return a quantity of a row's machine that has no bounds, such as a count, or 1 for an event."""
+    """Return a quantity of a row's machine that is exact, such as a count, or 1 for an event."""
     return bounded(row, name, value, value, value)
 
 
 def printed(row: dict, name: str, column: str) -> dict:
-    """Return a quantity that a published row holds in a column, within its rounding; without a column, an event."""
+    """Return the quantity in a column of a published row, with the bounds of its rounding; no column: an event."""
     return bounded(row, name, row[column], *articles.bounds(row, column)) if column else exact(row, name, 1)
 
 
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
-    """Return a quantity of a point, with the point's bounds and their kind; its note says if the point is unproven."""
+    """Return a quantity of a point, with the point's bounds and their kind; a note marks an unproven point."""
     quantity = bounded(point, name, point[column], point[low], point[high], point[kind])
     quantity |= {column: point.get(column) for column in ("session", "session_width")}
     if verdicts.is_unproven(verdict := point.get("verdict")):
@@ -82,19 +82,19 @@ def between(point: dict, name: str, column: str, low: str = "low", high: str = "
 
 
 def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
-    """Return a quantity that each run measured once, such as an accuracy: the mean with Student's t over runs.
+    """Return the mean of a quantity that each run measured once, such as an accuracy.
 
-    Fewer than FEWEST_RUNS runs have a range.
+    Its bounds are a Student's t interval over runs; with fewer than FEWEST_RUNS runs, their range.
     """
     array = numpy.asarray(values, float)
     if len(array) < FEWEST_RUNS:
         return bounded(row, name, array.mean(), array.min(), array.max(), intervals.RANGE)
-    reach = intervals.half_width(array.var(ddof=1), len(array) - 1, len(array))
-    return bounded(row, name, array.mean(), array.mean() - reach, array.mean() + reach, intervals.INTERVAL)
+    half = intervals.half_width(array.var(ddof=1), len(array) - 1, len(array))
+    return bounded(row, name, array.mean(), array.mean() - half, array.mean() + half, intervals.INTERVAL)
 
 
 def _counts() -> list[dict]:
-    """Return what is counted of networks: parameters, and the multiply-adds of a forward pass."""
+    """Return the counts of each network: parameters, and multiply-adds of a forward pass."""
     place, quantities = {"machine": "", "chip": "", "source": "counted"}, []
     for name, network in networks.table().iterrows():
         quantities.append(exact(place, f"{name}_parameters", network["parameters"]))
@@ -104,7 +104,7 @@ def _counts() -> list[dict]:
 
 
 def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
-    """Return hourly prices; a derived price is as exact as it is written."""
+    """Return hourly prices, with the rounding of the listed amount as bounds."""
     chips, quantities = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict(), []
     for price in estimate.in_dollars(prices[prices["kind"].isin(["on_demand", "reserved"])]).to_dict("records"):
         place = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}

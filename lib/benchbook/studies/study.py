@@ -1,6 +1,6 @@
-"""What a study tells the report: its charts, the quantities of claims, and how long the article's epoch takes.
+"""What a study gives the report: charts, quantities for claims, and the time of the article's epoch.
 
-Each study makes one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
+Each study defines one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 """
 
 import json
@@ -24,19 +24,19 @@ COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """All rows that tables and charts are made from; what is made of them is made once, when it is asked for.
+    """The rows behind all tables and charts. Attributes derived from them are computed on first use, then cached.
 
     Attributes:
-        rows: measured and published ones, of any studies.
-        conditions: from `condition.samples`, for the verdicts; None where there are none.
-        folder: that holds the measured rows with their manifests; None where charts need no manifest.
+        rows: measured and published rows of any studies.
+        conditions: from `condition.samples`, for the verdicts; None if there are no samples.
+        folder: with the measured rows and their manifests; None if no chart needs a manifest.
         prices: from `articles.prices`.
         measured, published: the rows of each source.
-        priors: how much kernels of points differ on each machine; see `intervals.priors`.
-        summary: a line for each measured point, with its verdict; see `verdicts.summarise`.
-        ceilings: the best rates that devices were measured at; see `rows.ceilings`.
-        names: what machines and devices are called for people; see `naming.of`.
-        colours: the colour of each machine that measured; see `figures.machine_colours`.
+        priors: how much kernels of a point differ on each machine; see `intervals.priors`.
+        summary: one line per measured point, with its verdict; see `verdicts.summarise`.
+        ceilings: the best rates measured on each device; see `rows.ceilings`.
+        names: display names of machines and devices; see `naming.of`.
+        colours: the colour of each machine with measured rows; see `figures.machine_colours`.
     """
 
     rows: pandas.DataFrame
@@ -55,22 +55,22 @@ class Evidence:
 
     @classmethod
     def of_machine(cls, machine: str = "", study: str = "") -> "Evidence":
-        """Return what a machine or all measured, in one study or in all, and what was printed, without bad files."""
+        """Return the rows of one machine or all, in one study or all, and the published rows; bad files are skipped."""
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
         rows = records.gather(records.find(folder / study))
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
 
     def newest(self, study: str) -> pandas.DataFrame:
-        """Return the measured rows of each point's last session; see `statistics.newest`."""
+        """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
         return self._newest[self._newest["study"] == study]
 
     def printed(self, study: str, query: str = "") -> pandas.DataFrame:
-        """Return the published rows of a study, all or those of a query as `pandas.DataFrame.query` takes it."""
+        """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query` if there is one."""
         rows = self.published[self.published["study"] == study]
         return rows.query(query, engine="python") if query else rows
 
     def without_wrong(self) -> "Evidence":
-        """Return the same evidence without the rows of points that trained wrong; see `verdicts`."""
+        """Return the evidence without the measured rows of points that trained wrong; see `verdicts`."""
         wrong = self.summary.loc[self.summary["status"] == verdicts.WRONG, statistics.POINT_KEY]
         if wrong.empty:
             return self
@@ -79,28 +79,25 @@ class Evidence:
         return replace(self, rows=self.rows[~left_out])
 
     def points(self, study: str) -> pandas.DataFrame:
-        """Return the lines of the summary that belong to a study, with the peak of their memory in training.
-
-        Counts are whole numbers, as in the rows.
-        """
+        """Return a study's lines of the summary, with the peak memory of training; counts are whole numbers."""
         lines, rows = self.summary[self.summary["study"] == study], self.newest(study)
         peaks = rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
         return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
 
 
-# Makes a table once for each evidence: charts, quantities and headline ask for the same ones.
+# Caches a table for each evidence: charts, quantities and headline ask for the same tables.
 once = lru_cache(maxsize=8)
 
 
 def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
-    """Return, of points that are alike (quick and paper, say), the one that measured more images.
+    """Return the point with the most images among points that agree, such as those of quick and paper.
 
     Args:
-        points: lines of a summary; num_samples may be missing, as of a point that failed.
-        alike: columns in which points have to differ to be kept side by side.
+        points: lines of a summary; num_samples may be missing, as for a point that failed.
+        alike: columns in which points of one group agree.
     """
-    longest_last = points.sort_values("num_samples", kind="stable", na_position="first")
-    return longest_last.drop_duplicates(alike, keep="last").sort_index()
+    most_last = points.sort_values("num_samples", kind="stable", na_position="first")
+    return most_last.drop_duplicates(alike, keep="last").sort_index()
 
 
 @dataclass(frozen=True)
@@ -108,31 +105,31 @@ class Drawing:
     """A chart that was drawn, with the numbers behind it.
 
     Attributes:
-        figure: its titles say what it shows, the first one is the caption; None where there is nothing to draw.
-        table: what it was drawn from.
-        shows: what kind of chart it is.
-        tables: further tables that belong to it, by file name.
+        figure: the title of its first axes is the caption; None if there is nothing to draw.
+        table: the numbers in the figure.
+        kind: of chart, in words, for the alternative text.
+        tables: further tables of the chart, by file name.
     """
 
     figure: Figure | None
     table: pandas.DataFrame
-    shows: str
+    kind: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
     @property
     def alt(self) -> str:
-        """Return what it shows, in words, for those who do not see it: the kind of chart, and its titles."""
+        """Return the alternative text for readers who cannot see the figure: kind of chart and titles."""
         titles = (" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes)
-        return " ".join(f"{text}." for text in (self.shows, *titles) if text)
+        return " ".join(f"{text}." for text in (self.kind, *titles) if text)
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
-        """Return rows of pictures, one above the other, with what each row is called at its left.
+        """Return rows of pictures, one above the other, with each row's name at its left.
 
         Args:
-            rows: pixels 0 to 1 by name, all of one shape: (n, height, width), or (n, height, width, 3) in colour.
-            title: what they show.
-            look: for `Axes.imshow`.
+            rows: pixels from 0 to 1 by name, all of one shape: (n, height, width), or (n, height, width, 3) in colour.
+            title: of the figure.
+            look: options of `Axes.imshow`.
         """
         height = next(iter(rows.values())).shape[1]
         with figures.style():
@@ -144,15 +141,15 @@ class Drawing:
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the figure as SVG, what a page needs of it as JSON, and tables as CSV, in place of those of before.
+        """Write the figure as SVG, its title and alternative text as JSON, and the tables as CSV.
 
-        Without a figure only tables are written.
+        These replace the files of an earlier report. Without a figure only tables are written.
 
         Args:
-            folder: where to write; it is made.
-            name: file name without extension; further tables have names of their own.
+            folder: is created if it is missing.
+            name: file name of the figure and its table, without extension.
         """
-        for old in folder.glob(f"{name}.*"):  # of an earlier report
+        for old in folder.glob(f"{name}.*"):
             old.unlink()
         own = {name: self.table} if self.figure or len(self.table) else {}
         for other, table in (own | self.tables).items():
@@ -173,10 +170,10 @@ class Chart:
     """One question of a study and the chart that answers it; `charts` has the kinds.
 
     Attributes:
-        name: of its files, without extension.
-        heading: what it asks, or what it is of.
-        note: what a reader has to know to read it; may be empty.
-        make: from the evidence to the drawing, where no kind of `charts` fits.
+        name: file name without extension.
+        heading: the question, or the subject of the chart.
+        note: how to read the chart; may be empty.
+        make: from the evidence to the drawing, for a chart that fits no kind of `charts`.
     """
 
     name: str
@@ -185,25 +182,25 @@ class Chart:
     make: Callable[[Evidence], Drawing] | None = None
 
     def draw(self, evidence: Evidence) -> Drawing:
-        """Return the chart, drawn in the house style."""
+        """Return the drawing of some evidence, in the house style."""
         with figures.style():
             return self.make(evidence)
 
 
 @dataclass(frozen=True)
 class Study:
-    """One question, with all that its results say.
+    """One question, with the charts, sentences and quantities of its results.
 
     Attributes:
         name: of its notebook, without the number.
-        title: what people call it.
+        title: short name for display.
         charts: in the report's order, the lead chart first.
-        article: whose figures it repeats; empty where no article asked.
-        dataset: the article's, for which others stand in; empty where that is nothing to warn of.
-        says: what it finds: one or two sentences, each with the table that it is made of; see `findings.finding`.
-        quantities: from the evidence to quantities that were measured or computed, as `quantities.gather` returns them.
-        epoch_seconds: from the evidence to the seconds of what the article calls an epoch, by machine and point; None
-            where that is the images of the article's data set over the rate of training.
+        article: whose figures the study repeats; empty if there is no article.
+        dataset: the article's. A finding on other data names the stand-in; empty: it does not.
+        says: one or two sentences of the finding, each with the function that makes its table; see `findings.finding`.
+        quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
+        epoch_seconds: from the evidence to the seconds of the article's epoch, by machine and point; None if an epoch
+            takes the images of the article's data set over the rate of training.
     """
 
     name: str
@@ -217,10 +214,10 @@ class Study:
 
     @property
     def question(self) -> str:
-        """Return what its notebook asks."""
+        """Return the question in the notebook's title."""
         return layout.question(self.name)
 
     def lead(self, evidence: Evidence) -> Drawing | None:
-        """Return the drawing of the first chart for which the evidence has enough numbers."""
+        """Return the drawing of the first chart that has enough numbers for a figure; None if no chart has."""
         drawings = (chart.draw(evidence) for chart in self.charts)
         return next((drawing for drawing in drawings if drawing.figure), None)

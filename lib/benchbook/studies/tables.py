@@ -1,4 +1,4 @@
-"""What the tables of several studies are made with: settings as columns, ratios of two points, curves over runs."""
+"""Parts of the tables of several studies: settings as columns, ratios of two points, curves over runs."""
 
 import pandas
 
@@ -7,16 +7,16 @@ from benchbook.judging.intervals import Interval
 from benchbook.record import articles, estimate
 from benchbook.studies.study import Evidence, longest
 
-MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns of a figure that was measured
+MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
 
 
 def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
-    """Return rows, or lines of a summary, with these settings as columns; None where a line lacks one."""
+    """Return rows, or lines of a summary, with these settings as columns; None where a line lacks the setting."""
     return rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in names})
 
 
 def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:
-    """Return published rows with low and high: the rounding of a printed figure."""
+    """Return published rows with low and high, the bounds of a printed figure's rounding."""
     known = printed[printed[column].notna()].to_dict("records")
     bounds = pandas.DataFrame([articles.bounds(row, column) for row in known], printed.index[printed[column].notna()])
     return printed.assign(**bounds.reindex(columns=[0, 1]).set_axis(["low", "high"], axis=1).astype(float))
@@ -25,13 +25,13 @@ def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:
 def beside_printed(
     measured: pandas.DataFrame, printed: pandas.DataFrame, columns: list[str], alike: list[str]
 ) -> pandas.DataFrame:
-    """Return measured points with the published rows next to them; of points that are alike the longest counts.
+    """Return one table of published rows and measured points, one of each group of points; see `study.longest`.
 
     Args:
         measured: lines of a summary.
         printed: published rows.
-        columns: of the table; what a line lacks is missing.
-        alike: columns in which points have to differ to be kept, see `study.longest`.
+        columns: of the table; a value is missing where a line lacks the column.
+        alike: columns in which points of one group agree.
     """
     lines = [*printed.to_dict("records"), *measured.assign(source="measured").to_dict("records")]
     table = pandas.DataFrame(lines, columns=list(dict.fromkeys([*columns, "num_samples"])))
@@ -39,14 +39,14 @@ def beside_printed(
 
 
 def ratio(line: dict, base: dict, column: str) -> dict:
-    """Return how a figure of one line compares with that of another.
+    """Return the ratio of a measured value of one line to that of another.
 
     Args:
-        line, base: with the column, its low, high and interval, num_windows and verdict.
-        column: of the figures.
+        line, base: with the column and those of MEASURED.
+        column: of the values.
 
     Returns:
-        ratio, low, high, interval (its kind), num_windows (the smaller number), verdict (the worse one).
+        ratio, low, high, interval (the kind of bounds), num_windows (the smaller number), verdict (the worse one).
     """
     value = intervals.divide(Interval.from_row(line, column), Interval.from_row(base, column))
     return {
@@ -63,14 +63,14 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: t
     """Return the median of a measure over runs, at each place of each curve.
 
     Args:
-        rows: with the columns of the key, run_id and the measure, and status where that counts.
-        key: what names a curve, and the place on it.
+        rows: with the columns of the key, run_id, the measure, and optionally status.
+        key: columns that identify a curve and the place on it.
         measure: such as loss.
         further: aggregations by column name, as `DataFrameGroupBy.agg` takes them.
 
     Returns:
-        Columns: the key, the measure, low and high (least and most of the runs), those of `further`, status (diverged
-        if one of the runs did), num_runs.
+        Columns: the key, the measure, low and high (minimum and maximum over runs), those of `further`, status
+        (diverged if one of the runs diverged), num_runs.
     """
     measures = {measure: (measure, "median"), "low": (measure, "min"), "high": (measure, "max")}
     if "status" in rows:
@@ -80,20 +80,20 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: t
 
 
 def middles(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
-    """Return how many images were seen at the middle of each window.
+    """Return the number of images seen by the middle of each window.
 
     Args:
-        windows: in the order measured, with samples.
-        key: whose windows follow each other, such as those of a run.
+        windows: with samples, in the order in which they were measured.
+        key: columns that identify a sequence of windows, such as a run.
     """
     return (windows.groupby(key)["samples"].cumsum() - windows["samples"] / 2).astype(float)
 
 
 def tested(evidence: Evidence, study: str, measure: str) -> list[dict]:
-    """Return the evaluations that have a measure, with the steps, hours, joules and dollars of the training before.
+    """Return the evaluations that have a measure, with the steps, hours, joules and dollars of training before each.
 
-    Sums over training windows are missing if a window lacks one; dollars are hours at the run's stated price, or at the
-    machine's price on demand.
+    A sum over training windows is missing if a window lacks the value. Dollars are hours at the price that the run
+    states, else at the machine's on-demand price.
     """
     rows, listed = [], estimate.on_demand(evidence.prices)
     for (_, _, machine), run in evidence.newest(study).groupby(["run_id", "repeat", "machine"], sort=True):
@@ -107,12 +107,12 @@ def tested(evidence: Evidence, study: str, measure: str) -> list[dict]:
 
 
 def to_target(curves: pandas.DataFrame, measure: str, ends: list[str], *, least: bool = False) -> pandas.DataFrame:
-    """Return when each run first met its target; what was not met is missing, never continued.
+    """Return when each run first met its target; missing for a run that did not, because curves are not extrapolated.
 
     Args:
-        curves: with run_id, repeat, target and what follows.
-        measure: that is compared with the target; its best one becomes a column, such as best_loss.
-        ends: columns that say when, the first in the order of the curve.
+        curves: with run_id, repeat, target, the measure and the columns of `ends`.
+        measure: compared with the target; its best value becomes a column, such as best_loss.
+        ends: columns of the effort so far, such as steps and minutes; the first one orders the curve.
         least: whether less is better.
     """
     run = ["run_id", "repeat"]
