@@ -168,8 +168,8 @@ def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(tmp_path, monke
     else:
         monkeypatch.setenv("BENCHBOOK_DATA", str(write(tmp_path / "intact", FILES)))
         assert datasets.load("mnist", str(tmp_path / "root")).test_labels.tolist() == [7, 2, 1]
-    said = f"{folder} is passed over: {LABELS} differ from MNIST's checksums.\n" * (LABELS in damaged)
-    assert capsys.readouterr().out == said
+    skipped = f"Skipped {folder}: wrong checksums of {LABELS} (MNIST).\n" * (LABELS in damaged)
+    assert capsys.readouterr().out == skipped
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_what_is_embedded_stands_in_where_allowed_under_its_own_name(
     with pytest.raises(datasets.DatasetUnavailable, match="download failed"):
         load(name)
     assert load(name, allow_embedded=True).name == stand_in
-    assert f"{name} could not be had (download failed" in capsys.readouterr().out
+    assert f"{name} is unavailable (download failed" in capsys.readouterr().out
 
 
 def test_cifar10_is_read_with_channels_last_and_its_own_split(tmp_path):
@@ -314,13 +314,13 @@ def test_image_folders_that_make_no_sense_are_refused(tmp_path):
     refused("empty has no folder train", tmp_path / "empty")
     (tmp_path / "empty" / "train" / "ant").mkdir(parents=True)
     (tmp_path / "empty" / "train" / "list.txt").touch()
-    refused("empty/train has no images; allowed: a folder a class", tmp_path / "empty")
+    refused("empty/train has no images; allowed: a folder per class", tmp_path / "empty")
     other = picture_folder(tmp_path / "other")
     shutil.rmtree(other / "test" / "bee")
     refused(r"classes in test \['ant'\]; allowed: those in train, \['ant', 'bee'\]", other)
     unequal = picture_folder(tmp_path / "unequal")
     Image.new("RGB", (5, 4)).save(unequal / "train" / "bee" / "2.png")
-    refused(r"bee/2.png is \(4, 5, 3\); allowed: \(4, 6, 3\)", unequal)
+    refused(r"bee/2.png has shape \(4, 5, 3\); allowed: \(4, 6, 3\)", unequal)
 
 
 def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path):

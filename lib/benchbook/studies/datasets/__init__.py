@@ -1,7 +1,7 @@
-"""The same NumPy arrays for every framework.
+"""Data sets as NumPy arrays, the same for every framework.
 
-A data set is looked for in `data_root`, then BENCHBOOK_DATA, then the user's cache, and downloaded into
-the cache if it is in none of them. Every file of a published data set is checked against its MD5 before it is used.
+A data set is searched in `data_root`, then BENCHBOOK_DATA, then the user's cache, and downloaded to the cache if it is
+in none of them. Every file of a published data set is checked against its MD5 before it is used.
 """
 
 import os
@@ -13,8 +13,8 @@ from benchbook.studies.datasets.embedded import triangles as triangles
 from benchbook.studies.datasets.pictures import Collection, Pictures
 from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
 
-SYNTHETIC = "synthetic"  # random batches in place of data, which the study makes on the device
-# What stands in, in `quick`, where a data set cannot be had.
+SYNTHETIC = "synthetic"  # random batches, which the study makes on the device
+# Stand-ins for data sets that are unavailable, if allow_embedded is set.
 EMBEDDED = {"mnist": "digits", "cifar10": "shapes", "tinyshakespeare": "excerpt"}
 _MAKERS = {"digits": digits, "shapes": shapes, "excerpt": excerpt}
 TEXTS = ("tinyshakespeare", "excerpt")
@@ -25,9 +25,9 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     """Return a data set by name.
 
     Args:
-        name: mnist, cifar10, image_folder (data_root names it), or one that needs no file: digits, shapes.
-        data_root: folder to look in first; of an image folder the folder itself, or a .zip of it.
-        allow_embedded: return the embedded stand-in, under its own name, where the data set cannot be had.
+        name: mnist, cifar10, image_folder (at data_root), or one that needs no file: digits, shapes.
+        data_root: folder to search first; for image_folder the folder itself, or a .zip of it.
+        allow_embedded: return the embedded stand-in, under its own name, if the data set is unavailable.
 
     Raises:
         ValueError: unknown name, a data_root that is not a folder, or an image folder without classes and images.
@@ -35,19 +35,19 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     """
     if name == "image_folder":
         return pictures.image_folder(data_root)
-    return _have(name, NAMES, data_root, allow_embedded)
+    return _find(name, NAMES, data_root, allow_embedded)
 
 
 def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
-    """Return a text by name: tinyshakespeare, or excerpt, its beginning, which needs no file; None for SYNTHETIC.
+    """Return a text by name: tinyshakespeare, or its beginning, excerpt, which needs no file; None for SYNTHETIC.
 
     Raises:
         ValueError, DatasetUnavailable: see `load`.
     """
-    return None if name == SYNTHETIC else _have(name, (SYNTHETIC, *TEXTS), data_root, allow_embedded)
+    return None if name == SYNTHETIC else _find(name, (SYNTHETIC, *TEXTS), data_root, allow_embedded)
 
 
-def _have(name: str, allowed: tuple[str, ...], data_root: str, allow_embedded: bool) -> Dataset | Text:
+def _find(name: str, allowed: tuple[str, ...], data_root: str, allow_embedded: bool) -> Dataset | Text:
     if name not in allowed:
         raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(allowed)}")
     for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
@@ -60,16 +60,16 @@ def _have(name: str, allowed: tuple[str, ...], data_root: str, allow_embedded: b
     except DatasetUnavailable as error:
         if not allow_embedded:
             raise
-        print(f"{name} could not be had ({error}); using {EMBEDDED[name]} instead.")
+        print(f"{name} is unavailable ({error}); using {EMBEDDED[name]} instead.")
         return _MAKERS[EMBEDDED[name]]()
 
 
 def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Collection | None:
-    """Return a data set as pictures that are decoded when they are needed; None for SYNTHETIC.
+    """Return a data set as pictures that are decoded when they are used; None for SYNTHETIC.
 
     Args:
-        name: imagenet (a folder of that name with train/ and val/, looked for in data_root, BENCHBOOK_DATA and the
-            cache; it is never downloaded), or a name that `load` knows.
+        name: imagenet (a folder of that name with train/ and val/ in data_root, BENCHBOOK_DATA or the cache; it is
+            never downloaded), or a name that `load` takes.
         data_root, allow_embedded: see `load`.
 
     Raises:
@@ -79,12 +79,12 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     if name == SYNTHETIC:
         return None
     if name == "imagenet":
-        there = [root / name for root in roots(data_root) if (root / name / "train").is_dir()]
-        if not there:
+        folder = next((root / name for root in roots(data_root) if (root / name / "train").is_dir()), None)
+        if folder is None:
             raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
-        return pictures.listed(str(there[0]), name)
+        return pictures.collection(str(folder), name)
     if name == "image_folder":
-        return pictures.listed(data_root)
-    data = _have(name, (SYNTHETIC, "imagenet", *NAMES), data_root, allow_embedded)
+        return pictures.collection(data_root)
+    data = _find(name, (SYNTHETIC, "imagenet", *NAMES), data_root, allow_embedded)
     train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
     return Collection(data.name, train, test, int(data.train_labels.max()) + 1)

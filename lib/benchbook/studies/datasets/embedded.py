@@ -1,4 +1,4 @@
-"""Data sets that need no download: scikit-learn's digits, images drawn from a seed, and the beginning of a text."""
+"""Data sets without a download: scikit-learn's digits, images drawn from a seed, and the beginning of a text."""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from benchbook.studies.datasets.sources import Dataset, Text
 
-# Which points are inside an outline, from how far they lie below and to the right of its centre, in extents.
+# Whether points are inside an outline, given their distances below and to the right of its centre, in extents.
 OUTLINES = {
     "disc": lambda down, right: numpy.hypot(down, right) <= 1,
     "square": lambda down, right: numpy.maximum(abs(down), abs(right)) <= 0.85,
@@ -18,21 +18,21 @@ OUTLINES = {
     ),
     "ring": lambda down, right: (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1),
 }
-WARM, COLD = (0, 2), (2, 0)  # colour channels: the one that is bright, the one that is dark
-# Of triangles. Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, data/makeTriangleData.py.
+WARM, COLD = (0, 2), (2, 0)  # the bright and the dark colour channel
+# Triangles. Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, data/makeTriangleData.py.
 ARTICLE_SIZE, MARGIN = 512, 20  # pixels
 DARKEST, BRIGHTEST = 128, 255  # of each colour channel
-THRESHOLD = 10  # a brighter pixel belongs to the mask
-LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as OpenCV turns colours to grey
+THRESHOLD = 10  # brighter pixels belong to the mask
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, OpenCV's weights for grey
 
 
 def digits() -> Dataset:
     """Return scikit-learn's 1,797 handwritten 8x8 digits, scaled to 28x28 like MNIST's.
 
-    Every sixth image is a test image (300); the other 1,497 train. Source: UCI Optical Recognition of
+    Every sixth image is a test image (300); the other 1,497 are for training. Source: UCI Optical Recognition of
     Handwritten Digits, as shipped in scikit-learn.
     """
-    # To import scikit-learn takes most of a second; of this file, `load_digits` does the same.
+    # Reads the file as `load_digits` does, without importing scikit-learn, which takes most of a second.
     folder = Path(importlib.util.find_spec("sklearn").origin).parent
     table = numpy.loadtxt(folder / "datasets" / "data" / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
     small = numpy.round(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(numpy.uint8)
@@ -46,11 +46,11 @@ def digits() -> Dataset:
 def shapes(train_per_class: int = 400, test_per_class: int = 100, size: int = 32, seed: int = 0) -> Dataset:
     """Return ten classes of coloured shapes that a small network can learn: five outlines, warm or cold.
 
-    Position, extent, colour and background vary with the seed. Test images come from a seed of their own.
+    Position, extent, colour and background vary with the seed. Test images have another seed.
 
     Args:
-        train_per_class, test_per_class: images a class.
-        size: pixels a side.
+        train_per_class, test_per_class: images per class.
+        size: of a side in pixels.
         seed: of everything drawn.
 
     Returns:
@@ -92,12 +92,12 @@ def excerpt() -> Text:
 def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZE, seed: int = 42) -> Dataset:
     """Return grey images of one filled triangle each, with the triangle as the mask to learn.
 
-    Corners and brightness are those that the article's generator draws. Its rasteriser was OpenCV's, this is Pillow's:
-    pixels on an edge may differ. Smaller images hold the same triangles, smaller.
+    Corners and brightness are the same as from the article's generator. That one draws with OpenCV, this one with
+    Pillow, so pixels on an edge may differ. Smaller images have the same triangles, scaled down.
 
     Args:
-        num_train, num_test: images; the first of all go to training.
-        size: pixels a side.
+        num_train, num_test: images; the first ones are for training.
+        size: of a side in pixels.
         seed: of everything drawn.
 
     Returns:
@@ -110,7 +110,7 @@ def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZ
         if value < least:
             raise ValueError(f"{name} {value}; allowed: {least} or more")
     random, count = numpy.random.RandomState(seed), num_train + num_test
-    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))  # first: for another count, greys are others
+    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))  # drawn first, so greys depend on the count
     greys = numpy.rint(random.randint(DARKEST, BRIGHTEST + 1, (count, 3)) @ numpy.array(LUMA)).astype(int)
     images = numpy.zeros((count, size, size), numpy.uint8)
     for place, scaled in enumerate(numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int).tolist()):

@@ -1,4 +1,4 @@
-"""Folders of pictures: read into arrays, or decoded when needed, since ImageNet fits no memory and its sizes differ."""
+"""Folders of pictures: read into arrays, or decoded when used, because ImageNet is too large and its sizes differ."""
 
 import io
 import zipfile
@@ -20,7 +20,7 @@ class Pictures:
     """Pictures with their labels.
 
     Attributes:
-        stored: for each a path, the bytes of a file, or its pixels (uint8, shape (height, width, 3)).
+        stored: each picture's path, file content, or pixels (uint8, shape (height, width, 3)).
         labels: int64, shape (n,).
     """
 
@@ -31,7 +31,7 @@ class Pictures:
         return len(self.labels)
 
     def open(self, index: int):
-        """Return a picture as PIL has it, in colours."""
+        """Return a picture as a PIL image in RGB."""
         stored = self.stored[index]
         if isinstance(stored, numpy.ndarray):
             return Image.fromarray(stored).convert("RGB")
@@ -41,7 +41,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Collection:
-    """Pictures, split as their makers split them; `name` is what rows call them."""
+    """Pictures, split as their makers split them; `name` is the data set's name in rows."""
 
     name: str
     train: Pictures
@@ -50,29 +50,30 @@ class Collection:
 
     @property
     def num_samples(self) -> int:
-        """Return the training pictures."""
+        """Return the number of training pictures."""
         return len(self.train)
 
 
-def listed(path: str, name: str = "") -> Collection:
-    """Return the pictures of an image folder; see `list_folder`. Without a name it has its own.
+def collection(path: str, name: str = "") -> Collection:
+    """Return the pictures of an image folder, by default under its own name; see `list_folder`.
 
-    Those of an archive are read now, because processes cannot share an open one.
+    The files of an archive are read now, because processes cannot share an open archive.
     """
     own_name, num_classes, *parts = list_folder(path)
-    stored = [[file.read_bytes() if isinstance(file, zipfile.Path) else file for file in part] for part, _ in parts]
-    pictures = [Pictures(part, labels) for part, (_, labels) in zip(stored, parts, strict=True)]
+    pictures = [
+        Pictures([file.read_bytes() if isinstance(file, zipfile.Path) else file for file in files], labels)
+        for files, labels in parts
+    ]
     return Collection(name or own_name, *pictures, num_classes)
 
 
 def image_folder(path: str) -> Dataset:
     """Return the images of a folder, all of one size; see `list_folder`.
 
-    The data set is named after the folder and its files' format, because a JPEG copy of a data set is not that data
-    set.
+    The name has the files' format, because a JPEG copy of a data set is another data set.
 
     Raises:
-        ValueError: see `list_folder`, or images that differ in size.
+        ValueError: see `list_folder`; or images differ in size.
     """
     name, _, *parts = list_folder(path)
     arrays, shape = [], None
@@ -81,24 +82,24 @@ def image_folder(path: str) -> Dataset:
         shape = shape or images[0].shape
         for file, pixels in zip(files, images, strict=True):
             if pixels.shape != shape:
-                is_other = f"{file.parent.name}/{file.name} is {pixels.shape}"
-                raise ValueError(f"{is_other}; allowed: {shape}, as the first image")
+                place = f"{file.parent.name}/{file.name}"
+                raise ValueError(f"{place} has shape {pixels.shape}; allowed: {shape}, the first image's")
         arrays += [numpy.stack(images), labels]
     return Dataset(name, *arrays)
 
 
 def list_folder(path: str) -> tuple[str, int, tuple[list, numpy.ndarray], tuple[list, numpy.ndarray]]:
-    """Return what an image folder holds: `train/<class>/` and `test/<class>/` (or `val/`), .jpg or .png.
+    """Return the files of an image folder: .jpg or .png in `train/<class>/` and `test/<class>/` (or `val/`).
 
     Args:
-        path: the folder, or a .zip of it or of what is in it. Files are paths, or paths in an archive.
+        path: the folder, or a .zip of it or of its content.
 
     Returns:
-        Its name with its files' formats, the number of its classes, and the files and their labels, int64, for training
-        and for the test. Classes are numbered in the order of their names.
+        The folder's name with its files' formats, the number of classes, and twice, for training and test, the files
+        (paths, or paths in an archive) with their labels (int64). Classes are numbered in the order of their names.
 
     Raises:
-        ValueError: no such folder, no classes or images in it, or other classes in the two parts.
+        ValueError: no such folder, no classes or images in it, or the two parts differ in classes.
     """
     place = Path(path).expanduser()
     if not path or not (place.is_dir() or zipfile.is_zipfile(place)):
@@ -122,17 +123,19 @@ def list_folder(path: str) -> tuple[str, int, tuple[list, numpy.ndarray], tuple[
 
 
 def _part(folder: Path | zipfile.Path, *names: str) -> dict[str, list]:
-    """Return class name to image files, in the order of their names, of the first of these folders that is there."""
-    there = next((folder / name for name in names if (folder / name).is_dir()), None)
-    if there is None:
-        raise ValueError(f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/, classes inside")
+    """Return the sorted image files of each class, from the first of these folders that exists."""
+    part = next((folder / name for name in names if (folder / name).is_dir()), None)
+    if part is None:
+        raise ValueError(f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/ with classes")
     classes = {}
-    for child in there.iterdir():
+    for child in part.iterdir():
         if not child.is_dir():
             continue
         files = [file for file in child.iterdir() if file.suffix.lower() in FORMATS]
         if files:
             classes[child.name] = sorted(files, key=lambda file: file.name)
     if not classes:
-        raise ValueError(f"{folder.name}/{there.name} has no images; allowed: a folder a class, {', '.join(FORMATS)}")
+        raise ValueError(
+            f"{folder.name}/{part.name} has no images; allowed: a folder per class with {', '.join(FORMATS)} files"
+        )
     return classes

@@ -1,4 +1,4 @@
-"""Published data sets: where they are looked for, and how a download is kept out of sight until it is whole."""
+"""Published data sets: where they are searched, and how a download is moved into place once it is complete."""
 
 import gzip
 import hashlib
@@ -20,7 +20,7 @@ TAR = ".tar.gz"
 
 
 class DatasetUnavailable(RuntimeError):
-    """The data set is neither on this machine nor to be had from its source."""
+    """The data set is not on this machine and cannot be downloaded."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Dataset:
     """Images and labels, split as their makers split them.
 
     Attributes:
-        name: what rows call it; an embedded stand-in has a name of its own.
+        name: in rows; an embedded stand-in has its own name.
         train_images, test_images: uint8, shape (n, height, width) or (n, height, width, 3).
-        train_labels, test_labels: int64, shape (n,); or, where each pixel has a class, masks of uint8, shape
+        train_labels, test_labels: int64, shape (n,); if each pixel has a class, masks of uint8, shape
             (n, height, width).
     """
 
@@ -42,11 +42,11 @@ class Dataset:
 
     @property
     def num_samples(self) -> int:
-        """Return the training images."""
+        """Return the number of training images."""
         return len(self.train_images)
 
     def with_tests(self, num_images: int) -> "Dataset":
-        """Return the data set with the first so many test images alone; 0: with all.
+        """Return the data set with only the first `num_images` test images; 0: all of them.
 
         Raises:
             ValueError: a number below 0.
@@ -59,10 +59,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Text:
-    """A text, a token for each of its characters; its last tenth is the test.
+    """A text as tokens, one per character; its last tenth is the test.
 
     Attributes:
-        name: what rows call it; an embedded stand-in has a name of its own.
+        name: in rows; an embedded stand-in has its own name.
         train, test: tokens, uint8, shape (n,).
         characters: by token.
     """
@@ -74,40 +74,40 @@ class Text:
 
     @classmethod
     def parse(cls, name: str, content: bytes) -> "Text":
-        """Return the text of a file, its characters numbered in their order; those beyond ASCII have a token a byte."""
+        """Return the text of a file; each of its bytes is a character, numbered in ascending order."""
         characters, tokens = numpy.unique(numpy.frombuffer(content, numpy.uint8), return_inverse=True)
         tokens, end = tokens.astype(numpy.uint8), int(0.9 * len(tokens))
         return cls(name, tokens[:end], tokens[end:], bytes(characters).decode("latin-1"))
 
     def beginning(self, count: int = 200) -> str:
-        """Return how the text begins."""
+        """Return the first characters of the text."""
         return "".join(self.characters[token] for token in self.train[:count])
 
 
 def roots(data_root: str) -> list[Path]:
-    """Return the folders to look in, in that order; the last is the cache."""
+    """Return the folders to search, in order; the last one is the cache."""
     named = [data_root, os.environ.get("BENCHBOOK_DATA", "")]
     return [*(Path(root).expanduser() for root in named if root), cache()]
 
 
 def cache() -> Path:
-    """Return the folder that takes downloads."""
+    """Return the folder for downloads."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchbook"
 
 
 @contextmanager
 def download(folder: str) -> Iterator[Path]:
-    """Yield a temporary folder of the cache to `fetch` into; what comes is moved into place after the `with` block.
+    """Yield a temporary folder in the cache for `fetch`; after the `with` block its content is moved into place.
 
-    What a killed download left behind goes with the next one.
+    The next download removes the leftovers of one that was killed.
 
     Args:
-        folder: what to move, relative to it.
+        folder: the part of the temporary folder to move; it replaces the folder of that name in the cache.
 
     Raises:
-        DatasetUnavailable: anything went wrong, as a ValueError in the block; nothing is left behind.
+        DatasetUnavailable: the download failed, or the block raised ValueError; nothing is left behind.
     """
-    target = cache() / layout.check_name(folder, "folder of the cache")  # what is there goes
+    target = cache() / layout.check_name(folder, "folder of the cache")
     try:
         cache().mkdir(parents=True, exist_ok=True)
         with temporary.folder(cache()) as place:
@@ -119,18 +119,16 @@ def download(folder: str) -> Iterator[Path]:
 
 
 def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
-    """Download a file into a folder, with a progress bar; a source that sends nothing for STALLED_SECONDS is given up.
-
-    A .tar.gz is unpacked into the same folder.
+    """Download a file into a folder, with a progress bar. A .tar.gz is unpacked into the same folder.
 
     Args:
-        address: of the file, whose name is kept.
-        folder: is made.
-        checksum: MD5; None where nobody published one.
+        address: of the file, which keeps its name.
+        folder: is created.
+        checksum: MD5; None if none is published.
 
     Raises:
-        OSError: the source cannot be reached, stalls or breaks off.
-        ValueError: another checksum, or an address that ends in no file's name.
+        OSError: the source cannot be reached, breaks off, or sends nothing for STALLED_SECONDS.
+        ValueError: the checksum differs, or the address does not end in a file name.
     """
     import pooch
 
@@ -146,15 +144,15 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
 
 @dataclass(frozen=True)
 class Published:
-    """A data set that its makers publish as files; every file is checked before it is used.
+    """A data set that is published as files; every file is checked before it is used.
 
     Attributes:
-        title: what people call it.
-        folders: where its files may lie below a root, each unpacked or as .gz; a download adds the first one.
-        files: MD5 of each file, unpacked.
-        address: of the folder that it is downloaded from.
-        archives: what is downloaded from there, with the MD5 of each; a .tar.gz holds the first of the folders.
-        parse: from the contents of the files, in their order, to the data set.
+        title: display name.
+        folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one.
+        files: MD5 of each unpacked file.
+        address: of the folder to download from.
+        archives: MD5 of each file to download; a .tar.gz contains the first of `folders`.
+        parse: from the contents of the files, in the order of `files`, to the data set.
     """
 
     title: str
@@ -165,10 +163,10 @@ class Published:
     parse: Callable[[list[bytes]], Dataset | Text]
 
     def load(self, data_root: str = "") -> Dataset | Text:
-        """Return the data set, from the first root that holds all files intact, else downloaded.
+        """Return the data set from the first root with all files intact, or else from a download.
 
         Raises:
-            DatasetUnavailable: no root holds them, and the download failed.
+            DatasetUnavailable: no root has the files, and the download failed.
         """
         for root in roots(data_root):
             if contents := self._read(root):
@@ -181,26 +179,26 @@ class Published:
         return self.parse(contents)
 
     def _read(self, root: Path) -> list[bytes] | None:
-        """Return the files below a root if all are there and every MD5 matches. A mismatch is printed."""
+        """Return the contents of the files below a root, or None unless every MD5 matches. A mismatch is printed."""
         for folder in (root / name for name in self.folders):
             try:
                 contents = {name: _content(folder / name) for name in self.files}
-            except (OSError, EOFError, gzip.zlib.error):  # unreadable or cut short: as good as absent
+            except (OSError, EOFError, gzip.zlib.error):  # absent, unreadable or truncated
                 continue
             wrong = [name for name, part in contents.items() if hashlib.md5(part).hexdigest() != self.files[name]]
             if not wrong:
                 return list(contents.values())
-            print(f"{folder} is passed over: {', '.join(wrong)} differ from {self.title}'s checksums.")
+            print(f"Skipped {folder}: wrong checksums of {', '.join(wrong)} ({self.title}).")
         return None
 
 
 def _content(file: Path) -> bytes:
-    """Return the content of a file, or of its .gz, unpacked."""
+    """Return the content of a file, or else of its .gz, unpacked."""
     return file.read_bytes() if file.is_file() else gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
 
 
 def _parse_mnist(files: list[bytes]) -> Dataset:
-    """Parse IDX files: train images, train labels, test images, test labels; 16 or 8 bytes of header come first."""
+    """Parse IDX files: train images, train labels, test images, test labels. The header has 16 bytes, 8 for labels."""
     parts = []
     for images, labels in (files[:2], files[2:]):
         parts.append(numpy.frombuffer(images, numpy.uint8, offset=16).reshape(-1, 28, 28))
@@ -209,7 +207,7 @@ def _parse_mnist(files: list[bytes]) -> Dataset:
 
 
 def _parse_cifar10(files: list[bytes]) -> Dataset:
-    """Unpickle five batches of training images and the test's, whose checksums were right; channels come first."""
+    """Unpickle five training batches and the test batch, after their checksums matched; channels come first."""
     batches = [pickle.loads(file, encoding="bytes") for file in files]
     images = [batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
     labels = [numpy.array(batch[b"labels"], numpy.int64) for batch in batches]
@@ -217,8 +215,8 @@ def _parse_cifar10(files: list[bytes]) -> Dataset:
     return Dataset("cifar10", *train, numpy.ascontiguousarray(images[-1]), labels[-1])
 
 
-# Names, addresses and checksums are torchvision's (torchvision/datasets/mnist.py, cifar.py), and nanoGPT's
-# (data/shakespeare_char/prepare.py), which publishes no checksum: it is that of the file in 2026.
+# Names, addresses and checksums are from torchvision (torchvision/datasets/mnist.py, cifar.py) and nanoGPT
+# (data/shakespeare_char/prepare.py). nanoGPT publishes no checksum; this one is of the file in 2026.
 PUBLISHED = {
     "mnist": Published(
         title="MNIST",
