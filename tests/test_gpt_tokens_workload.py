@@ -14,7 +14,7 @@ from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import network_torch
 from benchbook.studies.gpt_tokens import plan as gpt
-from benchbook.studies.gpt_tokens.network_torch import Adapted, Attention, Network
+from benchbook.studies.gpt_tokens.network_torch import Attention, LoraLinear, Network
 from fakes import CPU, run
 
 SMALL = "nanogpt_char_small"
@@ -120,7 +120,7 @@ def test_every_setting_is_the_same_function_and_passes(text, tmp_path, with_bias
 def later(diagonal):
     def plant(workload, monkeypatch):
         for block in workload.model.blocks:
-            block.attention.later = torch.ones(64, 64).triu(diagonal).bool()
+            block.attention.masked = torch.ones(64, 64).triu(diagonal).bool()
 
     return plant
 
@@ -134,7 +134,7 @@ def optimizing(**values):
 
 
 def unscaled(workload, monkeypatch):
-    right = Attention.written_out
+    right = Attention.explicit
     for block in workload.model.blocks:
         mix = lambda query, key, value, own=block.attention: right(own, query * query.shape[-1] ** 0.5, key, value)  # noqa: E731
         monkeypatch.setattr(block.attention, "mix", mix)
@@ -170,7 +170,7 @@ def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant, 
 def test_adapters_of_half_their_size_fail(text, tmp_path, monkeypatch):
     adapted = small(text, lora_rank=4)
     half = lambda self, hidden: nn.Linear.forward(self, hidden) + F.linear(F.linear(hidden, self.down), self.up) / 2  # noqa: E731
-    monkeypatch.setattr(Adapted, "forward", half)
+    monkeypatch.setattr(LoraLinear, "forward", half)
     assert not passes(adapted, tmp_path)
 
 

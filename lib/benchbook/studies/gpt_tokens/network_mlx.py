@@ -1,4 +1,4 @@
-"""The same GPT on MLX: its first weights are those of torch's network, and go by the same names."""
+"""The same GPT in MLX, with the initial weights of the torch network under the same names."""
 
 import math
 
@@ -13,8 +13,8 @@ from benchbook.studies.gpt_tokens import network_torch
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
 
 
-class Adapted(Dense):
-    """A frozen dense layer, and an adapter of low rank that is trained; see `network_torch.Adapted`."""
+class LoraLinear(Dense):
+    """A frozen dense layer plus a trained adapter of low rank; see `network_torch.LoraLinear`."""
 
     def __init__(self, inputs: int, outputs: int, bias: bool, rank: int) -> None:
         super().__init__(*_empty(inputs, outputs, bias))
@@ -27,27 +27,27 @@ class Adapted(Dense):
 
 
 class Norm(nn.LayerNorm):
-    """A layer norm of float32, whose outputs are in the precision in which what follows is computed."""
+    """A layer norm in float32, with outputs in the precision of the next layer."""
 
     def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:
-        """Return normalised numbers."""
+        """Return the normalised values."""
         return super().__call__(hidden.astype(mx.float32)).astype(computed)
 
 
 class Attention(nn.Module):
-    """Each token sees itself and those before it: (n, tokens, width) to the same."""
+    """Causal self-attention: (n, tokens, width) to the same shape."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
         sizes = shape.width, 3 * shape.width, shape.has_biases
-        self.inward = Adapted(*sizes, lora_rank) if lora_rank else Dense(*_empty(*sizes))
-        self.outward = Dense(*_empty(shape.width, shape.width, shape.has_biases))
+        self.qkv = LoraLinear(*sizes, lora_rank) if lora_rank else Dense(*_empty(*sizes))
+        self.projection = Dense(*_empty(shape.width, shape.width, shape.has_biases))
         self.dropout = nn.Dropout(shape.dropout)
         self.heads, self.fused = shape.heads, fused
 
     def __call__(self, hidden: mx.array) -> mx.array:
-        """Return what each token takes of the others."""
-        parts = self.inward(hidden).reshape(*hidden.shape[:2], 3, self.heads, -1)
+        """Return the outputs of attention."""
+        parts = self.qkv(hidden).reshape(*hidden.shape[:2], 3, self.heads, -1)
         query, key, value = parts.transpose(2, 0, 3, 1, 4)  # each (n, heads, tokens, width of a head)
         scale, length = 1 / math.sqrt(query.shape[-1]), hidden.shape[1]
         if self.fused:
@@ -56,32 +56,32 @@ class Attention(nn.Module):
             later = mx.arange(length)[None] > mx.arange(length)[:, None]
             scores = mx.where(later, -math.inf, (query * scale) @ key.swapaxes(-1, -2))
             mixed = self.dropout(mx.softmax(scores, axis=-1, precise=True)) @ value
-        return self.outward(mixed.swapaxes(1, 2).flatten(2))
+        return self.projection(mixed.swapaxes(1, 2).flatten(2))
 
 
 class Block(nn.Module):
-    """Attention and two dense layers, each a branch behind a layer norm: (n, tokens, width) to the same."""
+    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens, width) to the same."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
         width, bias = shape.width, shape.has_biases
         self.norm1, self.norm2 = Norm(width, bias=bias), Norm(width, bias=bias)
         self.attention = Attention(shape, fused, lora_rank)
-        self.wide, self.outward = Dense(*_empty(width, 4 * width, bias)), Dense(*_empty(4 * width, width, bias))
+        self.expansion, self.projection = Dense(*_empty(width, 4 * width, bias)), Dense(*_empty(4 * width, width, bias))
         self.dropout = nn.Dropout(shape.dropout)
 
     def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:
-        """Return what both branches add, computed in this precision."""
+        """Return the block's outputs, computed in this precision."""
         hidden = hidden + self.dropout(self.attention(self.norm1(hidden, computed)))
-        return hidden + self.dropout(self.outward(nn.gelu(self.wide(self.norm2(hidden, computed)))))
+        return hidden + self.dropout(self.projection(nn.gelu(self.expansion(self.norm2(hidden, computed)))))
 
 
 class Network(nn.Module):
-    """A GPT: tokens (n, tokens) to the logits of each token that follows, (n, tokens, vocabulary).
+    """A GPT: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
 
     Args:
         plan: the point's choices.
-        first: torch's network, whose weights it takes over.
+        first: the torch network with the initial weights.
     """
 
     computed = mx.float32  # set by the code that trains it
@@ -99,10 +99,10 @@ class Network(nn.Module):
         if rank:
             self.freeze()
             for block in self.blocks:
-                block.attention.inward.unfreeze(keys=["down", "up"])
+                block.attention.qkv.unfreeze(keys=["down", "up"])
 
     def __call__(self, tokens: mx.array) -> mx.array:
-        """Return logits; the last layer's weights are the embedding's."""
+        """Return logits; the last layer shares its weights with the token embedding."""
         hidden = self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
         for block in self.blocks:
             hidden = block(hidden, self.computed)
@@ -110,14 +110,14 @@ class Network(nn.Module):
 
 
 class AdamW(optimizers.AdamW):
-    """AdamW that decays matrices alone, at the plan's rate of the steps taken and passed."""
+    """AdamW with weight decay on matrices only; the plan's learning rate counts steps taken and steps skipped."""
 
     def __init__(self, plan: Plan) -> None:
         shape, start = plan.shape, plan.rate(0)
-        rise = optimizers.linear_schedule(start, shape.peak, shape.warm_up)
-        fall = optimizers.cosine_decay(shape.peak, shape.steps - shape.warm_up, shape.peak / 10)
+        rise = optimizers.linear_schedule(start, shape.peak_rate, shape.warm_up)
+        fall = optimizers.cosine_decay(shape.peak_rate, shape.steps - shape.warm_up, shape.peak_rate / 10)
         rate = optimizers.join_schedules([rise, fall], [shape.warm_up])
-        super().__init__(start, [0.9, shape.kept], weight_decay=WEIGHT_DECAY, bias_correction=True)
+        super().__init__(start, [0.9, shape.beta2], weight_decay=WEIGHT_DECAY, bias_correction=True)
         self.state["passed"] = mx.array(0, mx.uint64)
         self._schedulers["learning_rate"] = lambda step: rate(step + self.state["passed"])
 
@@ -131,15 +131,15 @@ def build(plan: Plan) -> MlxWorkload:
     """Return the study's workload on MLX; see `Plan`.
 
     Raises:
-        NotImplementedError: fused attention with dropout, which MLX does not have.
+        NotImplementedError: fused attention with dropout, which MLX lacks.
     """
     if plan.settings.fused_attention and plan.shape.dropout:
         raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
     mx.random.seed(plan.seed)
-    first = network_torch.drawn(plan)
+    first = network_torch.make_network(plan)
 
     def take(text: mx.array | numpy.ndarray, starts: numpy.ndarray) -> mx.array | numpy.ndarray:
-        """Return sequences, gathered where the tokens lie."""
+        """Return sequences, gathered on the device or the host, where the text is."""
         places = starts[:, None] + numpy.arange(plan.length + 1)
         return text[mx.array(places)] if isinstance(text, mx.array) else text[places].astype(numpy.int32)
 
@@ -155,5 +155,5 @@ def build(plan: Plan) -> MlxWorkload:
 
 
 def _empty(inputs: int, outputs: int, bias: bool) -> tuple[numpy.ndarray, numpy.ndarray | None]:
-    """Return kernel and bias of a dense layer whose weights come later."""
+    """Return kernel and bias of a dense layer, zeros until the weights are assigned."""
     return numpy.zeros((inputs, outputs), numpy.float32), numpy.zeros(outputs, numpy.float32) if bias else None

@@ -12,17 +12,17 @@ from benchbook.frameworks.torch.training import STORED, TorchWorkload
 from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
 
-MULTIPLE = 64  # of a padded vocabulary
-DEVIATION = 0.02  # of first weights
-# Of fresh weights every token attends to all others alike, so that no fault of attention shows: where both are
-# compared, queries and keys are larger, and scores have this variance.
-SCORES = 1.5
+MULTIPLE = 64  # a padded vocabulary has a multiple of this
+DEVIATION = 0.02  # standard deviation of initial weights
+# With initial weights each token attends to all others equally, which hides faults of attention. For the comparison
+# with float64, queries and keys are scaled up so that scores have this variance.
+SCORE_VARIANCE = 1.5
 
 
-class Adapted(nn.Linear):
-    """A frozen dense layer, and an adapter of low rank that is trained: x W + x A B, where B begins as zeros.
+class LoraLinear(nn.Linear):
+    """A frozen dense layer plus a trained adapter of low rank: x W + x A B, where B begins as zeros.
 
-    Source: https://arxiv.org/abs/2106.09685, its alpha being the rank.
+    Source: https://arxiv.org/abs/2106.09685, with alpha equal to the rank.
     """
 
     def __init__(self, inputs: int, outputs: int, bias: bool, rank: int) -> None:
@@ -36,60 +36,60 @@ class Adapted(nn.Linear):
 
 
 class Attention(nn.Module):
-    """Each token sees itself and those before it: (n, tokens, width) to the same."""
+    """Causal self-attention: (n, tokens, width) to the same shape."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
         sizes = shape.width, 3 * shape.width, shape.has_biases
-        self.inward = Adapted(*sizes, lora_rank) if lora_rank else nn.Linear(*sizes)
-        self.outward = nn.Linear(shape.width, shape.width, shape.has_biases)
+        self.qkv = LoraLinear(*sizes, lora_rank) if lora_rank else nn.Linear(*sizes)
+        self.projection = nn.Linear(shape.width, shape.width, shape.has_biases)
         self.dropout = nn.Dropout(shape.dropout)
-        self.heads, self.mix = shape.heads, self.in_one if fused else self.written_out
-        self.register_buffer("later", torch.ones(shape.context, shape.context).triu(1).bool(), persistent=False)
+        self.heads, self.mix = shape.heads, self.fused if fused else self.explicit
+        self.register_buffer("masked", torch.ones(shape.context, shape.context).triu(1).bool(), persistent=False)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what each token takes of the others."""
-        parts = self.inward(hidden).unflatten(2, (3, self.heads, -1))
+        """Return the outputs of attention."""
+        parts = self.qkv(hidden).unflatten(2, (3, self.heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (n, heads, tokens, width of a head)
-        return self.outward(self.mix(query, key, value).transpose(1, 2).flatten(2))
+        return self.projection(self.mix(query, key, value).transpose(1, 2).flatten(2))
 
-    def written_out(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """Return the values, weighted by the softmax of scaled scores; tokens that come later have none."""
+    def explicit(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return the values weighted by the softmax of scaled scores; later tokens are masked."""
         length, width = query.shape[-2:]
         scores = (query / math.sqrt(width)) @ key.transpose(-2, -1)
-        scores = scores.masked_fill(self.later[:length, :length], -math.inf)
+        scores = scores.masked_fill(self.masked[:length, :length], -math.inf)
         return self.dropout(scores.softmax(-1)) @ value
 
-    def in_one(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """Return the same from torch's one operation."""
+    def fused(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Return the same from torch's fused operation."""
         dropped = self.dropout.p if self.dropout.training else 0.0
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropped, is_causal=True)
 
 
 class Block(nn.Module):
-    """Attention and two dense layers, each a branch behind a layer norm: (n, tokens, width) to the same."""
+    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens, width) to the same."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
         width, bias = shape.width, shape.has_biases
         self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
         self.attention = Attention(shape, fused, lora_rank)
-        self.wide, self.outward = nn.Linear(width, 4 * width, bias), nn.Linear(4 * width, width, bias)
+        self.expansion, self.projection = nn.Linear(width, 4 * width, bias), nn.Linear(4 * width, width, bias)
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return what both branches add."""
+        """Return the block's outputs."""
         hidden = hidden + self.dropout(self.attention(self.norm1(hidden)))
-        return hidden + self.dropout(self.outward(F.gelu(self.wide(self.norm2(hidden)))))
+        return hidden + self.dropout(self.projection(F.gelu(self.expansion(self.norm2(hidden)))))
 
 
 class Network(nn.Module):
-    """A GPT: tokens (n, tokens) to the logits of each token that follows, (n, tokens, vocabulary).
+    """A GPT: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
 
     Args:
         shape: its sizes.
-        vocabulary: different tokens.
-        fused_attention, padded: see `Settings`; tokens that only fill the vocabulary up have no probability.
+        vocabulary: number of different tokens.
+        fused_attention, padded: see `Settings`; padding tokens have probability 0.
         lora_rank: see `Plan`.
     """
 
@@ -102,41 +102,41 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(shape.dropout)
         self.blocks = nn.ModuleList(Block(shape, fused_attention, lora_rank) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
-        self.register_buffer("filling", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
+        self.register_buffer("padding", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
         for name, part in self.named_parameters() if lora_rank else ():
             part.requires_grad_(name.endswith((".down", ".up")))
 
     @torch.no_grad()
     def draw(self, seed: int, vocabulary: int) -> None:
-        """Draw the first weights, the same ones whatever the vocabulary is filled up to."""
+        """Draw the initial weights, which do not depend on the padding of the vocabulary."""
         torch.manual_seed(seed)
         for name, part in self.named_parameters():
             if name.endswith("bias") or name.endswith(".up") or name == "tokens.weight":
                 part.zero_()
             elif "norm" not in name:
-                part.normal_(std=DEVIATION / math.sqrt(2 * len(self.blocks)) if "outward" in name else DEVIATION)
+                part.normal_(std=DEVIATION / math.sqrt(2 * len(self.blocks)) if "projection" in name else DEVIATION)
         self.tokens.weight[:vocabulary].normal_(std=DEVIATION)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return logits; the last layer's weights are the embedding's."""
+        """Return logits; the last layer shares its weights with the token embedding."""
         hidden = self.dropout(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]])
         for block in self.blocks:
             hidden = block(hidden)
         hidden = self.norm(hidden)
-        closed = None if self.filling is None else torch.where(self.filling, -math.inf, 0.0).to(hidden.dtype)
-        return F.linear(hidden, self.tokens.weight, closed)
+        offsets = None if self.padding is None else torch.where(self.padding, -math.inf, 0.0).to(hidden.dtype)
+        return F.linear(hidden, self.tokens.weight, offsets)
 
 
 SHOWN = (Attention, Block, Network)  # in the notebook
 
 
 def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy of all tokens that follow."""
+    """Return the mean cross-entropy of the next tokens."""
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def drawn(plan: Plan) -> Network:
-    """Return the network with its first weights, on the host."""
+def make_network(plan: Plan) -> Network:
+    """Return the network with its initial weights, on the host."""
     settings = plan.settings
     model = Network(plan.shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
     model.draw(plan.seed, plan.vocabulary)
@@ -146,14 +146,14 @@ def drawn(plan: Plan) -> Network:
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
-    model = drawn(plan)
+    model = make_network(plan)
     model.to(STORED[settings.precision]).to(plan.device.kind)
-    options = {"betas": (0.9, shape.kept), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
-    optimizer = torch.optim.AdamW(decayed_apart(model), plan.rate(shape.warm_up), **options)
+    options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
+    optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)
     kind, span = plan.device.kind, torch.arange(plan.length + 1, device=plan.device.kind)
 
     def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
-        """Return sequences, gathered on the device, or on the host and, where that is faster, from pinned memory."""
+        """Return sequences on the device, gathered there or on the host (in pinned memory if the device uses it)."""
         if isinstance(text, torch.Tensor):
             return text[torch.from_numpy(starts).to(kind)[:, None] + span].long()
         rows = [text[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
@@ -167,7 +167,7 @@ def build(plan: Plan) -> TorchWorkload:
         model=model,
         loss=loss,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak),
+        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak_rate),
         metric=None,
         rate_by_step=True,
         max_norm=MOST_NORM,
@@ -175,8 +175,8 @@ def build(plan: Plan) -> TorchWorkload:
     )
 
 
-def decayed_apart(model: nn.Module) -> list[dict]:
-    """Return what is trained in two groups: weight decay takes matrices, not biases and layer norms."""
+def parameter_groups(model: nn.Module) -> list[dict]:
+    """Return the trained parameters in two groups: matrices with weight decay, biases and layer norms without."""
     trained = [part for part in model.parameters() if part.requires_grad]
     matrices, others = ([part for part in trained if (part.dim() > 1) == wanted] for wanted in (True, False))
     groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
@@ -184,27 +184,25 @@ def decayed_apart(model: nn.Module) -> list[dict]:
 
 
 def counts(plan: Plan, model: Network) -> dict:
-    """Return the network's parameters and operations; what only fills the vocabulary up is not counted."""
-    filling = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width
-    every = sum(part.numel() for part in model.parameters()) - filling
-    positions = 0 if plan.lora_rank else model.positions.weight.numel()
-    trained = sum(part.numel() for part in model.parameters() if part.requires_grad) - positions
-    trained -= 0 if plan.lora_rank else filling
-    counted = every - model.positions.weight.numel()
-    return {"parameters": every, "flops_per_sample": plan.flops_per_sample(counted, trained)}
+    """Return the network's parameters and operations, without the padding of the vocabulary."""
+    padding, positions = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width, model.positions.weight.numel()
+    every = sum(part.numel() for part in model.parameters()) - padding
+    trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
+    trained -= 0 if plan.lora_rank else positions + padding
+    return {"parameters": every, "flops_per_sample": plan.flops_per_sample(every - positions, trained)}
 
 
 def plain(plan: Plan, model: Network) -> Plain:
-    """Return what training is compared with; weights that are not trained are the model's."""
+    """Return the plain version that training is compared with; frozen weights are the model's."""
 
     def parity_weights(make: object, begun: Arrays) -> Arrays:
-        """Return weights at which attention differs from token to token, and adapters do something."""
-        random, larger = numpy.random.default_rng(plan.seed), math.sqrt(SCORES / plan.shape.width) / DEVIATION
+        """Return weights with which attention differs between tokens, and adapters change the outputs."""
+        random, larger = numpy.random.default_rng(plan.seed), math.sqrt(SCORE_VARIANCE / plan.shape.width) / DEVIATION
         changed = {}
         for name, part in begun.items():
             if name.endswith(".up"):
                 changed[name] = random.normal(scale=DEVIATION, size=part.shape)
-            elif name.endswith("inward.weight") and not plan.lora_rank:
+            elif name.endswith("qkv.weight") and not plan.lora_rank:
                 values = 2 * len(part) // 3  # queries and keys come first
                 changed[name] = numpy.concatenate([part[:values] * larger, part[values:]])
         return begun | changed

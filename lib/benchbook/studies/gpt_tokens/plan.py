@@ -1,7 +1,7 @@
-"""What is to be built: the networks' shapes, nanoGPT's protocol, and one point's choices, the same for every framework.
+"""The networks' shapes, nanoGPT's protocol and a point's choices, the same for every framework.
 
 Source: https://github.com/karpathy/nanoGPT at 3adf61e: train.py, config/train_shakespeare_char.py, and the README for
-the small network; GPT-2's shape is that of https://cdn.openai.com/better-language-models/language_models.pdf.
+the small network; GPT-2's shape is from https://cdn.openai.com/better-language-models/language_models.pdf.
 """
 
 import math
@@ -21,8 +21,8 @@ from benchbook.studies.datasets import Text
 from benchbook.studies.plan import Inputs, StudyPlan
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
-MOST_TEST_SEQUENCES = 64  # in a batch of the test
-SWITCHES = ("fused_attention", "fused", "compiled", "padded", "graphs")  # of `Settings`, that a transformer has
+MOST_TEST_SEQUENCES = 64  # in a test batch
+SWITCHES = ("fused_attention", "fused", "compiled", "padded", "graphs")  # of `Settings`, for transformers
 FOR_IMAGES = {"channels_last", "autotuned"}
 
 
@@ -31,13 +31,13 @@ class Shape:
     """A network's sizes, and the constants of its training.
 
     Attributes:
-        layers, heads, width, context: blocks, heads of each, numbers for a token, and the most tokens of a sequence.
-        vocabulary: different tokens; 0: those of the text.
+        layers, heads, width, context: blocks, heads per block, embedding size, and the most tokens of a sequence.
+        vocabulary: number of different tokens; 0: those of the text.
         has_biases: in dense layers and layer norms.
-        dropout: share that is dropped of embeddings, attention and each branch.
-        peak: the highest learning rate; the lowest is a tenth of it.
-        warm_up, steps: of the learning rate: its rise, and the end of its fall.
-        kept: decay of Adam's mean of squares.
+        dropout: share dropped from embeddings, attention and each branch.
+        peak_rate: the highest learning rate; the lowest is a tenth of it.
+        warm_up, steps: the learning rate rises until step `warm_up` and falls until `steps`.
+        beta2: decay of Adam's mean of squares.
     """
 
     layers: int
@@ -47,10 +47,10 @@ class Shape:
     vocabulary: int = 0
     has_biases: bool = False
     dropout: float = 0.0
-    peak: float = 1e-3
+    peak_rate: float = 1e-3
     warm_up: int = 100
     steps: int = 5000
-    kept: float = 0.99
+    beta2: float = 0.99
 
 
 SHAPES = {
@@ -58,25 +58,26 @@ SHAPES = {
     "nanogpt_char_small": Shape(layers=4, heads=4, width=128, context=64, steps=2000),
     "gpt2_124m": Shape(
         layers=12, heads=12, width=768, context=1024, vocabulary=50_257, has_biases=True,
-        peak=6e-4, warm_up=2000, steps=600_000, kept=0.95,
+        peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
     ),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: AdamW, weight decay on matrices alone, gradients of norm 1 at most.
+    """A point's choices. Training uses AdamW with weight decay on matrices only, and clips gradients to norm 1.
 
-    `reference` gathers each batch on the host, as nanoGPT does, and writes attention out in float32. `controlled` takes
-    the same batches in the same order. A batch is made of places in the text that are drawn with replacement.
+    `reference` gathers each batch on the host, as nanoGPT does, and computes explicit attention in float32.
+    `controlled` takes the same batches in the same order. The sequences of a batch begin at places in the text that are
+    drawn with replacement.
 
     Attributes:
-        dataset: from `load`; None trains on one batch of random tokens that lies on the device.
-        batch_size: sequences in a step.
+        dataset: from `load`; None: train on one batch of random tokens on the device.
+        batch_size: sequences per step.
         model: a key of `SHAPES`.
-        sequence_length: tokens of a sequence; 0: the model's context.
-        lora_rank: above 0 all weights are frozen, and adapters of this rank are trained in each attention.
-        steps_per_epoch: steps that are called an epoch, between two tests.
+        sequence_length: tokens per sequence; 0: the model's context.
+        lora_rank: above 0, all weights are frozen and adapters of this rank are trained in each attention.
+        steps_per_epoch: steps between two tests, which count as an epoch.
         num_test_sequences: of the test; 0: all.
     """
 
@@ -102,22 +103,22 @@ class Plan(StudyPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require("model", self.model in SHAPES, ", ".join(SHAPES))
-        shape, longest = self.shape, self.device.longest_product
+        shape, most_tokens = self.shape, self.device.longest_product
         self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
         for name, least in (("steps_per_epoch", 1), ("num_test_sequences", 0)):
             self.require(name, getattr(self, name) >= least, f"{least} or more")
-        if longest:  # a weight's gradient is a product over all tokens of a step
-            right = self.batch_size * self.length <= longest
-            allowed = f"up to {longest // self.length}: {self.device.name} multiplies wrongly beyond {longest} tokens"
-            self.require("batch_size", right, allowed)
-        if self.dataset and min(len(self.dataset.train), len(self.dataset.test)) <= self.length:
-            raise ValueError(f"{self.dataset.name}: a part is no longer than a sequence of {self.length} tokens")
-        self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} has no vocabulary of its own)")
+        if most_tokens:  # a weight's gradient is a product over all tokens of a step
+            right = self.batch_size * self.length <= most_tokens
+            reason = f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"
+            self.require("batch_size", right, f"up to {most_tokens // self.length}; {reason}")
+        if self.dataset and (shortest := min(len(self.dataset.train), len(self.dataset.test))) <= self.length:
+            raise ValueError(f"sequence_length {self.length}; allowed with {self.dataset.name}: below {shortest}")
+        self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} takes its vocabulary from it)")
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict]:
-        """Return what a search tries on a device: its precisions, then what a transformer has."""
+        """Return the changes that a search tries on a device: its precisions, then settings for transformers."""
         general = [change for change in tuned.candidates(device) if not FOR_IMAGES & change.keys()]
         precisions = [change for change in general if "precision" in change]
         return [*precisions, {"fused_attention": True}, {"padded": True}, *general[len(precisions) :]]
@@ -129,7 +130,7 @@ class Plan(StudyPlan):
 
     @property
     def length(self) -> int:
-        """Return the tokens of a sequence."""
+        """Return the number of tokens per sequence."""
         return self.sequence_length or self.shape.context
 
     @property
@@ -139,7 +140,7 @@ class Plan(StudyPlan):
 
     @property
     def num_samples(self) -> int:
-        """Return the sequences of an epoch."""
+        """Return the number of sequences in an epoch."""
         return self.steps_per_epoch * self.batch_size
 
     def columns(self) -> dict:
@@ -149,12 +150,12 @@ class Plan(StudyPlan):
     def flops_per_sample(self, parameters: int, trained: int) -> float:
         """Return the operations of training on a sequence: 6N + 12 L d T for each of its T tokens.
 
-        Of frozen weights no gradient is computed, a third of their part.
+        A frozen weight counts 4 instead of 6, because its gradient is not computed.
 
         Source: https://arxiv.org/abs/2204.02311, appendix B, with nanoGPT's N.
 
         Args:
-            parameters: N, without those of positions.
+            parameters: N, without position embeddings.
             trained: how many of them are trained.
         """
         shape = self.shape
@@ -162,20 +163,20 @@ class Plan(StudyPlan):
         return self.length * (products + 12.0 * shape.layers * shape.width * self.length)
 
     def rate(self, step: int) -> float:
-        """Return a step's learning rate: a line up, then half a cosine down to a tenth."""
-        shape, lowest = self.shape, self.shape.peak / 10
+        """Return a step's learning rate: linear warm-up, then cosine decay to a tenth."""
+        shape, lowest = self.shape, self.shape.peak_rate / 10
         if step < shape.warm_up:
-            return shape.peak * (step + 1) / (shape.warm_up + 1)
-        fallen = min(1.0, (step - shape.warm_up) / (shape.steps - shape.warm_up))
-        return lowest + (shape.peak - lowest) * (1 + math.cos(math.pi * fallen)) / 2
+            return shape.peak_rate * (step + 1) / (shape.warm_up + 1)
+        progress = min(1.0, (step - shape.warm_up) / (shape.steps - shape.warm_up))
+        return lowest + (shape.peak_rate - lowest) * (1 + math.cos(math.pi * progress)) / 2
 
     def order(self, epoch: int) -> numpy.ndarray:
-        """Return where the sequences of each batch of an epoch begin, shape (steps, n)."""
+        """Return the starts of an epoch's sequences in the text, shape (steps, n)."""
         random = numpy.random.default_rng([self.seed, epoch])
         return random.integers(len(self.dataset.train) - self.length, size=(self.steps_per_epoch, self.batch_size))
 
     def test_order(self) -> list[numpy.ndarray]:
-        """Return where the sequences of each batch of the test begin: one after the other, each token once."""
+        """Return the starts of the sequences of each test batch; together they cover the test text once."""
         starts = numpy.arange(0, len(self.dataset.test) - self.length, self.length)
         starts = starts[: self.num_test_sequences or None]
         return numpy.split(starts, range(MOST_TEST_SEQUENCES, len(starts), MOST_TEST_SEQUENCES))
@@ -184,8 +185,8 @@ class Plan(StudyPlan):
         """Return functions to an epoch's training batches and to the test batches.
 
         Args:
-            reside: from tokens on the host to the same on the device.
-            take: from a text, resident or not, and where sequences begin to sequences of one token more than `length`.
+            reside: copies tokens from the host to the device.
+            take: from a text, resident or not, and the starts of sequences to sequences of `length` + 1 tokens.
         """
         if self.dataset is None:
             random = numpy.random.default_rng([self.seed, 0])
@@ -203,20 +204,21 @@ class Plan(StudyPlan):
         return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
 
     def plain(self, make_network: Callable, loss: Callable, parity_weights: Callable) -> Plain:
-        """Return what training is compared with: AdamW with nanoGPT's constants once more, at the highest rate.
+        """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
 
-        Steps are compared where the rate has just risen: in 20 of them it falls by less than a thousandth.
+        The constants are written here again, to check `SHAPES`. Steps are compared right after the warm-up, when the
+        rate falls by less than a thousandth in 20 steps.
 
         Args:
             make_network, loss, parity_weights: see `benchbook.frameworks.plain.Plain`.
         """
-        peak, beta2 = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
+        peak_rate, beta2 = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
 
         def is_matrix(name: str) -> bool:
             return not name.endswith("bias") and "norm" not in name
 
         def labels(batch: tuple, place: int) -> numpy.ndarray:
-            """Return which targets are the tokens that follow their inputs in the text."""
+            """Return whether each sequence and its targets are those of the text."""
             epoch, number = divmod(place, self.steps_per_epoch)
             places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
             text = self.dataset.train
@@ -225,7 +227,7 @@ class Plan(StudyPlan):
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=lambda: Adam(lambda step: peak, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
+            make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
             batch_size=self.parity_batch_size,
             labels=labels if self.dataset else None,
             parity_weights=parity_weights,
@@ -238,7 +240,7 @@ build, source, load = Plan.build, Plan.source, datasets.load_text
 
 
 def read_settings(text: str) -> Settings:
-    """Return settings written as words with blanks between: precisions, of which the last counts, and `SWITCHES`.
+    """Return settings from words separated by blanks: `SWITCHES`, and precisions, the last of which is used.
 
     Raises:
         ValueError: another word.

@@ -1,4 +1,4 @@
-"""What the GPT study says: tokens a second, what each setting brings, and time and money to a published loss."""
+"""The results of the GPT study: tokens per second, the speed-up of each setting, time and money to a published loss."""
 
 import pandas
 
@@ -23,14 +23,14 @@ _CURVE += ["batch_size", "run_id", "repeat"]
 
 @once
 def rates(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per point: tokens a second, memory, energy and money, or how it ended.
+    """Return the speed, memory, energy and cost of each point, or the status of its failure.
 
     Returns:
         Columns: machine, chip, device, framework, source, model, network (its title), dataset, sequence_length,
         lora_rank, variant, precision, batch_size, ladder, parameters, tokens_per_second, low, high, interval (its
         kind), num_windows, verdict, joules_per_million (tokens; missing without a sensor), energy_boundary,
-        dollars_per_billion (tokens, at the price on demand), peak_memory_bytes, session, session_width,
-        status, message, point.
+        dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, session_width, status,
+        message, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     both = [shared.with_settings(part, _SETTINGS) for part in (evidence.points(NAME), printed.assign(num_samples=0))]
@@ -52,19 +52,18 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 
 def ladder(evidence: Evidence) -> pandas.DataFrame:
-    """Return how many times as fast controlled points with some settings are as the one without.
+    """Return the speed-up of each controlled point with settings over the same point without settings.
 
     Returns:
-        Columns: machine, device, framework, source, network, dataset, sequence_length, batch_size, step (the last
-        setting that was added), ladder (all of them), tokens_per_second, ratio, low, high, interval, num_windows,
-        verdict.
+        Columns: machine, device, framework, source, network, dataset, sequence_length, batch_size, step (the setting
+        added last), ladder (all settings), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
-    climbed = table[table["variant"].eq("controlled") & table["status"].eq("ok") & table["tokens_per_second"].notna()]
-    climbed = climbed.fillna({"lora_rank": 0}).to_dict("records")
-    bases = {tuple(line[name] for name in alike): line for line in climbed if not line["ladder"]}
-    for line in climbed:
+    controlled = table[table["variant"].eq("controlled") & table["status"].eq("ok")]
+    controlled = controlled[controlled["tokens_per_second"].notna()].fillna({"lora_rank": 0}).to_dict("records")
+    bases = {tuple(line[name] for name in alike): line for line in controlled if not line["ladder"]}
+    for line in controlled:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
@@ -75,11 +74,11 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
 
 @once
 def curves(evidence: Evidence) -> pandas.DataFrame:
-    """Return the test loss of each run with the training that came before it.
+    """Return each test loss of each run, with the training before it.
 
     Returns:
         Columns: machine, device, framework, variant, source, model, network, dataset, precision, batch_size, run_id,
-        repeat, steps, loss, joules, dollars and minutes (see `tables.tested`), whole (whether all of the test was).
+        repeat, steps, loss, joules, dollars and minutes (see `tables.tested`), whole (whether the test was complete).
     """
     columns = [*_CURVE, "settings", "steps", "loss", "hours", "joules", "dollars"]
     table = pandas.DataFrame(shared.tested(evidence, NAME, "loss"), columns=columns)
@@ -90,22 +89,22 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
 
 
 def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return when each run on the whole text, tested on all of its last tenth, first had its network's published loss.
+    """Return when each run first reached its network's published loss; runs on the whole text with complete tests only.
 
     Args:
         table: from `curves`.
 
     Returns:
-        Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing where it was not had).
+        Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing if it was not reached).
     """
     ends = ["steps", "minutes", "joules", "dollars"]
     own = table[table["model"].isin(TARGETS) & table["dataset"].eq(TEXT) & table["whole"]]
-    had = shared.to_target(own.assign(target=own["model"].map(TARGETS)), "loss", ends, least=True)
-    return had[[*_CURVE, "target", "best_loss", *ends]].astype({"minutes": float})
+    reached = shared.to_target(own.assign(target=own["model"].map(TARGETS)), "loss", ends, least=True)
+    return reached[[*_CURVE, "target", "best_loss", *ends]].astype({"minutes": float})
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds of a million tokens of GPT-2 small, what each setting brings, and best losses, for claims."""
+    """Return quantities for claims: seconds per million tokens of GPT-2 small, each setting's speed-up, best losses."""
     table, values = rates(evidence), []
     whole = table[table["source"].eq("measured") & table["status"].eq("ok") & table["model"].eq("gpt2_124m")]
     whole = whole[whole["tokens_per_second"].notna() & whole["lora_rank"].fillna(0).eq(0)]
@@ -127,7 +126,7 @@ def claimed(evidence: Evidence) -> list[dict]:
 
 
 def largest(evidence: Evidence) -> pandas.DataFrame:
-    """Return the lines of `rates` of the largest network whose weights were all trained; networks do not compare."""
+    """Return the lines of `rates` of the largest network trained in full, because networks do not compare."""
     table = rates(evidence)
     table = table[table["lora_rank"].fillna(0).eq(0)]
     trained = table[table["source"].eq("measured") & table["status"].eq("ok")]
@@ -135,7 +134,7 @@ def largest(evidence: Evidence) -> pandas.DataFrame:
 
 
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return lines with what people call their network, and the text where that is not the whole one."""
+    """Return lines with the network's title, which names the excerpt if that was the text."""
     titles = table["model"].map(networks.title, na_action="ignore")
     network = titles.mask(table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text")
     return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
@@ -149,7 +148,7 @@ RATE = Says(
     where="status == 'ok'",
 )
 TARGET = Says(
-    "{network} has a test loss of {target:.3g} after {value}, on {place}",
+    "{network} reaches a test loss of {target:.3g} after {value} on {place}",
     "",
     "minutes",
     lambda minutes: wording.duration(60 * minutes),
@@ -164,8 +163,9 @@ STUDY = Study(
     charts=(
         Bars(
             "gpt-tokens",
-            "Tokens a second",
-            "Of each network and setting. The table has memory, joules a million tokens and dollars a billion.",
+            "Tokens per second",
+            "Each bar is one network with one setting. The table adds memory, joules per million tokens and dollars per"
+            " billion tokens.",
             table=rates,
             title=RATE,
             label=LABEL,
@@ -174,20 +174,21 @@ STUDY = Study(
         ),
         Bars(
             "gpt-ladder",
-            "What does each setting bring?",
-            "Each line adds a setting to those of the one before; the batches are the same, on the device.",
+            "How much faster does each setting make training?",
+            "Settings are added one at a time; a label lists those in use. All bars have the same batches, resident on"
+            " the device.",
             table=ladder,
             title=Says("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
             label=("network", "batch_size", "ladder"),
             usual={"ladder": ""},
             text="{ratio:.2f}x",
             reference=1,
-            xlabel="tokens a second over those of float32 with attention written out",
+            xlabel="speed-up over float32 with explicit attention",
         ),
         Lines(
             "gpt-loss",
-            "What does a loss take?",
-            "The test loss by minutes of training alone; tests are off the clock.",
+            "How long does training take to a test loss?",
+            "Minutes are of training alone; tests are not timed.",
             table=curves,
             title=Says("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
             x="minutes",
@@ -199,7 +200,8 @@ STUDY = Study(
         Bars(
             "gpt-target",
             "Minutes and money to the published loss",
-            "Read off raw curves, never continued: a run that did not have its network's published loss has no bar.",
+            "Read off raw curves, without smoothing or extrapolation. A run that did not reach its network's published"
+            " loss has no bar.",
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["minutes"].notna()],
             title=TARGET,
@@ -209,14 +211,14 @@ STUDY = Study(
         Points(
             "gpt-batches",
             "Which batch is the fastest, and which is the largest?",
-            "A cross where memory did not hold the batch.",
+            "A cross marks a batch that failed, such as one too large for memory.",
             table=rates,
             title=RATE,
             x="batch_size",
             by=[name for name in _POINT if name != "batch_size"],
             label=tuple(name for name in LABEL if name != "batch_size"),
             usual={"lora_rank": 0, "ladder": ""},
-            xlabel="sequences in a step",
+            xlabel="sequences per step",
             ylabel="tokens a second, training",
             batches=True,
             from_zero=True,
