@@ -246,7 +246,7 @@ def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"network": "OWN:number"}, "number is no callable"),
+        ({"network": "OWN:number"}, "number is not callable"),
         ({"network": "OWN:nothing"}, "returns a builtins.NoneType; allowed with framework"),
         ({"network": "OWN:fails"}, r"network .*, called with \(\), raised KeyError: 'planted'"),
         ({"network": "OWN:network", "arguments": "depth=2"}, "called with .*depth=2.* raised TypeError"),

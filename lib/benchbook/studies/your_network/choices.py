@@ -1,4 +1,4 @@
-"""What may be asked of a network of the user's own; a wrong choice is refused before a framework or its code runs."""
+"""The allowed choices for your own network. A wrong choice is refused before your code or a framework runs."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ ALLOWED = {
     "precision": support.PRECISIONS,
 }
 LEAST = {"image_size": 1, "channels": 1, "num_classes": 2, "batch_size": 1}
-# Callables that look a network up by a name among their arguments, the name's argument, and where networks are.
+# Callables that take a network's name: the argument with the name, and the module with the networks.
 REGISTRIES = {
     "timm:create_model": ("model_name", "timm.models"),
     "torchvision.models:get_model": ("name", "torchvision.models"),
@@ -25,10 +25,10 @@ def check(chosen: Mapping[str, Any]) -> None:
     """Refuse choices that cannot be measured.
 
     Args:
-        chosen: parameters of the notebook by name; those that are missing are not looked at.
+        chosen: parameters of the notebook by name; missing ones are not checked.
 
     Raises:
-        ValueError: names the first that is wrong, its value and what is allowed.
+        ValueError: names the first wrong choice, its value and what is allowed.
     """
     for name, allowed in ALLOWED.items():
         if chosen.get(name, allowed[0]) not in allowed:
@@ -40,7 +40,7 @@ def check(chosen: Mapping[str, Any]) -> None:
     if not 0 < rate < math.inf:
         raise ValueError(f"learning_rate {rate}; allowed: above 0, and finite")
     if chosen.get("variant") == "tuned" and chosen.get("precision", "fp32") != "fp32":
-        raise ValueError(f"precision {chosen['precision']!r}; allowed with variant tuned: fp32, the search chooses one")
+        raise ValueError(f"precision {chosen['precision']!r}; allowed with variant tuned: fp32 (it searches others)")
     sizes.read(chosen.get("batch_sizes", ""))
     arguments = loading.keywords(chosen.get("arguments", ""))
     for what in loading.NAMED:
@@ -48,4 +48,4 @@ def check(chosen: Mapping[str, Any]) -> None:
             loading.check(chosen[what], what)
     argument, place = REGISTRIES.get(chosen.get("network", ""), ("", ""))
     if isinstance(arguments.get(argument), str):
-        loading.check(f"{place}:{arguments[argument].partition('.')[0]}", argument)  # timm: a tag follows the point
+        loading.check(f"{place}:{arguments[argument].partition('.')[0]}", argument)  # in timm, .tag may follow

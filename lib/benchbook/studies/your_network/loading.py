@@ -23,25 +23,25 @@ FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.p
 HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
 NAMED = ("network", "example", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
-MOST_PRINTED = 100_000  # characters that a process keeps of what it prints
-_LEFT: dict[int, int] = {}  # bytes that are still passed on of what is written to a descriptor
-# What gives a module names that its source does not spell.
-UNSPELT = r"^def __getattr__|sys\.modules\[__name__\]|globals\(\)\[|^from \w[\w.]* import \*"
+MOST_PRINTED = 100_000  # characters of a process's output that are kept
+_LEFT: dict[int, int] = {}  # bytes left to pass on, by file descriptor
+# Code that may define names which do not occur in the module's source.
+DYNAMIC_NAMES = r"^def __getattr__|sys\.modules\[__name__\]|globals\(\)\[|^from \w[\w.]* import \*"
 
 
 class Misfit(ValueError):
-    """What the user named does not fit what it is used for; the message says which, and what is allowed."""
+    """Your network, example or loss does not fit; the message says which, and what is allowed."""
 
 
 @dataclass
 class Capped:
-    """A stream that passes on the first MOST_PRINTED characters: an executed notebook keeps all it is given."""
+    """A stream that passes on only the first MOST_PRINTED characters, so that an executed notebook stays small."""
 
     stream: Any
     left: int = MOST_PRINTED
 
     def write(self, text: str) -> int:
-        """Pass a text on as far as there is room; where there no longer is, say so once."""
+        """Pass on the characters left of the limit, and a note when it is reached."""
         if self.left > 0:
             self.stream.write(text[: self.left])
             self.left -= len(text)
@@ -54,7 +54,7 @@ class Capped:
 
 
 def start() -> None:
-    """Begin a run in a kernel: files are run again, and of what they print the beginning is kept."""
+    """Begin a run in a kernel: your files run again, and only the beginning of their output is kept."""
     _run.cache_clear()
     streams = (each.stream if isinstance(each, Capped) else each for each in (sys.stdout, sys.stderr))
     sys.stdout, sys.stderr = map(Capped, streams)
@@ -63,7 +63,7 @@ def start() -> None:
 
 
 def cap(descriptor: int) -> None:
-    """Pass on the first MOST_PRINTED bytes of what C code and other processes write to a descriptor, from now on."""
+    """From now on, pass on only the first MOST_PRINTED bytes that C code and child processes write to a descriptor."""
     is_capped = descriptor in _LEFT
     _LEFT[descriptor] = MOST_PRINTED
     if is_capped:
@@ -82,44 +82,44 @@ def cap(descriptor: int) -> None:
 
 
 def resolve(name: str, what: str) -> Callable:
-    """Return a callable by its name; its module is imported, or its file run, once.
+    """Return a callable by its name. Its module is imported, or its file run, only once.
 
     Args:
-        name: see the module.
-        what: which parameter holds the name, for an error.
+        name: one of FORMS.
+        what: the parameter with the name, for errors.
 
     Raises:
-        ValueError: no such file, module or callable; the message says what there is.
+        ValueError: no such file, module or callable; the message lists the callables there are.
     """
     place, attribute = find(name, what)
-    with blamed(f"{what} {name!r}: {Path(place).name}"):
+    with named_in_errors(f"{what} {name!r}: {Path(place).name}"):
         module = _run(place) if isinstance(place, Path) else importlib.import_module(place)
     value = getattr(module, attribute, None)
     if not callable(value):
         own = [key for key, each in vars(module).items() if callable(each) and not key.startswith("_")]
-        state = "is no callable" if hasattr(module, attribute) else "is not in it"
+        state = "is not callable" if hasattr(module, attribute) else "is not in it"
         raise ValueError(f"{what} {name!r}: {attribute} {state}; it has {_nearest(attribute, own)}")
     return value
 
 
 def check(name: str, what: str) -> None:
-    """Refuse a name that cannot be resolved, as far as the source says so: nothing is imported or run.
+    """Refuse a name that cannot be resolved, judged by the source alone: nothing is imported or run.
 
     Raises:
-        ValueError: no such package or file, a file that is not Python, or a name that its source never mentions.
+        ValueError: no such package or file, a file that is not Python, or a name that the source does not contain.
     """
     place, attribute = find(name, what)
     if isinstance(place, Path):
         source = place.read_bytes()
         try:
             ast.parse(source)
-        except (SyntaxError, ValueError) as error:  # ValueError: a zero among its bytes
+        except (SyntaxError, ValueError) as error:  # ValueError: the file has a zero byte
             line = f"line {error.lineno}: {error.msg}" if isinstance(error, SyntaxError) else error
             raise ValueError(f"{what} {name!r}: the file is not Python: {line}") from error
         texts = [source.decode(errors="replace")]
     else:
         texts = _sources(place, what, name)
-    if not texts or re.search(UNSPELT, texts[0], re.MULTILINE):
+    if not texts or re.search(DYNAMIC_NAMES, texts[0], re.MULTILINE):
         return
     if not any(re.search(rf"\b{attribute}\b", text) for text in texts):
         own = [word for text in texts for word in re.findall(r"^(?:def|class) ([A-Za-z]\w*)", text, re.MULTILINE)]
@@ -127,18 +127,18 @@ def check(name: str, what: str) -> None:
 
 
 @contextmanager
-def blamed(what: str) -> Iterator[None]:
-    """Name what of the user's own code raised an error; one for want of memory stays what it is.
+def named_in_errors(what: str) -> Iterator[None]:
+    """Name the part of your code that raised an error. An out-of-memory error is left as it is.
 
     Args:
-        what: begins the sentence that says so.
+        what: the part, as the subject of the message.
 
     Raises:
-        ValueError: in place of any other error.
+        Misfit: in place of any other error.
     """
     try:
         yield
-    except Misfit:  # says it already
+    except Misfit:
         raise
     except Exception as error:
         kind = type(error).__name__
@@ -149,10 +149,10 @@ def blamed(what: str) -> Iterator[None]:
 
 
 def keywords(arguments: str) -> dict[str, Any]:
-    """Return keyword arguments written as in a call, with literal values.
+    """Return the keyword arguments in a text, written as in a call with literal values.
 
     Raises:
-        ValueError: anything else.
+        ValueError: the text is anything else.
     """
     try:
         tree = ast.parse(f"_({arguments})", mode="eval").body
@@ -160,17 +160,17 @@ def keywords(arguments: str) -> dict[str, Any]:
             raise ValueError("a value without a name")
         return {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"') from error
+        raise ValueError(f'arguments {arguments!r}; allowed: as in "num_classes=10, depth=2"') from error
 
 
 def origins(names: dict[str, str]) -> dict[str, dict]:
-    """Return name, digest and commit of the files that hold the callables, which is what a manifest keeps of them.
+    """Return name, digest and commit of the files with the callables, for the manifest.
 
     Args:
-        names: callables by parameter; empty ones and those of modules are left out.
+        names: callables by parameter; empty names and callables of modules are left out.
 
     Raises:
-        ValueError: a file that is not there.
+        ValueError: a file does not exist.
     """
     described = {}
     for what, name in names.items():
@@ -182,17 +182,17 @@ def origins(names: dict[str, str]) -> dict[str, dict]:
 
 
 def find(name: str, what: str) -> tuple[Path | str, str]:
-    """Return the file or the module that a name names, and what in it; modules of the present folder can be imported.
+    """Return the file or module and the callable in a name; modules in the current folder become importable.
 
     Raises:
-        ValueError: it has neither of FORMS, or there is no such file.
+        ValueError: the name has neither of FORMS, or there is no such file.
     """
     place, _, attribute = name.rpartition(":")
     is_file = place.endswith(".py")
     if not (is_file or all(map(str.isidentifier, place.split(".")))) or not attribute.isidentifier():
         raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
     if not is_file:
-        if str(Path.cwd()) not in sys.path:  # after all others
+        if str(Path.cwd()) not in sys.path:
             sys.path.append(str(Path.cwd()))
         return place, attribute
     path = Path(place).expanduser().resolve()
@@ -202,13 +202,13 @@ def find(name: str, what: str) -> tuple[Path | str, str]:
 
 
 def _sources(place: str, what: str, name: str) -> list[str]:
-    """Return a module's source, then those of the modules beside it where it is a package; none where unknown.
+    """Return a module's source, and for a package within a package the sources in it; empty if they are unknown.
 
     Raises:
         ValueError: no such package.
     """
     package, *parts = place.split(".")
-    spec = importlib.util.find_spec(package)  # which imports nothing, as one of a module inside would
+    spec = importlib.util.find_spec(package)  # for a submodule, this would import the package
     if spec is None:
         raise ValueError(f"{what} {name!r}: no module named {package!r}; {HINT}")
     path = Path(spec.origin or [*spec.submodule_search_locations, "."][0], "" if spec.origin else "__init__.py")
@@ -217,20 +217,20 @@ def _sources(place: str, what: str, name: str) -> list[str]:
         path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     if path.suffix != ".py" or not path.is_file():
         return []
-    beside = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" and parts else []
-    return [file.read_text(errors="replace") for file in [path, *beside]]
+    inside = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" and parts else []
+    return [file.read_text(errors="replace") for file in [path, *inside]]
 
 
 def _nearest(wanted: str, names: list[str]) -> str:
-    """Return the names that are most like what was wanted."""
-    listed = difflib.get_close_matches(wanted, dict.fromkeys(names), n=MOST_NAMED, cutoff=0.0)
-    return ", ".join(listed) + (" and others" if len(names) > MOST_NAMED else "") or "none"
+    """Return the names most similar to the wanted one, as a list in words."""
+    nearest = difflib.get_close_matches(wanted, dict.fromkeys(names), n=MOST_NAMED, cutoff=0.0)
+    return ", ".join(nearest) + (" and others" if len(names) > MOST_NAMED else "") or "none"
 
 
 @functools.cache
 def _run(path: Path) -> Any:
-    """Return the module that a file is: a change of it belongs to the next run, and a second run may be refused."""
-    if str(path.parent) not in sys.path:  # for what the file imports from beside it
+    """Return the module of a file, which runs once per run of the notebook: some files cannot run twice."""
+    if str(path.parent) not in sys.path:  # for the file's imports from its folder
         sys.path.append(str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)

@@ -1,15 +1,15 @@
-"""A Keras network of the user's own, trained by TensorFlow or JAX."""
+"""Your own Keras network, trained by TensorFlow or JAX."""
 
 from functools import partial
 
 from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
-from benchbook.studies.your_network.plan import MOMENTUM, Plan, counted
+from benchbook.studies.your_network.plan import MOMENTUM, Plan, count_operations
 
 
 def build(plan: Plan, settings: Settings) -> KerasWorkload:
-    """Return the workload, its operations counted where its layers are of kinds that can be; see `plan.build`."""
+    """Return the workload, with its operations if all layers are of kinds that can be counted; see `plan.build`."""
     keras = import_keras(plan.device.framework)
     optimizers = {
         "sgd": partial(keras.optimizers.SGD, momentum=MOMENTUM),
@@ -25,7 +25,7 @@ def build(plan: Plan, settings: Settings) -> KerasWorkload:
 
     def loss(outputs, target):
         if "float" in keras.backend.standardize_dtype(target.dtype):
-            target = keras.ops.cast(target, outputs.dtype)  # float64, where that is compared
+            target = keras.ops.cast(target, outputs.dtype)  # float64 in the comparison
         return own(outputs, target)
 
     def offsets() -> list[str]:
@@ -46,12 +46,12 @@ def build(plan: Plan, settings: Settings) -> KerasWorkload:
         settings=settings,
         seed=plan.seed,
     )
-    workload.columns |= counted(lambda: flops_per_sample(workload.network.model))
+    workload.columns |= count_operations(lambda: flops_per_sample(workload.network.model))
     return workload
 
 
 def _check_model(plan: Plan, keras, model) -> None:
-    """Refuse a model that cannot be trained by itself, or whose outputs do not fit the loss."""
+    """Refuse a model that is not functional with one input and output, or whose outputs do not fit the loss."""
     if not model.built or len(model.inputs or ()) != 1 or len(model.outputs) != 1:
         raise ValueError(f"network {plan.network!r}; allowed: a functional keras.Model with one input and one output")
     if plan.loss:

@@ -1,4 +1,4 @@
-"""A torch network of the user's own, trained."""
+"""Your own torch network, trained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,50 +16,50 @@ from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, co
 from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.studies.your_network import loading
-from benchbook.studies.your_network.plan import MOMENTUM, OPEN, Plan, counted, leaves
+from benchbook.studies.your_network.plan import MOMENTUM, OFFSET, Plan, count_operations, leaves
 
-COUNTED_SAMPLES = 2  # by which operations are counted
-HALVES = ("fp16", "bf16")  # the coarser last
+COUNTED_SAMPLES = 2  # in the batch for counting operations
+HALVES = ("fp16", "bf16")  # bf16, which has fewer digits, is last
 
 
 @dataclass
-class Trained(TorchWorkload):
-    """Somebody's network: the target is None where the network computes its own loss."""
+class OwnWorkload(TorchWorkload):
+    """Training of your network; the target is None if the network computes its own loss."""
 
     plan: Plan | None = None
 
     def split(self, batch: Batch) -> tuple[tuple, Any]:
-        """Return what the network takes of a batch, and what its outputs are compared with."""
+        """Return the network's inputs in a batch, and the target."""
         inputs, target = self.plan.parts(batch)
         return (inputs,), target
 
     def num_samples(self, batch: Batch) -> int:
-        """Return the samples in a batch."""
+        """Return the number of samples in a batch."""
         return self.batch_size
 
     def _outputs(self, inputs: tuple | dict) -> Any:
         return compute(lambda given: call(self.network, given), (inputs,), self.device, self.settings.precision)
 
 
-class _Counted(torch.nn.Module):
-    """A network that takes the arrays of a batch one after the other, and returns the outputs that have a gradient."""
+class _Flat(torch.nn.Module):
+    """A network that takes the arrays of a batch as arguments and returns a list of the outputs with a gradient."""
 
     def __init__(self, network: torch.nn.Module, plan: Plan) -> None:
         super().__init__()
-        self.network, self.parts = network, lambda batch: plan.parts(batch)  # a copy of it is the same function
+        self.network, self.parts = network, lambda batch: plan.parts(batch)  # a function, so that copies share the plan
 
     def forward(self, *batch: torch.Tensor) -> list[torch.Tensor]:
-        outputs = _opened(call(self.network, self.parts(batch)[0]))
+        outputs = _named_parts(call(self.network, self.parts(batch)[0]))
         return [part for part in leaves(outputs) if isinstance(part, torch.Tensor) and part.requires_grad]
 
 
-def build(plan: Plan, settings: Settings) -> Trained:
-    """Return the workload; see `plan.build`. Weights that the network keeps in half precision decide the precision."""
+def build(plan: Plan, settings: Settings) -> OwnWorkload:
+    """Return the workload; see `plan.build`. If the network has weights in half precision, it trains in that."""
     torch.manual_seed(plan.seed)
     model = plan.make_network(torch.nn.Module).train()
     small = _tensors(plan.small(0, COUNTED_SAMPLES))
     if any(is_lazy(part) for part in (*model.parameters(), *model.buffers())):
-        with loading.blamed(f"network {plan.network!r}, whose layers take their shapes from a batch,"), torch.no_grad():
+        with loading.named_in_errors(f"network {plan.network!r}, given a batch for its lazy layers,"), torch.no_grad():
             call(model.eval(), plan.parts(small)[0])
         model.train()
     stored = {parameter.dtype for parameter in model.parameters()}
@@ -68,9 +68,10 @@ def build(plan: Plan, settings: Settings) -> Trained:
         settings = replace(settings, precision=halves[-1])
     elif not halves:
         cast(model, STORED[settings.precision])
-    count = partial(flops_per_sample, _Counted(model, plan), *small)  # per line of the first array
-    lines = len(small[0]) / min(plan.batch_size, COUNTED_SAMPLES)  # of a sample
-    columns = plan.columns() | counted(lambda: count(device="meta") * lines, lambda: count(device="cpu") * lines)
+    count = partial(flops_per_sample, _Flat(model, plan), *small)  # per line of the first array
+    lines = len(small[0]) / min(plan.batch_size, COUNTED_SAMPLES)  # per sample
+    columns = plan.columns()
+    columns |= count_operations(lambda: count(device="meta") * lines, lambda: count(device="cpu") * lines)
     loss = plan.checked_loss(partial(_default_loss, plan))
     model.to(plan.device.kind)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -81,13 +82,13 @@ def build(plan: Plan, settings: Settings) -> Trained:
     offsets = [f"{name}.bias".lstrip(".") for name in _norms(model)]
 
     def twin() -> torch.nn.Module:
-        """Return the same network, frozen offsets of its batch norms opened as `plain` opens the trained ones."""
+        """Return a copy of the network. `plain` raises trained offsets of batch norms; this raises frozen ones, too."""
         made = copied(model)
         for layer in _norms(made).values():
-            layer.bias.data += OPEN
+            layer.bias.data += OFFSET
         return made
 
-    return Trained(
+    return OwnWorkload(
         device=plan.device,
         batch_size=plan.batch_size,
         model=model,
@@ -104,21 +105,21 @@ def build(plan: Plan, settings: Settings) -> Trained:
 
 
 def _norms(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
-    """Return the batch norms that have an offset, by name."""
+    """Return the batch norms with an offset, by name."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, BatchNorm) and layer.affine}
 
 
-def _opened(outputs: Any) -> Any:
-    """Return a network's outputs; of an object its attributes by name."""
+def _named_parts(outputs: Any) -> Any:
+    """Return a network's outputs; if they are an object, its attributes by name."""
     return outputs if isinstance(outputs, torch.Tensor | Mapping | list | tuple) else getattr(outputs, "__dict__", {})
 
 
 def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
-    """Return the loss that a network computes itself, or else the cross-entropy of its logits, of all heads together.
+    """Return the loss that the network computes, or else the sum over its heads of the cross-entropy of their logits.
 
-    A detector returns several losses, which add up; a library for language models returns `.loss` and `.logits`.
+    The losses of a detector are added up. Libraries for language models return `.loss` and `.logits`.
     """
-    outputs = _opened(outputs)
+    outputs = _named_parts(outputs)
     named = outputs if isinstance(outputs, Mapping) else {}
     if named.get("loss") is not None:
         return named["loss"]
@@ -133,8 +134,8 @@ def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
         if logits.dim() < 2 or (target.dim() == 1 and (logits.dim() != 2 or logits.shape[1] < plan.num_classes)):
             raise loading.Misfit(
                 f"network {plan.network!r} returns shape {tuple(logits.shape)}; allowed with num_classes"
-                f" {plan.num_classes}: ({len(target)}, {plan.num_classes}). Say what it is to be made with, such as"
-                f' arguments "num_classes={plan.num_classes}", or name a loss'
+                f" {plan.num_classes}: ({len(target)}, {plan.num_classes}). Pass arguments to the network, such as"
+                f' "num_classes={plan.num_classes}", or name a loss'
             )
     return sum(F.cross_entropy(logits, target) for logits in heads)
 

@@ -1,4 +1,4 @@
-"""What is to be built: a point's choices, checked, and its batches as NumPy arrays; built, and one step tried."""
+"""The plan of your own network: choices, batches as NumPy arrays, the workload, and a first step as a check."""
 
 import functools
 import importlib
@@ -24,19 +24,19 @@ from benchbook.rows import records
 from benchbook.studies.your_network import choices, loading, sizes
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that plans does without
+    from benchbook.studies.experiments import Experiment  # not imported by the process that plans
 
 MOMENTUM = 0.9  # of sgd
 POOL = 4  # different batches, which an epoch repeats
-STEPS = 16  # of an epoch
-OPEN = 3.0  # deviations above 0 at which batch norms lie where gradients are compared
+STEPS = 16  # per epoch
+OFFSET = 3.0  # standard deviations, added to batch norms' offsets for the comparison of gradients
 # Gates and offsets, whose gradients are sums that nearly cancel, have at most a few hundredths of the whole gradient.
 LEAST_SHARE_FACTOR = 20
-LONG_SECONDS = 1.0  # of torch's step on a CPU, whose start is little of it
+LONG_SECONDS = 1.0  # after so long a step of torch on a CPU, its start-up does not matter
 MOST_PARITY_SAMPLES = 16  # in a batch that is repeated in float64, which is slow
-KEPT_AS = {"f": "float32", "c": "complex64", "b": "bool", "i": "int64", "u": "int64"}  # by kind, as frameworks compute
+DTYPES = {"f": "float32", "c": "complex64", "b": "bool", "i": "int64", "u": "int64"}  # of batches, by NumPy's kind
 
-Batch = tuple[numpy.ndarray, ...]  # the arrays of (inputs, target), one after the other
+Batch = tuple[numpy.ndarray, ...]  # the arrays of inputs, then those of the target
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,17 @@ class Plan:
 
     Attributes:
         device: where to train, and with which framework.
-        network: `module:callable` or `file.py:callable`, to a torch.nn.Module or a keras.Model.
+        network: `module:callable` or `file.py:callable` that returns a torch.nn.Module or a keras.Model.
         arguments: further keyword arguments of that callable, as Python writes them.
-        image_size, channels, num_classes: of random images; the callable is given those that its signature names.
-        example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of images. Inputs are an
-            array, a tuple of what the network takes, or a dictionary of its keyword arguments; lists and dictionaries
-            of arrays may be inside. A dictionary alone is inputs with which the network computes its own loss.
-        loss: `file.py:callable` from outputs and target to a scalar; empty is the network's own loss, or the
+        image_size, channels, num_classes: of random images; the callable gets those that are in its signature.
+        example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of random images. Inputs
+            are an array, a tuple of the network's arguments, or a dictionary of its keyword arguments; they may contain
+            lists and dictionaries of arrays. A dictionary without a target is for a network that computes its own loss.
+        loss: `file.py:callable` from outputs and target to a scalar; empty: the network's own loss, or the
             cross-entropy of logits.
         optimizer: one of `choices.ALLOWED`.
         learning_rate: of all steps.
-        batch_size: samples a step.
+        batch_size: samples per step.
         seed: of weights and batches.
 
     Raises:
@@ -79,7 +79,7 @@ class Plan:
         choices.check(vars(self) | {"framework": self.device.framework})
 
     def __getstate__(self) -> dict:
-        """Return the choices alone: another process cannot import your file, but run it and make batches itself."""
+        """Return the choices only: a child process cannot unpickle your objects, so it runs your file again."""
         return {choice.name: getattr(self, choice.name) for choice in fields(self)}
 
     @staticmethod
@@ -92,15 +92,15 @@ class Plan:
     ) -> Workload:
         """Return the workload of a plan with some choices changed; see `build` below."""
         changed = {name: value for name, value in changed.items() if getattr(plan, name) != value}
-        return build(replace(plan, **changed) if changed else plan, settings)  # a plan keeps its batches
+        return build(replace(plan, **changed) if changed else plan, settings)  # an unchanged plan has its batches
 
     @staticmethod
     def candidates(device: Device) -> None:
-        """Return None: a search tries all that it has."""
+        """Return None: a search tries all of `measuring.tuned.candidates`."""
 
     @property
     def sequence_length(self) -> int | None:
-        """Return the tokens of a sample, where the network takes whole numbers of shape (n, tokens) first."""
+        """Return the tokens per sample if the first input is whole numbers of shape (n, tokens); else None."""
         first = self._pool[0][0]
         return first.shape[1] if first.ndim == 2 and first.dtype.kind == "i" else None
 
@@ -108,17 +108,17 @@ class Plan:
         """Return a new network.
 
         Raises:
-            ValueError: the callable is not there, cannot be called so, or returns something else than `allowed`.
+            ValueError: there is no such callable, it raises an error, or it returns anything but an `allowed`.
         """
         make = loading.resolve(self.network, "network")
         try:
             named = inspect.signature(make).parameters
-        except (TypeError, ValueError):  # some callables of C tell nothing
+        except (TypeError, ValueError):  # some C functions have no signature
             named = ()
         given = {name: getattr(self, name) for name in ("image_size", "channels", "num_classes") if name in named}
         given |= loading.keywords(self.arguments)
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        with loading.blamed(f"network {self.network!r}, called with ({shown}),"):
+        with loading.named_in_errors(f"network {self.network!r}, called with ({shown}),"):
             network = make(**given)
         if not isinstance(network, allowed):
             kind = f"{type(network).__module__}.{type(network).__name__}"
@@ -140,24 +140,24 @@ class Plan:
         }
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield an epoch's batches: the pool again and again."""
+        """Yield an epoch's batches, which repeat a pool of POOL batches."""
         yield from (self._pool[step % POOL] for step in range(STEPS))
 
     def small(self, number: int, size: int = MOST_PARITY_SAMPLES) -> Batch:
-        """Return a batch of so many samples at most, for the comparison with float64 and for counting operations."""
+        """Return a batch of at most `size` samples, for the comparison with float64 and for counting operations."""
         return self._batch(min(self.batch_size, size), number % POOL)
 
     def parts(self, batch: tuple) -> tuple[tuple | dict, Any]:
-        """Return inputs (of which a dictionary is keyword arguments) and target, as the example has them.
+        """Return inputs (arguments, or a dictionary of keyword arguments) and target, nested as the example has them.
 
         Args:
-            batch: arrays of a batch that this plan made, or a framework's tensors in their place.
+            batch: the arrays of a batch of this plan, or a framework's tensors in their place.
         """
         inputs, target = _refilled(self._made[len(batch)], iter(batch))
         return inputs if isinstance(inputs, tuple | dict) else (inputs,), target
 
     def checked_loss(self, default: Callable) -> Callable:
-        """Return the loss, or the default one without; it says so where its value is no scalar."""
+        """Return your loss, or without one the default; it raises Misfit if its value is not a scalar."""
         compute = loading.resolve(self.loss, "loss") if self.loss else default
 
         def loss(outputs: Any, target: Any) -> Any:
@@ -170,17 +170,17 @@ class Plan:
         return loss
 
     def plain(self, make_network: Callable, loss: Callable, offsets: Callable, tensors: Callable) -> Plain:
-        """Return what training is compared with: the same network, in plain code.
+        """Return the plain version that training is compared with: the same network with a plain optimiser.
 
-        In a fresh network rounding to bfloat16 opens and shuts so many ReLUs that it turns the gradient: of twelve of
-        torchvision's networks none agreed with float64. So both are compared where hardly any is shut. A batch is made
-        small, not cut: the edges of a graph name nodes, and a detector's images have boxes. Optimisers have the
-        constants of their framework: torch's, or Keras's own.
+        In a fresh network, rounding to bfloat16 switches so many ReLUs on and off that it changes the gradient: none of
+        twelve networks of torchvision agreed with float64. So batch norms' offsets are raised until hardly any ReLU is
+        off. Small batches are made, not cut from large ones: edges of a graph refer to nodes, and a detector's images
+        have boxes. Optimisers have the default constants of torch or Keras.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
-            offsets: to the names of the batch norms' offsets.
-            tensors: from a batch to what the workload's loader delivers.
+            offsets: returns the names of the batch norms' offsets.
+            tensors: from a batch to the form in which the workload's loader delivers it.
         """
         keras = self.device.framework != "torch"
         decay = {"adamw": 0.004 if keras else 0.01}.get(self.optimizer, 0.0)
@@ -193,29 +193,29 @@ class Plan:
             batch_size=min(self.batch_size, MOST_PARITY_SAMPLES),
             inputs=self.parts,
             noise=lambda batch, place: tensors(self.small(place)),
-            parity_weights=lambda make, weights: weights | {name: weights[name] + OPEN for name in offsets()},
+            parity_weights=lambda make, weights: weights | {name: weights[name] + OFFSET for name in offsets()},
             least_share_factor=LEAST_SHARE_FACTOR,
             may_be_random=True,
         )
 
     _pool = cached_property(lambda self: [self._batch(self.batch_size, number) for number in range(POOL)])
-    _made = cached_property(lambda self: {})  # inputs and targets as they were made, by the number of their arrays
+    _made = cached_property(lambda self: {})  # the last (inputs, target) of the example, by the number of arrays
 
     def _batch(self, size: int, number: int) -> Batch:
-        """Return one made batch, checked.
+        """Return a new batch, checked.
 
         Raises:
-            ValueError: the example does not return inputs and target, or anything but arrays of numbers in them.
+            ValueError: the example does not return (inputs, target), or they contain anything but arrays of numbers.
         """
         make = loading.resolve(self.example, "example") if self.example else self._random_images
-        with loading.blamed(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
+        with loading.named_in_errors(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
             made = make(size, self.seed + number)
         made = (made, None) if isinstance(made, Mapping) else made
         if not isinstance(made, tuple) or len(made) != 2:
             raise ValueError(f"example {self.example!r} returns a {type(made).__name__}; allowed: (inputs, target)")
         batch = tuple(numpy.asarray(part) for part in leaves(made))
         for part in batch:
-            if part.dtype.kind not in KEPT_AS:
+            if part.dtype.kind not in DTYPES:
                 raise ValueError(f"example {self.example!r} returns an array of {part.dtype}; allowed: numbers")
         if not batch or batch[0].ndim == 0 or (isinstance(made[0], numpy.ndarray) and len(batch[0]) != size):
             raise ValueError(
@@ -223,7 +223,7 @@ class Plan:
                 f" {size}; allowed: ({size}, ...)"
             )
         self._made[len(batch)] = made
-        return tuple(numpy.asarray(part, KEPT_AS[part.dtype.kind]) for part in batch)
+        return tuple(numpy.asarray(part, DTYPES[part.dtype.kind]) for part in batch)
 
     def _random_images(self, size: int, seed: int) -> tuple:
         random = numpy.random.default_rng([seed, size])
@@ -234,34 +234,34 @@ class Plan:
 
 
 def build(plan: Plan, settings: Settings = Settings()) -> Workload:  # noqa: B008 (it is immutable)
-    """Return the workload in the framework of the plan's device; no other is imported.
+    """Return the workload of a plan. Only the framework of its device is imported.
 
     Raises:
-        ValueError: the network, its example or its loss is not what it has to be; the message says what is.
+        ValueError: the network, its example or its loss does not fit; the message says what is allowed.
     """
     package, library = __name__.rpartition(".")[0], FRAMEWORKS[plan.device.framework].library
     return importlib.import_module(f"{package}.network_{library}").build(plan, settings)
 
 
 def check(workload: Workload, record: Run) -> float:
-    """Take a step, append it as a rough first row, go back, and return its loss.
+    """Take a step, append it as a rough first row, restore the workload, and return the step's loss.
 
-    What does not fit together is found before anything is measured. Where a first step may have been slow (a GPU loads
-    its kernels, Keras compiles), the row is of a second one.
+    This finds parts that do not fit together before anything is measured. If the first step may be slow (a GPU loads
+    its kernels, Keras compiles), the row is of a second step.
 
     Raises:
-        ValueError: a step that raises something, or whose loss is no finite number.
+        ValueError: the step raises an error, or its loss is not a finite number.
     """
     record.describe(**workload.description())
     fresh, batch = workload.snapshot(), next(iter(workload.batches(0)))
     shapes = ", ".join(f"{str(part.dtype).removeprefix('torch.')} {tuple(part.shape)}" for part in batch)
     with record.during("warmup"):
-        with loading.blamed(f"a step of {workload.description()['model']} on a batch of ({shapes})"):
+        with loading.named_in_errors(f"a step of {workload.description()['model']} on a batch of ({shapes})"):
             first = rough = train_window(workload, NO_SENSOR, [batch])
         if not math.isfinite(first["loss"]):
             raise ValueError(
-                f"the loss of the first step is {first['loss']}; allowed: a finite number. Look at the learning rate,"
-                " the precision and the numbers in the batch"
+                f"the loss of the first step is {first['loss']}; allowed: a finite number. Check the learning rate, the"
+                " precision and the numbers in the batch"
             )
         is_eager = workload.device.is_cpu and workload.device.framework == "torch"
         if not is_eager or first["seconds"] < LONG_SECONDS:
@@ -272,7 +272,7 @@ def check(workload: Workload, record: Run) -> float:
 
 
 def choose(experiment: "Experiment") -> Plan:
-    """Return the plan of a run's parameters; its manifest keeps which files of yours run."""
+    """Return the plan of a run's parameters; the run's manifest identifies your files."""
     given, run = experiment.parameters, experiment.run
     run.describe(model=given["network"].rpartition(":")[2])
     with run.during("setup"):
@@ -285,17 +285,17 @@ def choose(experiment: "Experiment") -> Plan:
 
 
 def start(experiment: "Experiment", plan: Plan) -> Workload:
-    """Return the workload of a run after a step that is undone; see `check`. A search is preceded by one as well."""
+    """Return the workload of a run after a checked step; see `check`. Before a search, another step is checked."""
     if experiment.parameters["variant"] == "tuned":
         with experiment.run.during("setup"):
             workload = build(plan)
         check(workload, experiment.run)
-        del workload  # its memory is the search's
+        del workload  # frees memory for the search
     return experiment.build(Plan, plan, check)
 
 
 def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows, the device's products of matrices, and the other batch sizes of the budget."""
+    """Measure windows, the device's matrix products, and the other batch sizes of the budget; return the run's rows."""
     given, run, seconds = experiment.parameters, experiment.run, experiment.parameters["window_seconds"]
     experiment.measure(evaluates=False)
     calibration.measure_arithmetic(experiment.device, run, calibration.Budget(3, seconds / 10))
@@ -305,20 +305,20 @@ def measure(experiment: "Experiment") -> pandas.DataFrame:
     return records.read(run.path)
 
 
-def counted(*counts: Callable[[], float]) -> dict:
-    """Return the operations of a step for one sample, by the first way that can count them; if none can, say why."""
+def count_operations(*counts: Callable[[], float]) -> dict:
+    """Return the operations of a step per sample, from the first function that does not fail; print why if all fail."""
     reason = ""
     for count in counts:
         try:
             return {"flops_per_sample": count()}
-        except Exception as error:  # a network may do anything with tensors that have no numbers
+        except Exception as error:  # networks raise anything for meta tensors, which have no values
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-    print(f"Its operations were not counted: {reason}")
+    print(f"The network's operations were not counted: {reason}")
     return {"flops_per_sample": None}
 
 
 def leaves(part: Any) -> Iterator:
-    """Yield what is inside tuples, lists and dictionaries, in order."""
+    """Yield the leaves of nested tuples, lists and dictionaries, in order; None is no leaf."""
     if isinstance(part, Mapping | list | tuple):
         for inside in part.values() if isinstance(part, Mapping) else part:
             yield from leaves(inside)
@@ -327,7 +327,7 @@ def leaves(part: Any) -> Iterator:
 
 
 def _refilled(part: Any, leaves: Iterator) -> Any:
-    """Return the same tuples, lists and dictionaries with other leaves."""
+    """Return the same nested tuples, lists and dictionaries with other leaves."""
     if isinstance(part, Mapping):
         return {name: _refilled(inside, leaves) for name, inside in part.items()}
     if isinstance(part, list | tuple):

@@ -1,4 +1,4 @@
-"""The results of a user's own network: how fast it trains here, in which batches, and what other chips would take."""
+"""The results of your own network: its speed here, by batch size, and predictions for other chips."""
 
 import datetime
 import math
@@ -21,13 +21,13 @@ NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
 CHIPS += ("NVIDIA H100 80GB SXM",)
 HELD_OUT = "predicted without it"
-IMAGES = 1_000_000  # that the chips are compared by
+IMAGES = 1_000_000  # samples in the comparison of chips
 _KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
 
 
 @once
 def rates(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per measured network and setting: samples a second, or how it ended.
+    """Return the speed of each measured network and setting, or the status of its failure.
 
     Returns:
         Columns: machine, device, framework, model, dataset, image_size, batch_size, precision, variant,
@@ -46,7 +46,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 @once
 def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per batch size of a point that tried others, its own among them.
+    """Return one line per batch size of the points that tried several, including the point's own.
 
     Returns:
         Columns: machine, device, framework, model, precision, variant, point, batch_size, samples_per_second (the
@@ -65,16 +65,16 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
 
 @once
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
-    """Return what IMAGES samples take here, and what other chips are predicted to take from the network's operations.
+    """Return the time of IMAGES samples here, and predictions for other chips from the network's operations.
 
-    Next to the measurement is what would have been predicted of this machine: the record is asked without its chip and
-    without anything that was measured here, which shows how far such predictions may be trusted. Only networks whose
-    operations were counted are predicted; the fastest point of each counts here.
+    A prediction for this machine, from the record without its chip and without measurements made here, shows how far
+    such predictions can be trusted. Each network is represented by its fastest point. A network whose operations were
+    not counted has no predictions.
 
     Returns:
         Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
-        precision, samples_per_second, low, high (a prediction's 90 %), hours, dollars (IMAGES at the median rent on
-        record), joules_per_sample (where a sensor read them), basis, reason (why there is no prediction).
+        precision, samples_per_second, low, high (a prediction's 90 % interval), hours, dollars (IMAGES at the median
+        rent on record), joules_per_sample (if a sensor read them), basis, reason (why there is no prediction).
     """
     own, lines, rate = rates(evidence), [], ["samples_per_second", "low", "high"]
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
@@ -95,10 +95,10 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
 
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return which batch size of `batch_sizes` is the fastest, and which was the largest that worked."""
+    """Return the fastest batch size in a table of `batch_sizes`, and the largest one that worked, in a sentence."""
     worked = table[table["samples_per_second"].notna()]
     if worked.empty:
-        return "Batch sizes: none was tried"
+        return "No batch sizes were tried"
     best = worked.sort_values("samples_per_second").iloc[-1]
     own = worked[worked["point"].eq(best["point"]) & worked["machine"].eq(best["machine"])]
     largest = f"; {own['batch_size'].max():.0f} is the largest that worked" if len(own) > 1 else ""
@@ -116,7 +116,7 @@ ELSEWHERE = Says(
 
 
 def held_out(table: pandas.DataFrame) -> str:
-    """Return how near the record would have come to each network's rate here, in a sentence; or why it says nothing.
+    """Return how well the record predicts each network's rate here, in sentences, or why there is no prediction.
 
     Args:
         table: from `elsewhere`.
@@ -125,7 +125,7 @@ def held_out(table: pandas.DataFrame) -> str:
     for network, lines in table.groupby("model", sort=True):
         by_source = lines.drop_duplicates("source").set_index("source")
         if HELD_OUT not in by_source.index:
-            sentences.append(f"{network}: nothing is predicted, because its operations were not counted.")
+            sentences.append(f"{network}: no predictions, because its operations were not counted.")
             continue
         measured, guess = by_source.loc["measured"], by_source.loc[HELD_OUT]
         if pandas.notna(guess["reason"]):
@@ -135,7 +135,7 @@ def held_out(table: pandas.DataFrame) -> str:
         rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
         sentences.append(
             f"{network} trains {wording.number(measured['samples_per_second'])} samples a second here. Without this"
-            f" machine, the record predicts {rate} ({low} to {high}): the measurement lies {within}."
+            f" machine, the record predicts {rate} ({low} to {high}): the measurement is {within}."
         )
     return " ".join(sentences)
 
@@ -168,7 +168,7 @@ def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
 
 
 def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return the lines of `elsewhere` that have hours, with the bounds of these; one window each, so no number."""
+    """Return the lines of `elsewhere` that have hours, with the bounds of the hours."""
     drawn = table[table["hours"].notna()].reset_index(drop=True)
     images = drawn["hours"] * drawn["samples_per_second"]
     chips = drawn["where"].where(drawn["source"].eq("predicted"), "measured")
@@ -191,34 +191,35 @@ STUDY = Study(
         Bars(
             "your-network-rates",
             "How fast does it train here?",
-            "Each network in each setting that was measured; a cross where it failed.",
+            "Each bar is one network with one setting; a cross marks a failure.",
             table=rates,
             title=RATE,
             label=(*LABEL, "batch_size"),
             usual={"model": ""},
-            xlabel="samples a second, training",
+            xlabel="samples per second, training",
         ),
         Points(
             "your-network-batch-sizes",
             "Which batch size is the fastest, and which is the largest?",
-            "Two windows each, more of the point's own; bounds are their range. A cross: memory did not hold it.",
+            "Each batch size has two windows, the point's own has more; bounds are ranges. A cross marks a failure,"
+            " such as a batch too large for memory.",
             table=batch_sizes,
             title=batch_sizes_title,
             column="samples_per_second",
             x="batch_size",
             by=["machine", "device", "framework", "model", "precision", "point"],
             label=LABEL,
-            xlabel="samples a step",
-            ylabel="samples a second",
+            xlabel="samples per step",
+            ylabel="samples per second",
             batches=True,
             from_zero=True,
         ),
         Bars(
             "your-network-elsewhere",
-            "What would other chips take?",
-            "Predicted from the network's operations and the public record; bounds hold 90 % of such predictions."
-            f" `{HELD_OUT}` is what the record would have said of this machine without having seen it."
-            " Dollars are those of the median rent on record.",
+            "How long would other chips take?",
+            "Predictions use the network's operations and the public record; bounds are 90 % intervals."
+            f" The bar `{HELD_OUT}` is a prediction for this machine from the record without its chip."
+            " Dollars are at the median rent on record.",
             table=elsewhere,
             lines=_timed,
             title=ELSEWHERE,
