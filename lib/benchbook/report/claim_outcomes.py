@@ -8,7 +8,7 @@ from benchbook.machine import layout
 from benchbook.record import claims
 from benchbook.record.naming import Names, with_article
 from benchbook.studies import quantities
-from benchbook.studies.study import Evidence, once
+from benchbook.studies.study import Evidence, cached
 
 OUT_OF_REACH = "out of reach"
 MEANS = {
@@ -22,7 +22,7 @@ ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
 COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "outcome", "why", "arithmetic", "holds"]
 
 
-@once
+@cached
 def judged(evidence: Evidence) -> pandas.DataFrame:
     """Return `claims.table` of all studies."""
     printed = claims.read(layout.published() / "claims.csv")

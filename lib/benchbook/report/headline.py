@@ -13,7 +13,7 @@ from benchbook.judging import confirmation, intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, estimate
 from benchbook.rows import records
-from benchbook.studies.study import Evidence, Study, longest
+from benchbook.studies.study import Evidence, Study, most_samples
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
 COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
@@ -187,7 +187,7 @@ def frameworks(evidence: Evidence) -> pandas.DataFrame:
     is_tuned = points["view"] == confirmation.TUNED
     agreeing = [f"same_{name}" if name in FREE else name for name in ALIKE]
     points = points.assign(**{f"same_{name}": points[name].mask(is_tuned) for name in FREE})
-    points = longest(points, [*agreeing, "framework"])
+    points = most_samples(points, [*agreeing, "framework"])
     several = points.groupby(agreeing, dropna=False)["framework"].transform("nunique") > 1
     divided = points[several].groupby(agreeing, dropna=False, sort=True)
     lines = [line for _, group in divided for line in _compared(group)]

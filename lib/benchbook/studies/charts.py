@@ -23,7 +23,7 @@ class Plot(Chart):
 
     Attributes:
         table: from the evidence to the numbers behind the chart.
-        title: from the table to the sentence above the figure; see `findings.Says`.
+        title: from the table to the sentence above the figure; see `findings.Sentence`.
         column: the values drawn; empty: the column of the title.
         label: columns that distinguish the lines; see `figures.labels`.
         usual: default values of these columns, which labels omit.

@@ -11,7 +11,7 @@ import pandas
 from benchbook.judging import intervals, wording
 from benchbook.judging.intervals import Interval
 from benchbook.studies import charts, quantities, tables
-from benchbook.studies.findings import Says
+from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # in each unit
@@ -107,19 +107,19 @@ class ArticleEpoch:
             for epoch, processor in zip(whole.to_dict("records"), processors, strict=True)
         ]
 
-    def says(self, what: str, none: str) -> Says:
+    def sentence(self, what: str, none: str) -> Sentence:
         """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST epoch`."""
         size, way = SECONDS[self.unit], self.ways[0]
         text = f"{what} ({{{way}}}) takes {{value}} on {{place}}"
-        return Says(text, none, self.unit, lambda time: wording.duration(time * size), "least")
+        return Sentence(text, none, self.unit, lambda time: wording.duration(time * size), "least")
 
-    def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Says, **bars) -> charts.Bars:
+    def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Sentence, **bars) -> charts.Bars:
         """Return a chart with a bar for each epoch, stacked from its parts; published bars are grey.
 
         Args:
             name, heading, note: of the chart.
             table: from the evidence to `table`.
-            title: from `says`.
+            title: from `sentence`.
             bars: further attributes of `charts.Bars`.
         """
         shown = [part for part in PARTS if part != "setup" or self.setup_phases]
@@ -138,7 +138,7 @@ class ArticleEpoch:
             shares: from `input_shares`.
         """
         way, order = self.ways
-        best = self.says("", "").line(table)
+        best = self.sentence("", "").line(table)
         if best is not None and best["source"] == "measured":
             place = [name for name in PLACE if name in table and name in shares]
             shares = shares[(shares[place] == pandas.Series(best)[place]).all(axis=1)]
@@ -175,10 +175,10 @@ def input_shares(
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
-def input_says(what: str = "Input") -> Says:
+def input_sentence(what: str = "Input") -> Sentence:
     """Return the sentence on a table's shares; `what` is its subject."""
     text = f"{what} takes {{value}} of a training step"
-    return Says(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
+    return Sentence(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
 
 
 def input_chart(
@@ -204,5 +204,5 @@ def input_chart(
         percent=True,
         reference=0,
         xlabel="share of training time that ready batches would save",
-        title=input_says(),
+        title=input_sentence(),
     )

@@ -43,7 +43,7 @@ def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFr
 
 
 @dataclass(frozen=True)
-class Says:
+class Sentence:
     """A sentence made from a table: on its best line, or on the span of a column. For chart titles and findings.
 
     Measured lines are used; if there are none, published lines, and the sentence ends in ", published".
@@ -109,23 +109,23 @@ def finding(study: Study, evidence: Evidence) -> str:
 
     A study that defines no sentences reports its fastest point.
     """
-    rate = Says(
+    rate = Sentence(
         f"{study.title} trains {{value}} images a second on {{place}}",
         f"{study.title}: nothing was measured here yet",
         "samples_per_second",
         best="most",
     )
     sentences = []
-    for make, sentence in study.says or ((lambda evidence: evidence.points(study.name), rate),):
+    for make, sentence in study.sentences or ((lambda evidence: evidence.points(study.name), rate),):
         table, is_first = make(evidence), not sentences
-        line = sentence.line(table) if isinstance(sentence, Says) else None
+        line = sentence.line(table) if isinstance(sentence, Sentence) else None
         if is_first and line and line.get("source", "measured") == "measured":
             other_data = stand_in(line, study.dataset) if study.dataset else ""
             text = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
             hedges = hedged(evidence, [line], other_data)
             text = text.replace(", not confirmed)", ")") if "not confirmed" in hedges else text
         else:
-            text, is_on_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Says)
+            text, is_on_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Sentence)
             hedges = hedged(evidence, evidence.points(study.name).to_dict("records") if is_on_all else [])
         sentences.append(text + hedges)
     return " ".join(map(wording.sentence, [sentence for sentence in sentences if sentence][:2]))

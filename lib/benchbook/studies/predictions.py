@@ -14,7 +14,7 @@ from benchbook.record.naming import Names
 from benchbook.record.rates import RECORD, Unknown
 from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.study import Evidence, once
+from benchbook.studies.study import Evidence, cached
 
 # The work of our studies in questions to the record: work, precision, side of the images.
 WORKS = (
@@ -31,7 +31,7 @@ RULES = ("ratio of cores", "ratio of peaks", "ratio of bandwidths", "half peak, 
 COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "basis", "reason"]
 
 
-@once
+@cached
 def learn(evidence: Evidence) -> Forecaster:
     """Return a forecaster fitted to the record and the measured rows."""
     own = rates.of_points(evidence.summary, evidence.ceilings)
@@ -58,7 +58,7 @@ def predictions(forecaster: Forecaster) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-@once
+@cached
 def errors(evidence: Evidence) -> pandas.DataFrame:
     """Return the errors of predictions of the record's rates, and of the simple rules on the same rates.
 
@@ -119,7 +119,7 @@ def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
     return f"Predictions miss a hidden chip's speed by {chip} (median), and by {both} with its publication hidden too"
 
 
-@once
+@cached
 def core_pairs(evidence: Evidence) -> pandas.DataFrame:
     """Return the pairs of chips of one architecture that trained the same work in one publication.
 

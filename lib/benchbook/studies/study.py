@@ -86,10 +86,10 @@ class Evidence:
 
 
 # Caches a table for each evidence: charts, quantities and headline ask for the same tables.
-once = lru_cache(maxsize=8)
+cached = lru_cache(maxsize=8)
 
 
-def longest(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+def most_samples(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
     """Return the point with the most images among points that agree, such as those of quick and paper.
 
     Args:
@@ -197,7 +197,7 @@ class Study:
         charts: in the report's order, the lead chart first.
         article: whose figures the study repeats; empty if there is no article.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
-        says: one or two sentences of the finding, each with the function that makes its table; see `findings.finding`.
+        sentences: one or two of the finding, each with the function that makes its table; see `findings.finding`.
         quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of the article's epoch, by machine and point; None if an epoch
             takes the images of the article's data set over the rate of training.
@@ -208,7 +208,7 @@ class Study:
     charts: tuple[Chart, ...]
     article: str = ""
     dataset: str = ""
-    says: tuple[tuple[Callable[[Evidence], pandas.DataFrame], Callable], ...] = ()
+    sentences: tuple[tuple[Callable[[Evidence], pandas.DataFrame], Callable], ...] = ()
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
 

@@ -5,7 +5,7 @@ import pandas
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, estimate
-from benchbook.studies.study import Evidence, longest
+from benchbook.studies.study import Evidence, most_samples
 
 MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
 
@@ -22,10 +22,10 @@ def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:
     return printed.assign(**bounds.reindex(columns=[0, 1]).set_axis(["low", "high"], axis=1).astype(float))
 
 
-def beside_printed(
+def with_printed(
     measured: pandas.DataFrame, printed: pandas.DataFrame, columns: list[str], alike: list[str]
 ) -> pandas.DataFrame:
-    """Return one table of published rows and measured points, one of each group of points; see `study.longest`.
+    """Return one table of published rows and measured points, one of each group of points; see `study.most_samples`.
 
     Args:
         measured: lines of a summary.
@@ -35,7 +35,7 @@ def beside_printed(
     """
     lines = [*printed.to_dict("records"), *measured.assign(source="measured").to_dict("records")]
     table = pandas.DataFrame(lines, columns=list(dict.fromkeys([*columns, "num_samples"])))
-    return longest(table, alike)[columns].reset_index(drop=True)
+    return most_samples(table, alike)[columns].reset_index(drop=True)
 
 
 def ratio(line: dict, base: dict, column: str) -> dict:
@@ -79,7 +79,7 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: t
     return runs.agg(**measures, **further, num_runs=("run_id", "nunique")).reset_index()
 
 
-def middles(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
+def seen_at_middle(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
     """Return the number of images seen by the middle of each window.
 
     Args:
@@ -89,7 +89,7 @@ def middles(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
     return (windows.groupby(key)["samples"].cumsum() - windows["samples"] / 2).astype(float)
 
 
-def tested(evidence: Evidence, study: str, measure: str) -> list[dict]:
+def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:
     """Return the evaluations that have a measure, with the steps, hours, joules and dollars of training before each.
 
     A sum over training windows is missing if a window lacks the value. Dollars are hours at the price that the run

@@ -6,7 +6,7 @@ from benchbook.judging import wording
 from benchbook.machine import libraries
 from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
-from benchbook.studies.findings import Says
+from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study
 
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -63,7 +63,7 @@ def reading(rows: pandas.DataFrame) -> str:
     return " ".join(filter(None, sentences))
 
 
-PRODUCTS = Says(
+PRODUCTS = Sentence(
     "Matrix products reach {value}FLOP/s in {precision} on {place}",
     "No device was calibrated here yet",
     "rate",
@@ -73,13 +73,13 @@ PRODUCTS = Says(
 )
 # Above 1 the ceiling is too low, because something disturbed the calibration.
 IS_BELOW = "efficiency <= 1"
-REACHED = Says(
+REACHED = Sentence(
     "Training reaches {value} of its own session's ceiling", "", "efficiency", wording.percent, where=IS_BELOW
 )
 STUDY = Study(
     name="calibrate",
     title="Calibration",
-    says=((ceilings, PRODUCTS), (efficiency, REACHED)),
+    sentences=((ceilings, PRODUCTS), (efficiency, REACHED)),
     charts=(
         Bars(
             "ceilings",

@@ -8,8 +8,8 @@ from benchbook.rows import networks
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines, Points
-from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Study, once
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Evidence, Study, cached
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
@@ -21,7 +21,7 @@ _CURVE = ["machine", "device", "framework", "variant", "source", "model", "netwo
 _CURVE += ["batch_size", "run_id", "repeat"]
 
 
-@once
+@cached
 def rates(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed, memory, energy and cost of each point, or the status of its failure.
 
@@ -37,7 +37,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "session_width", "status", "message", "point"]
-    table = shared.beside_printed(*map(_titled, both), columns, _POINT)
+    table = shared.with_printed(*map(_titled, both), columns, _POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
     hourly = table["machine"].map(estimate.on_demand(evidence.prices)).astype(float)
     return table.assign(
@@ -72,16 +72,16 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
 
 
-@once
+@cached
 def curves(evidence: Evidence) -> pandas.DataFrame:
     """Return each test loss of each run, with the training before it.
 
     Returns:
         Columns: machine, device, framework, variant, source, model, network, dataset, precision, batch_size, run_id,
-        repeat, steps, loss, joules, dollars and minutes (see `tables.tested`), whole (whether the test was complete).
+        repeat, steps, loss, joules, dollars and minutes (see `tables.evaluations`), whole (the test was complete).
     """
     columns = [*_CURVE, "settings", "steps", "loss", "hours", "joules", "dollars"]
-    table = pandas.DataFrame(shared.tested(evidence, NAME, "loss"), columns=columns)
+    table = pandas.DataFrame(shared.evaluations(evidence, NAME, "loss"), columns=columns)
     table = table.astype(dict.fromkeys(("loss", "hours", "joules", "dollars"), float))
     whole = [not settings.get("num_test_sequences") for settings in table["settings"]]
     table = _titled(table).assign(minutes=60 * table["hours"], whole=pandas.Series(whole, table.index, dtype=bool))
@@ -140,14 +140,14 @@ def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
 
 
-RATE = Says(
+RATE = Sentence(
     "{network} ({variant}, {precision}, batch {batch_size:.0f}) trains {value} tokens a second on {place}",
     "No GPT was trained here yet",
     "tokens_per_second",
     best="most",
     where="status == 'ok'",
 )
-TARGET = Says(
+TARGET = Sentence(
     "{network} reaches a test loss of {target:.3g} after {value} on {place}",
     "",
     "minutes",
@@ -159,7 +159,7 @@ CURVE_LABEL = ("network", "variant", "precision", "dataset")
 STUDY = Study(
     name=NAME,
     title="GPT",
-    says=((largest, RATE), (lambda evidence: to_target(curves(evidence)), TARGET)),
+    sentences=((largest, RATE), (lambda evidence: to_target(curves(evidence)), TARGET)),
     charts=(
         Bars(
             "gpt-tokens",
@@ -178,7 +178,7 @@ STUDY = Study(
             "Settings are added one at a time; a label lists those in use. All bars have the same batches, resident on"
             " the device.",
             table=ladder,
-            title=Says("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
+            title=Sentence("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
             label=("network", "batch_size", "ladder"),
             usual={"ladder": ""},
             text="{ratio:.2f}x",
@@ -190,7 +190,7 @@ STUDY = Study(
             "How long does training take to a test loss?",
             "Minutes are of training alone; tests are not timed.",
             table=curves,
-            title=Says("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
+            title=Sentence("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
             x="minutes",
             by=["machine", "device", "variant", "precision", "network", "dataset", "run_id", "repeat"],
             label=CURVE_LABEL,

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from benchbook.judging import confirmation, statistics, wording
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_says, input_shares
-from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Study, longest, once
+from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_sentence, input_shares
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Evidence, Study, cached, most_samples
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -25,7 +25,7 @@ EPOCH = ArticleEpoch(
 )
 
 
-@once
+@cached
 def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return seconds for what the article timed: data set-up, one training epoch, the test.
 
@@ -103,7 +103,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     points = shared.with_settings(evidence.points(NAME), ["data_resident"])
     controlled = points["data_resident"].map(lambda resident: "resident" if resident else "equal loader")
     points = points.assign(loader=points["variant"].where(points["variant"] != "controlled", controlled))
-    return longest(points, [*PLACE, "batch_size", "loader"])
+    return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
 def _beside_fastest(evidence: Evidence, ratios: pandas.DataFrame) -> pandas.DataFrame:
@@ -119,18 +119,18 @@ def _draw_fit(axes: Axes, points: pandas.DataFrame, style: dict) -> None:
     axes.plot(ends, fitted, color=style["color"], linewidth=1)
 
 
-SAYS = EPOCH.says("One MNIST epoch", "No MNIST epoch was measured here yet")
+SAYS = EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet")
 LABEL = {"label": ("loader", "framework", "dataset"), "usual": {"framework": "torch", "dataset": "mnist"}}
-FASTER = Says("The accelerator is {value} times as fast as its CPU", "", "speedup", wording.times)
+FASTER = Sentence("The accelerator is {value} times as fast as its CPU", "", "speedup", wording.times)
 STUDY = Study(
     name=NAME,
     title="MNIST",
     article="Chinese PyTorch blog post, 2022",
     dataset="mnist",
-    says=(
+    sentences=(
         (epochs, SAYS),
         (lambda evidence: _beside_fastest(evidence, speedups(epochs(evidence))), FASTER),
-        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_says("The loader")),
+        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_sentence("The loader")),
     ),
     charts=(
         EPOCH.chart(
@@ -168,7 +168,7 @@ STUDY = Study(
             " (launching), its slope what every image pays (arithmetic). Neither can be negative.",
             table=step_times,
             lines=lambda table, evidence: table.assign(**(table[["seconds_per_step", "low", "high"]] * 1e3)),
-            title=Says(
+            title=Sentence(
                 "A step costs {value} before its first image",
                 "No machine has two batch sizes yet",
                 "fixed_seconds",

@@ -10,8 +10,8 @@ from benchbook.rows import records
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines
-from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Study, once
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Evidence, Study, cached
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
@@ -32,7 +32,7 @@ _RENAMED |= {f"energy_{name}": f"joules_{name}" for name in ("low", "high", "int
 _RENAMED |= {"energy_method": "method", "energy_boundary": "boundary"}
 
 
-@once
+@cached
 def settings(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per setting: images a second and joules an image, or how it ended.
 
@@ -52,11 +52,11 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
     measured = shared.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
     columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", *shared.MEASURED, "joules_per_image", "joules_low"]
     columns += ["joules_high", "joules_interval", "method", "boundary", "accuracy", "status", "message", "point"]
-    table = shared.beside_printed(measured, printed, columns, [*_ALIKE, *_SETTINGS])
+    table = shared.with_printed(measured, printed, columns, [*_ALIKE, *_SETTINGS])
     return table.assign(layers=table["trainable"].map(LAYERS).fillna(""))
 
 
-@once
+@cached
 def losses(evidence: Evidence) -> pandas.DataFrame:
     """Return the loss by images seen of each measured point's last session, and its test accuracy at the end.
 
@@ -67,7 +67,9 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         weights, point, layers, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     windows = evidence.newest(NAME).query("phase == 'train' and repeat == 0 and samples.notna()", engine="python")
-    windows = shared.with_settings(windows, _SETTINGS[:3]).assign(images_seen=shared.middles(windows, ["run_id"]))
+    windows = shared.with_settings(windows, _SETTINGS[:3]).assign(
+        images_seen=shared.seen_at_middle(windows, ["run_id"])
+    )
     table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss")
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
     table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))
@@ -169,7 +171,7 @@ def _text(line: dict) -> str:
     return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
-RATE = Says(
+RATE = Sentence(
     "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
     "MobileNetV2 was not measured here yet",
     "images_per_second",
@@ -183,7 +185,7 @@ STUDY = Study(
     title="MobileNetV2",
     article="Chris Van Pelt, Weights & Biases, 2021",
     dataset="cifar10",
-    says=((settings, RATE), (settings, _energy_sentence)),
+    sentences=((settings, RATE), (settings, _energy_sentence)),
     charts=(
         Bars(
             "mobilenetv2-settings",
@@ -204,7 +206,7 @@ STUDY = Study(
             " judged: it cannot converge.",
             table=losses,
             lines=_changed,
-            title=Says(
+            title=Sentence(
                 f"The loss is {{value}}; guessing gives {GUESSING:.2f}",
                 "Loss: nothing measured here yet",
                 "loss",

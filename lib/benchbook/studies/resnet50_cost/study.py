@@ -10,8 +10,8 @@ from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.datasets import Collection
-from benchbook.studies.findings import Says
-from benchbook.studies.study import Drawing, Evidence, Study, once
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Drawing, Evidence, Study, cached
 
 NAME = "resnet50_cost"
 GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
@@ -28,7 +28,7 @@ _CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "pre
 _CURVE += ["run_id", "repeat"]
 
 
-@once
+@cached
 def points(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per point: images a second and the share of the measured ceiling, or how it ended.
 
@@ -53,7 +53,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
     columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
-    table = shared.beside_printed(measured, printed.assign(num_samples=0), columns, _POINT)
+    table = shared.with_printed(measured, printed.assign(num_samples=0), columns, _POINT)
     table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
     return table.rename(columns={"samples_per_second": "images_per_second"})
 
@@ -93,7 +93,7 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=[*names, "num_windows", "verdict"])
 
 
-@once
+@cached
 def costs(evidence: Evidence) -> pandas.DataFrame:
     """Return what a million training images cost at every price, on the fastest point of each machine and view.
 
@@ -130,18 +130,18 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=names)
 
 
-@once
+@cached
 def curves(evidence: Evidence) -> pandas.DataFrame:
     """Return accuracy by epoch with the training that came before it, every run's own raw curve.
 
-    Measured hours, joules and dollars are those of `tables.tested`; those of an article are its epochs at its printed
+    Measured hours, joules and dollars are from `tables.evaluations`; those of an article are its epochs at its printed
     rate, without evaluation, as in its formula, at the machine's price on demand.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
         accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
     """
-    tested, listed = shared.tested(evidence, NAME, "accuracy"), estimate.on_demand(evidence.prices)
+    tested, listed = shared.evaluations(evidence, NAME, "accuracy"), estimate.on_demand(evidence.prices)
     rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
     rates = rates["samples_per_second"].to_dict()
     for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records"):
@@ -211,20 +211,20 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 
-RATE = Says(
+RATE = Sentence(
     "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
     "ResNet-50 was not measured here yet",
     "images_per_second",
     best="most",
     where="status == 'ok'",
 )
-COST = Says("A million images cost {value}", "", "per_million", wording.price)
+COST = Sentence("A million images cost {value}", "", "per_million", wording.price)
 LABEL = ("device_count", "variant", "framework", "precision", "dataset")
 STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
-    says=(
+    sentences=(
         (lambda evidence: evidence.points(NAME).rename(columns={"samples_per_second": "images_per_second"}), RATE),
         (costs, COST),
     ),
@@ -251,7 +251,7 @@ STUDY = Study(
             "Weak: as many images for each device as one had alone. Strong: the same batch, shared out. Processes on"
             " one CPU are compared with one process that has all its cores.",
             table=lambda evidence: scaling(points(evidence)),
-            title=Says(
+            title=Sentence(
                 "Several devices reach {value} of the ideal speed",
                 "Scaling: no point of several devices yet",
                 "efficiency",
@@ -282,7 +282,7 @@ STUDY = Study(
             "Read off raw curves, never continued: a run that did not reach the article's 75.7 % has no bar.",
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["hours"].notna()],
-            title=Says(
+            title=Sentence(
                 "Training to 75.7 % takes {value} on {place}",
                 "No run reached 75.7 %",
                 "hours",

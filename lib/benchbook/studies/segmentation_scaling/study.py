@@ -15,11 +15,11 @@ from benchbook.rows.points import setting
 from benchbook.studies import datasets, figures
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines
-from benchbook.studies.findings import Says
+from benchbook.studies.findings import Sentence
 from benchbook.studies.predictions import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
-from benchbook.studies.study import Chart, Drawing, Evidence, Study, once
+from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # whose hours the article printed
@@ -31,7 +31,7 @@ SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
 OPACITY = 0.65  # of a mask over its image
 
 
-@once
+@cached
 def image_times(evidence: Evidence) -> pandas.DataFrame:
     """Return milliseconds for an image in training, of each measured point and of what was published.
 
@@ -51,7 +51,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     columns = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
     columns += ["batch_size", "image_size", "width", "sustained_minutes", "seconds", *shared.MEASURED]
     columns += ["hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
-    table = shared.beside_printed(points, printed, columns, ["machine", "point", "device"])
+    table = shared.with_printed(points, printed, columns, ["machine", "point", "device"])
     seconds = table["seconds"].astype(float)
     table[["seconds", "low", "high"]] *= 1000
     hours = [estimate.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
@@ -151,7 +151,7 @@ def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
     axes.plot([run["minutes_in_all"] - run["end_minutes"], run["minutes_in_all"]], [run["last"]] * 2, **look)
 
 
-TIME = Says(
+TIME = Sentence(
     f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
     f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
     "ms_per_image",
@@ -163,7 +163,7 @@ STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
-    says=((image_times, TIME), (core_pairs, cores_title)),
+    sentences=((image_times, TIME), (core_pairs, cores_title)),
     charts=(
         Bars(
             "segmentation-times",
@@ -189,7 +189,7 @@ STUDY = Study(
             "The first minute next to the last, in black: a machine without a fan slows down as it warms up.",
             table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
             lines=_windows,
-            title=Says(
+            title=Sentence(
                 "The last minute was {value} than the first",
                 "",
                 "change",

@@ -9,10 +9,10 @@ from benchbook.measuring import support
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_says, input_shares
-from benchbook.studies.findings import Says
+from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_sentence, input_shares
+from benchbook.studies.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Study, longest, once
+from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(
@@ -26,7 +26,7 @@ EPOCH = ArticleEpoch(
 )
 
 
-@once
+@cached
 def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return minutes for the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
 
@@ -53,7 +53,7 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     return input_shares(points, ready, statistics.POINT_KEY)
 
 
-@once
+@cached
 def support_matrix(evidence: Evidence) -> pandas.DataFrame:
     """Return what each device supports: every precision that was tried, with and without the compiler.
 
@@ -160,11 +160,11 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return the measured points at the article's batch size; of two alike, the one that measured more images."""
     points = evidence.points(NAME)
     points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
-    return longest(points, ["machine", "device", "dataset", "variant"])
+    return most_samples(points, ["machine", "device", "dataset", "variant"])
 
 
 OTHER = "precision != 'fp32' or compiled"  # than what is compared with
-SPEEDUP = Says(
+SPEEDUP = Sentence(
     "{precision} is {value} times as fast as plain fp32 on {place}",
     "Precisions and compiler: not tried here yet",
     "speedup",
@@ -172,8 +172,8 @@ SPEEDUP = Says(
     "most",
     OTHER,
 )
-SAYS = EPOCH.says("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
-ACCURACY = Says(
+SAYS = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
+ACCURACY = Sentence(
     "Accuracy reaches {value} after {epochs:.3g} epochs", "Accuracy: nothing yet", "accuracy", wording.percent, "most"
 )
 LABEL = ("variant", "precision", "dataset")
@@ -183,11 +183,11 @@ STUDY = Study(
     title="SimCLR",
     article="Lightly, 2023",
     dataset="cifar10",
-    says=(
+    sentences=(
         (epochs, SAYS),
         (
             lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)),
-            input_says("Making two views of each image"),
+            input_sentence("Making two views of each image"),
         ),
     ),
     charts=(

@@ -39,7 +39,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     loss = windows["loss"].astype(float)
     windows = windows.assign(
         loader=loader.astype(object).mask(windows["phase"] == "parity", "first steps"),
-        images_seen=logged.fillna(shared.middles(windows, ["machine", "point", "run_id", "phase"])),
+        images_seen=logged.fillna(shared.seen_at_middle(windows, ["machine", "point", "run_id", "phase"])),
         loss=loss.where(numpy.isfinite(loss)),
     )
     key = ["machine", "chip", "device", "variant", "loader", "source", "dataset", "framework_version", "epoch"]
@@ -159,7 +159,7 @@ STUDY = Study(
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
     dataset="mnist",
-    says=((losses, ended), (losses, diverged)),
+    sentences=((losses, ended), (losses, diverged)),
     charts=(
         Lines(
             "vae-loss",

@@ -13,8 +13,8 @@ from benchbook.record.rates import Unknown, of_points
 from benchbook.rows import records
 from benchbook.studies import predictions
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Says
-from benchbook.studies.study import Evidence, Study, longest, once
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Evidence, Study, cached, most_samples
 from benchbook.studies.your_network import sizes
 
 NAME = "your_network"
@@ -25,7 +25,7 @@ IMAGES = 1_000_000  # samples in the comparison of chips
 _KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
 
 
-@once
+@cached
 def rates(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed of each measured network and setting, or the status of its failure.
 
@@ -37,14 +37,14 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
     columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
     return (
-        longest(evidence.points(NAME).reindex(columns=columns), [*_KEY, "point"])
+        most_samples(evidence.points(NAME).reindex(columns=columns), [*_KEY, "point"])
         .sort_values(_KEY)
         .drop(columns="num_samples")
         .reset_index(drop=True)
     )
 
 
-@once
+@cached
 def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per batch size of the points that tried several, including the point's own.
 
@@ -63,7 +63,7 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
     return pandas.concat([own, tried]).groupby(key, dropna=False, sort=True).agg(**measures).reset_index()
 
 
-@once
+@cached
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     """Return the time of IMAGES samples here, and predictions for other chips from the network's operations.
 
@@ -105,7 +105,7 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
     return f"{best['model']} is fastest at {best['batch_size']:.0f} samples a step{largest}"
 
 
-ELSEWHERE = Says(
+ELSEWHERE = Sentence(
     "A million samples of {model} take {value} here",
     "",
     "hours",
@@ -176,7 +176,7 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
 
-RATE = Says(
+RATE = Sentence(
     "{model} (batch {batch_size:.0f}, {precision}) trains {value} samples a second on {place}",
     "No network of your own was measured here yet",
     "samples_per_second",
@@ -186,7 +186,7 @@ LABEL = ("model", "framework", "precision", "variant", "dataset", "image_size")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    says=((rates, RATE), (elsewhere, ELSEWHERE)),
+    sentences=((rates, RATE), (elsewhere, ELSEWHERE)),
     charts=(
         Bars(
             "your-network-rates",
