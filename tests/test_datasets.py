@@ -1,4 +1,4 @@
-"""Data sets: what they hold, where they are looked for, and what a damaged or broken source leaves behind."""
+"""Data sets: their content, the folders searched, and the leftovers of a damaged or broken source."""
 
 import dataclasses
 import gzip
@@ -38,7 +38,7 @@ BATCHES = {
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Return an empty cache; data sets have the few images above, and nobody listens at their addresses."""
+    """Return an empty cache; data sets have the few images above, and no server answers at their addresses."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
     for name in sources.PUBLISHED:
@@ -65,7 +65,7 @@ def site(tmp_path, monkeypatch):
 
 
 def publish_as(monkeypatch, name, **changes):
-    """Change what is known of a published data set."""
+    """Change attributes of a published data set."""
     monkeypatch.setitem(sources.PUBLISHED, name, dataclasses.replace(sources.PUBLISHED[name], **changes))
 
 
@@ -275,7 +275,7 @@ def test_a_text_is_numbered_and_split(tmp_path, monkeypatch):
 
 
 def picture_folder(folder, test="test", suffix=".png"):
-    """Write two images a class and part: red is 100 in ant, 200 in bee, then 40 more."""
+    """Write two images per class and part: red is 100 in ant and 200 in bee, and 40 more in each second image."""
     for part in ("train", test):
         for name, red in {"ant": 100, "bee": 200}.items():
             (folder / part / name).mkdir(parents=True)

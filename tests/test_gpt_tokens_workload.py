@@ -1,4 +1,4 @@
-"""GPT: its sizes, its schedule and operations, one function in all settings, and faults that parity has to see."""
+"""GPT: sizes, schedule, operations, the same function in all settings, and faults that parity must find."""
 
 import dataclasses
 import math
@@ -28,12 +28,12 @@ def text():
 
 @pytest.fixture
 def with_biases(monkeypatch):
-    """Let the small network have biases, as GPT-2 has."""
+    """Give the small network biases, as in GPT-2."""
     monkeypatch.setitem(gpt.SHAPES, SMALL, dataclasses.replace(gpt.SHAPES[SMALL], has_biases=True))
 
 
 def small(text, *words: str, **options):
-    """Return the small network on short sequences, computed with the settings of these words."""
+    """Return the small network on short sequences, with the settings in these words."""
     sizes = {
         "batch_size": 4,
         "sequence_length": 32,
@@ -44,7 +44,7 @@ def small(text, *words: str, **options):
 
 
 def meta(model: str, **options) -> Network:
-    """Return a network of full size without memory."""
+    """Return a network of full size on the meta device."""
     shape = gpt.SHAPES[model]
     with torch.device("meta"):
         return Network(shape, shape.vocabulary or 65, **options)

@@ -1,4 +1,4 @@
-"""A user's network in every framework: it is measured unchanged, and its errors are explained."""
+"""Your own network, in every framework: it is measured as it computes, and errors name what does not fit."""
 
 import pickle
 import subprocess
@@ -112,7 +112,7 @@ SHARED = """
 
 @pytest.fixture
 def own(tmp_path):
-    """Write a user's file; return the reference to one of its callables."""
+    """Write a user's file; return a function from a callable's name in it to the full name."""
     path = tmp_path / "mine.py"
     path.write_text(textwrap.dedent(CODE["keras" if IS_KERAS else "torch"]) + textwrap.dedent(SHARED))
     return lambda name: f"{path}:{name}"

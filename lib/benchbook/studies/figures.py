@@ -63,8 +63,7 @@ VIEW_GAP = 0.8  # between the two views, in bars, for a heading
 HATCHES = {"unstable": "///", "unproven": "...", "diverged": "xxx"}
 MARKS = {"unstable": {"marker": "o", "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
 MARKS |= {"unproven": {"marker": "d", "markerfacecolor": "white"}, "failed": {"marker": "X"}}
-MEANINGS = {"unstable": "unstable", "unproven": "unproven", "diverged": "diverged"}
-MEANINGS |= {"failed": "failed or wrong, no measure"}
+MEANINGS = {name: name for name in HATCHES} | {"failed": "failed or wrong, no measure"}
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
 PUBLISHED, PREDICTED = "published", "predicted"
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}

@@ -117,10 +117,14 @@ class Drawing:
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
     @property
+    def titles(self) -> list[str]:
+        """Return the titles of the figure's axes."""
+        return [" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes]
+
+    @property
     def alt(self) -> str:
         """Return the alternative text for readers who cannot see the figure: kind of chart and titles."""
-        titles = (" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes)
-        return " ".join(f"{text}." for text in (self.kind, *titles) if text)
+        return " ".join(f"{text}." for text in (self.kind, *self.titles) if text)
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
@@ -155,8 +159,7 @@ class Drawing:
         for other, table in (own | self.tables).items():
             figures.save_table(table, folder, other)
         if self.figure:
-            title = " ".join(next(axes.get_title(loc="left") for axes in self.figure.axes).split())
-            page = json.dumps({"title": title, "alt": self.alt}, indent=1)
+            page = json.dumps({"title": self.titles[0], "alt": self.alt}, indent=1)
             (folder / f"{name}.svg").write_bytes(figures.render(self.figure, "svg"))
             (folder / f"{name}.json").write_text(f"{page}\n")
 

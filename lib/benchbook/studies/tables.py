@@ -79,7 +79,7 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: t
     return runs.agg(**measures, **further, num_runs=("run_id", "nunique")).reset_index()
 
 
-def seen_at_middle(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
+def images_seen(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
     """Return the number of images seen by the middle of each window.
 
     Args:

@@ -82,8 +82,8 @@ def image_folder(path: str) -> Dataset:
         shape = shape or images[0].shape
         for file, pixels in zip(files, images, strict=True):
             if pixels.shape != shape:
-                place = f"{file.parent.name}/{file.name}"
-                raise ValueError(f"{place} has shape {pixels.shape}; allowed: {shape}, the first image's")
+                wrong = f"{file.parent.name}/{file.name} has shape {pixels.shape}"
+                raise ValueError(f"{wrong}; allowed: {shape}, the first image's")
         arrays += [numpy.stack(images), labels]
     return Dataset(name, *arrays)
 
@@ -103,9 +103,7 @@ def list_folder(path: str) -> tuple[str, int, tuple[list, numpy.ndarray], tuple[
     """
     place = Path(path).expanduser()
     if not path or not (place.is_dir() or zipfile.is_zipfile(place)):
-        raise ValueError(
-            f"data_root {path!r}; allowed for image_folder: a folder with train/ and test/, or a .zip of it"
-        )
+        raise ValueError(f"data_root {path!r}; allowed for image_folder: a folder with train/ and test/, or its .zip")
     folder = place if place.is_dir() else zipfile.Path(place)
     if folder is not place and not (folder / "train/").exists():
         inner = [child for child in folder.iterdir() if child.is_dir() and not child.name.startswith(("__", "."))]
@@ -135,7 +133,5 @@ def _part(folder: Path | zipfile.Path, *names: str) -> dict[str, list]:
         if files:
             classes[child.name] = sorted(files, key=lambda file: file.name)
     if not classes:
-        raise ValueError(
-            f"{folder.name}/{part.name} has no images; allowed: a folder per class with {', '.join(FORMATS)} files"
-        )
+        raise ValueError(f"{folder.name}/{part.name} has no images; allowed: a folder per class, {', '.join(FORMATS)}")
     return classes

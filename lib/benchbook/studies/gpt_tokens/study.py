@@ -60,10 +60,10 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
-    controlled = table[table["variant"].eq("controlled") & table["status"].eq("ok")]
-    controlled = controlled[controlled["tokens_per_second"].notna()].fillna({"lora_rank": 0}).to_dict("records")
-    bases = {tuple(line[name] for name in alike): line for line in controlled if not line["ladder"]}
-    for line in controlled:
+    trained = table[table["variant"].eq("controlled") & table["status"].eq("ok") & table["tokens_per_second"].notna()]
+    points = trained.fillna({"lora_rank": 0}).to_dict("records")
+    bases = {tuple(line[name] for name in alike): line for line in points if not line["ladder"]}
+    for line in points:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))

@@ -67,9 +67,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         weights, point, layers, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     windows = evidence.newest(NAME).query("phase == 'train' and repeat == 0 and samples.notna()", engine="python")
-    windows = shared.with_settings(windows, _SETTINGS[:3]).assign(
-        images_seen=shared.seen_at_middle(windows, ["run_id"])
-    )
+    windows = shared.with_settings(windows, _SETTINGS[:3]).assign(images_seen=shared.images_seen(windows, ["run_id"]))
     table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss")
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
     table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))

@@ -39,7 +39,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     loss = windows["loss"].astype(float)
     windows = windows.assign(
         loader=loader.astype(object).mask(windows["phase"] == "parity", "first steps"),
-        images_seen=logged.fillna(shared.seen_at_middle(windows, ["machine", "point", "run_id", "phase"])),
+        images_seen=logged.fillna(shared.images_seen(windows, ["machine", "point", "run_id", "phase"])),
         loss=loss.where(numpy.isfinite(loss)),
     )
     key = ["machine", "chip", "device", "variant", "loader", "source", "dataset", "framework_version", "epoch"]
