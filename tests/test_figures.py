@@ -168,6 +168,13 @@ def test_a_label_says_where_a_line_differs_from_the_others_and_how_many_windows_
     assert list(map(figures.window_counts, tables)) == [", n=6", ", n=3 to 6", "", ""]
 
 
+@pytest.mark.parametrize("count", [4, 4.0])
+def test_a_label_counts_the_chips_of_a_machine_once(count):
+    lines = pandas.DataFrame([line(device="cuda", device_count=count), line(device="cuda", device_count=1)])
+    names = Names({"desk": Name("Chip A")}, {("desk", "cuda"): "Chip B"})
+    assert figures.labels(lines, names, ("device_count",), {}) == ["4 x Chip B", "Chip B"]
+
+
 def test_labels_at_the_ends_of_lines_stand_apart():
     _, axes = figures.canvas(4.0)
     axes.plot([0, 1], [0, 1])

@@ -151,7 +151,7 @@ def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual:
     for line in lines.to_dict("records"):
         values = {name: line[name] for name in shown if pandas.notna(line[name]) and line[name] != usual.get(name)}
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
-        if place.startswith(f"{values.get('device_count')} x"):  # the place has the number of chips already
+        if place.startswith(f"{values.get('device_count', 0):.0f} x"):  # the place has the number of chips already
             del values["device_count"]
         words = [FORMATS[name](value) if name in FORMATS else str(value) for name, value in values.items()]
         words += [] if _is_measured(line) else [SOURCES.get(line["source"], line["source"])]
