@@ -18,7 +18,7 @@ from benchbook.measuring import failures, parity
 from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
-from benchbook.studies.resnet50_cost.network_torch import decayed_apart
+from benchbook.studies.resnet50_cost.network_torch import parameter_groups
 from benchbook.studies.resnet50_cost.plan import Plan
 from fakes import CPU, run
 
@@ -97,7 +97,7 @@ def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic)
 
 
 def test_weight_decay_takes_all_but_batch_norms(synthetic):
-    decayed, spared = decayed_apart(synthetic.model)
+    decayed, spared = parameter_groups(synthetic.model)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)
     norms = [module for module in synthetic.model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     assert len(norms) == 53

@@ -1,6 +1,6 @@
-"""The same MNIST network on MLX: layers, dropout and Adadelta as torch has them.
+"""The MNIST network on MLX, with the layers, dropout and Adadelta of the torch version.
 
-MLX has no loader of its own: threads of this process prepare whole batches where torch has a process for each worker.
+MLX has no loader. Threads of this process prepare whole batches; with torch, each worker is a process.
 """
 
 import functools
@@ -14,14 +14,14 @@ from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
 
-POOLED = (12, 12, 64)  # height, width and channels of what the dense layers take
+POOLED = (12, 12, 64)  # height, width and channels of the dense layers' input
 
 
 class Network(nn.Module):
     """Two convolutions and two dense layers: (n, 28, 28, 1) to log-probabilities (n, 10).
 
     Args:
-        seed: of the weights.
+        seed: determines the initial weights.
     """
 
     def __init__(self, seed: int) -> None:
@@ -64,6 +64,6 @@ def build(plan: Plan) -> MlxWorkload:
 
 
 def normalise(images: numpy.ndarray) -> numpy.ndarray:
-    """Return pixels, uint8, shape (n, 28, 28), as the network takes them: float32, shape (n, 28, 28, 1)."""
+    """Return the network's input, float32 of shape (n, 28, 28, 1), from uint8 pixels of shape (n, 28, 28)."""
     pixels = images[..., None].astype(numpy.float32) / numpy.float32(255)
     return (pixels - numpy.float32(MEAN)) / numpy.float32(STANDARD_DEVIATION)

@@ -1,4 +1,4 @@
-"""The MNIST network of the PyTorch examples, and the loaders that a published speed-up compared; see `plan`."""
+"""The MNIST network of the PyTorch examples, and the loaders behind a published speed-up; see `plan`."""
 
 from collections.abc import Iterable
 
@@ -14,39 +14,40 @@ from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
 from benchbook.studies.plan import Inputs
 
-BYTES = 256  # what a byte may be
+BYTE_VALUES = 256
 
 
 class ByteDropout(nn.Dropout):
-    """Dropout whose mask is drawn eight values at a time: a random byte for each, of one 64-bit number.
+    """Dropout that draws its mask eight values at a time: each 64-bit random number gives a byte to eight values.
 
-    torch's own draws a number for each value, one after the other: a tenth of an MNIST step.
+    torch's dropout draws one random number per value, one after the other. That takes a tenth of an MNIST step.
 
     Args:
-        p: the share that is dropped, as exact as nn.Dropout's: a whole number of 256ths.
+        p: the share of values that is dropped, exactly; a multiple of 1/256, from 0 to less than 1.
 
     Raises:
-        ValueError: another share.
+        ValueError: p is no such share.
     """
 
     def __init__(self, p: float) -> None:
-        if not 0 <= p < 1 or (p * BYTES) % 1:
-            raise ValueError(f"p {p}; allowed: 0 to less than 1, in steps of 1/{BYTES}")
+        if not 0 <= p < 1 or (p * BYTE_VALUES) % 1:
+            raise ValueError(f"p {p}; allowed: 0 to less than 1, in steps of 1/{BYTE_VALUES}")
         super().__init__(p)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the values, kept and scaled by 1 / (1 - p), or 0."""
+        """Return the values, each set to 0 or scaled by 1 / (1 - p)."""
         if not self.training or not self.p:
             return hidden
         numbers = torch.empty(-(-hidden.numel() // 8), dtype=torch.int64, device=hidden.device)
         drawn = numbers.random_(-(2**63), None).view(torch.uint8)[: hidden.numel()].view(hidden.shape)
-        return hidden * (drawn >= round(self.p * BYTES)).to(hidden.dtype).mul_(1 / (1 - self.p))
+        return hidden * (drawn >= round(self.p * BYTE_VALUES)).to(hidden.dtype).mul_(1 / (1 - self.p))
 
 
 class FormatKeepingMaxPool2d(nn.MaxPool2d):
-    """Max-pooling whose gradient comes back in the memory format of its outputs.
+    """Max-pooling that takes its output's gradient in the output's own memory format.
 
-    Flattening makes it contiguous, and from a contiguous gradient torch computes that of channels-last images slowly.
+    Flattening the output makes this gradient contiguous. If the images are channels-last, a contiguous gradient makes
+    torch's backward pass slow.
     """
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -80,7 +81,7 @@ class Network(nn.Module):
 
 
 class LeanNetwork(Network):
-    """The same function in less time on a CPU: ReLUs in place, the second one where pooling has left a quarter."""
+    """The same function, faster on a CPU: ReLUs work in place, the second one on the quarter that pooling leaves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,8 +114,8 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with: Adadelta at 1, times 0.7 after each epoch; parity is in the first."""
-    mean, deviation = 0.1307, 0.3081  # once more: these are checked, too
+    """Return the plain version: Adadelta at learning rate 1, as in the first epoch; later ones are not compared."""
+    mean, deviation = 0.1307, 0.3081  # not imported: the comparison checks these constants as well
     stored = LabelsByImage(plan.dataset.train_images, plan.dataset.train_labels)
     return Plain(
         make_network=Network,
@@ -126,14 +127,14 @@ def plain(plan: Plan) -> Plain:
 
 
 def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
-    """Return functions to an epoch's training batches and to the test batches.
+    """Return two functions: one from an epoch to its training batches, one to the test batches.
 
-    A loader shuffles test images, too, as the examples' script does; resident test images never are.
+    As in the examples' script, a loader shuffles the test images as well. Resident test images keep their order.
 
     Args:
-        plan: of 28x28 images.
-        test_batch_size: images in a batch of the test.
-        normalised: by MNIST's mean and standard deviation; else pixels are 0 to 1.
+        plan: the point's choices; its images are 28x28.
+        test_batch_size: images per test batch.
+        normalised: whether pixels are normalised by MNIST's mean and standard deviation; if not, they are 0 to 1.
     """
     data = plan.dataset
     parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
@@ -146,12 +147,12 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
 
         whole = torch.arange(len(data.test_labels), device=plan.device.kind)
         return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(whole.split(test_batch_size))
-    from torchvision import transforms  # takes seconds, which resident images need not wait for
+    from torchvision import transforms  # its import takes seconds, and resident images do not need it
 
     normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
     transform = transforms.Compose([transforms.ToTensor(), *normalise])
     train, test = (TransformedImages(*part, transform) for part in parts)
-    # MPS has no pinned memory: there, the article's flag did nothing.
+    # MPS has no pinned memory, so the article's flag had no effect there.
     pinned = plan.device.features.pins_memory
     options = {"num_workers": plan.workers, "shuffle": plan.shuffles, "pin_memory": pinned}
     return (
@@ -160,7 +161,7 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
     )
 
 
-def pixels(images: numpy.ndarray, normalised: bool = True) -> numpy.ndarray:
-    """Return all images as the network takes them, as torchvision's transforms make each."""
+def pixels(images: numpy.ndarray, normalised: bool) -> numpy.ndarray:
+    """Return float32 images of shape (n, 1, 28, 28), computed as torchvision's transforms compute each image."""
     floats = torch.tensor(images).unsqueeze(1).float().div(255)
     return (floats.sub(MEAN).div(STANDARD_DEVIATION) if normalised else floats).numpy()

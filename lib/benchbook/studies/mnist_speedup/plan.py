@@ -1,7 +1,7 @@
-"""What is to be built: the protocol's constants, and one point's choices, the same for every framework.
+"""The MNIST protocol: its constants, and one point's choices, the same for every framework.
 
-Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022; figures of the Chinese PyTorch
-blog post of 2022-05-19.
+Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022, and the Chinese PyTorch blog post of
+2022-05-19 for the published figures.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ TEST_BATCH_SIZE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: 28x28 images in ten classes, Adadelta at learning rate 1, times 0.7 after each epoch.
+    """A point's choices: 28x28 images in ten classes; Adadelta at learning rate 1, times 0.7 after each epoch.
 
-    `reference` takes the article's loaders: on the CPU no worker and no shuffling, on an accelerator one worker, pinned
-    memory and shuffling. `controlled` shuffles everywhere, and takes `num_workers` everywhere. `tuned` as `controlled`,
-    with torch on a CPU by `LeanNetwork`; Adadelta has no fused form in torch, so for `fused` its step is compiled.
+    `reference` has the article's loaders: no worker and no shuffling on the CPU; one worker, pinned memory and
+    shuffling on an accelerator. `controlled` shuffles and has `num_workers` workers on every device. `tuned` does the
+    same, and trains `LeanNetwork` with torch on a CPU. torch has no fused Adadelta: `fused` compiles its step instead.
     """
 
     MODEL = "mnist_cnn"
@@ -35,16 +35,16 @@ class Plan(StudyPlan):
 
     @property
     def workers(self) -> int:
-        """Return the workers that prepare batches; the article's script has one on an accelerator."""
+        """Return the number of workers that prepare batches; the article's script has one, on accelerators only."""
         return int(not self.device.is_cpu) if self.variant == "reference" else super().workers
 
     @property
     def shuffles(self) -> bool:
-        """Return whether the order of the images is another one in each epoch."""
+        """Return whether each epoch has an image order of its own."""
         return self.variant != "reference" or not self.device.is_cpu
 
     def order(self, epoch: int) -> list[numpy.ndarray]:
-        """Return the indices of an epoch's batches, the last one perhaps smaller."""
+        """Return the image indices of each batch of an epoch; the last batch may be smaller."""
         count = len(self.dataset.train_labels)
         return batches.batch_indices(count, self.batch_size, self.seed if self.shuffles else None, epoch)
 

@@ -1,4 +1,4 @@
-"""What the MNIST study says: seconds for an epoch, the accelerator's speed-up, the input's share, a step's cost."""
+"""Results of the MNIST study: seconds per epoch, the accelerator's speed-up, the input's share, the cost of a step."""
 
 import pandas
 from matplotlib.axes import Axes
@@ -27,11 +27,11 @@ EPOCH = ArticleEpoch(
 
 @cached
 def epochs(evidence: Evidence) -> pandas.DataFrame:
-    """Return seconds for what the article timed: data set-up, one training epoch, the test.
+    """Return the seconds of what the article timed: data set-up, one training epoch and the test.
 
     Returns:
-        What `ArticleEpoch.table` returns, with loader (reference, equal loader, resident, or what
-        `confirmation.name` says), of points at the article's batch size and of those that failed before they had one.
+        The columns of `ArticleEpoch.table` and loader (reference, equal loader, resident, or a name from
+        `confirmation.name`), for points at the article's batch size and points that failed before they had one.
     """
     points = _points(evidence)
     points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
@@ -64,8 +64,8 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     """Return how much of a training step is input, for each loader at the article's batch size.
 
     Returns:
-        What `input_shares` returns, with framework and loader; a point is compared with the resident one of the
-        same machine, device, framework and data set.
+        The columns of `input_shares`, framework and loader. A point is compared with the resident point of the same
+        machine, device, framework and data set.
     """
     points = _points(evidence)
     points = points[points["batch_size"] == BATCH_SIZE]
@@ -79,8 +79,8 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, dataset, batch_size, seconds_per_step, low, high, interval, num_windows,
-        verdict, status, fixed_seconds, seconds_per_image, misfit (the line's distance from this step time, as a
-        fraction of it); machines with fewer than two batch sizes are left out.
+        verdict, status, fixed_seconds, seconds_per_image, misfit (distance of the fitted line from this step time, as
+        a fraction of it). Machines with fewer than two batch sizes are left out.
     """
     points, splits = _points(evidence), []
     points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
@@ -99,16 +99,17 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return the study's measured points with their loader; of two alike, the one that measured more images."""
+    """Return the study's measured points with their loader; of equal points the one that measured more images."""
     points = shared.with_settings(evidence.points(NAME), ["data_resident"])
     controlled = points["data_resident"].map(lambda resident: "resident" if resident else "equal loader")
     points = points.assign(loader=points["variant"].where(points["variant"] != "controlled", controlled))
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
-def _beside_fastest(evidence: Evidence, ratios: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the speed-ups of the machine whose epoch is the fastest."""
-    best = SAYS.line(epochs(evidence))
+def _speedups_of_fastest(evidence: Evidence) -> pandas.DataFrame:
+    """Return the speed-ups of the machine with the fastest epoch; of all machines if no epoch was measured."""
+    times = epochs(evidence)
+    best, ratios = SAYS.line(times), speedups(times)
     is_measured = best is not None and best["source"] == "measured"
     return ratios[ratios["machine"] == best["machine"]] if is_measured else ratios
 
@@ -129,7 +130,7 @@ STUDY = Study(
     dataset="mnist",
     sentences=(
         (epochs, SAYS),
-        (lambda evidence: _beside_fastest(evidence, speedups(epochs(evidence))), FASTER),
+        (_speedups_of_fastest, FASTER),
         (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_sentence("The loader")),
     ),
     charts=(
@@ -146,7 +147,7 @@ STUDY = Study(
         Bars(
             "mnist-speedup",
             "Speed-up of the accelerator over its CPU",
-            "First with the article's loaders, then with equal ones: what remains is the chip.",
+            "First with the article's loaders, then with equal ones, where only the chip makes a difference.",
             table=lambda evidence: speedups(epochs(evidence)),
             title=FASTER,
             text="{speedup:.2f}x",
@@ -164,8 +165,8 @@ STUDY = Study(
         Points(
             "mnist-step-time",
             "What does a step cost before the first image?",
-            "A line through the resident step's time at several batch sizes: its start is what every step pays"
-            " (launching), its slope what every image pays (arithmetic). Neither can be negative.",
+            "A line is fitted to a resident step's time at several batch sizes. Its start is the fixed cost of a step"
+            " (launching), its slope the cost of an image (arithmetic). Neither can be negative.",
             table=step_times,
             lines=lambda table, evidence: table.assign(**(table[["seconds_per_step", "low", "high"]] * 1e3)),
             title=Sentence(

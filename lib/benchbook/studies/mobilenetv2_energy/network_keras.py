@@ -35,12 +35,12 @@ def build(plan: Plan) -> KerasWorkload:
 
 @runtime.zero_kernels()
 def make_model(plan: Plan):
-    """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
+    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the softmax."""
     import keras
 
     shape = (plan.image_size, plan.image_size, 3)
     base = keras.applications.MobileNetV2(input_shape=shape, include_top=False, weights=None)
-    base.trainable = plan.trainable  # a batch norm that is not trained uses its moving statistics
+    base.trainable = plan.trainable  # a frozen batch norm uses its moving statistics
     hidden = keras.layers.GlobalAveragePooling2D(name="pool")(base.output)
     hidden = keras.layers.Dropout(plan.DROPOUT, name="dropout")(hidden)
     model = keras.Model(base.input, keras.layers.Dense(plan.num_classes, name=weights.HEAD)(hidden))

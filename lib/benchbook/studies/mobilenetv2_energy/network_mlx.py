@@ -1,4 +1,4 @@
-"""The same MobileNetV2 on MLX: Keras's padding, constants, weights and optimiser."""
+"""Keras's MobileNetV2 on MLX, with the same padding, constants, weights and optimiser."""
 
 import functools
 
@@ -14,14 +14,15 @@ from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Block(nn.Module):
-    """An inverted residual: expand, convolve each channel, project; added to its input where shapes allow.
+    """An inverted residual: expansion, depthwise convolution, projection, and a shortcut where the shapes allow it.
 
     Args:
-        make: from a convolution's name, stride and padding to it and its batch norm.
-        prefix: of its layers' names.
-        stride, side: of the depthwise convolution, and the pixels a side of its images.
-        expanded: whether it has an expansion.
-        residual: whether its input is added.
+        make: returns a convolution with its batch norm, given its name, stride and padding.
+        prefix: first part of the layers' names.
+        stride: stride of the depthwise convolution.
+        side: height and width of the depthwise convolution's input.
+        expanded: whether the block has an expansion.
+        residual: whether the input is added to the output.
     """
 
     def __init__(self, make, prefix: str, stride: int, side: int, expanded: bool, residual: bool) -> None:
@@ -33,7 +34,7 @@ class Block(nn.Module):
         self.residual = residual
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return images of the block's channels."""
+        """Return the block's output (n, height, width, channels)."""
         hidden = images
         for convolved in self.inner:
             hidden = nn.relu6(convolved(hidden))
@@ -44,7 +45,7 @@ class Block(nn.Module):
 class Network(nn.Module):
     """MobileNetV2 with a new head: (n, size, size, 3) to logits (n, classes).
 
-    In evaluation its moving variance is the unbiased one, as torch's; see `torch.Network`.
+    In evaluation it uses the unbiased moving variance, as torch does; see `Network` in `network_torch`.
 
     Args:
         plan: the point's choices.
@@ -72,7 +73,7 @@ class Network(nn.Module):
             self.head.unfreeze()
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return logits of the classes; the softmax is part of the loss."""
+        """Return the logits of the classes; the loss computes the softmax."""
         hidden = nn.relu6(self.stem(images))
         for block in self.blocks:
             hidden = block(hidden)
@@ -104,7 +105,7 @@ def build(plan: Plan) -> MlxWorkload:
 
 
 def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> ConvolutionBlock:
-    """Return a convolution and its batch norm; where that is folded, its offset alone is left of it."""
+    """Return a convolution and its batch norm; only an offset remains of a folded batch norm."""
     [kernel], norm = plan.arrays[name], plan.arrays[weights.convolutions()[name][0]]
     depthwise = "depthwise" in name
     if plan.folded:

@@ -1,4 +1,4 @@
-"""torchvision's MobileNetV2, made the same function as Keras's: padding, constants and weights."""
+"""torchvision's MobileNetV2 with Keras's padding, constants and weights, so that both are the same function."""
 
 import functools
 
@@ -16,13 +16,13 @@ from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Padding(nn.Module):
-    """Pads images before a 3x3 convolution of stride 2 as Keras does: one pixel, above and left of odd sizes only.
+    """Keras's padding before a 3x3 convolution of stride 2: a pixel below and right; above and left for odd sizes only.
 
     Source: keras.src.applications.imagenet_utils.correct_pad
     """
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return images (n, channels, height + 1 or 2, width + 1 or 2)."""
+        """Return images of shape (n, channels, height + 1 or 2, width + 1 or 2)."""
         height, width = images.shape[-2:]
         return F.pad(images, (width % 2, 1, height % 2, 1))
 
@@ -30,12 +30,12 @@ class Padding(nn.Module):
 class Network(nn.Module):
     """MobileNetV2 with a new head: (n, 3, size, size) to logits (n, classes).
 
-    In training it is Keras's function to rounding. In evaluation one thing differs once it was trained: torch's moving
-    variance is the unbiased one, n / (n - 1) of Keras's, where n are a batch's values in a channel (64 images of 128
-    px: 1,024 and more).
+    In training it equals Keras's network up to rounding. In evaluation of a trained network, one thing differs: torch's
+    moving variance is the unbiased one, n / (n - 1) times Keras's, where n counts a batch's values in a channel (1,024
+    or more with 64 images of 128 px).
 
     Args:
-        plan: the point's choices. Features that are not trained have batch norms in inference mode, as Keras's do.
+        plan: the point's choices. As in Keras, the batch norms of frozen features are in inference mode.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -46,7 +46,7 @@ class Network(nn.Module):
         names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
         for layer, name in zip([*layers, self.classifier[-1]], [*names, weights.HEAD], strict=True):
             load_keras_arrays(layer, plan.arrays[name])
-        for module in [*self.features.modules()]:
+        for module in list(self.features.modules()):  # a list, because paddings are inserted
             if isinstance(module, nn.BatchNorm2d):
                 module.eps, module.momentum = plan.NORM_EPSILON, 1 - plan.momentum
             elif isinstance(module, nn.Sequential) and getattr(module[0], "stride", None) == (2, 2):
@@ -56,11 +56,11 @@ class Network(nn.Module):
         self.train()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return logits of the classes; the softmax is part of the loss."""
+        """Return the logits of the classes; the loss computes the softmax."""
         return self.classifier(self.features(images).mean((2, 3)))
 
     def train(self, mode: bool = True) -> "Network":
-        """Set training mode, of the features only if they are trained."""
+        """Set training mode; frozen features stay in inference mode."""
         super().train(mode)
         self.features.train(mode and self.trainable)
         return self
@@ -88,7 +88,7 @@ def build(plan: Plan) -> TorchWorkload:
         ),
         plan.MOST_TEST_IMAGES,
     )
-    example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # one image may leave a batch norm a single value
+    example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # batch norms need more than one value a channel
     return TorchWorkload(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, example)),
         model=model,
@@ -101,20 +101,19 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with: the network as it is, without folded batch norms, and Adam."""
-
+    """Return the plain version: the network without folded batch norms, and Adam."""
     return plan.plain(functools.partial(Network, plan), F.cross_entropy, channels_first=True)
 
 
 @torch.no_grad()
 def fold(features: nn.Module) -> None:
-    """Fold batch norms that stay in inference mode into the convolutions before them: fewer passes, the same function.
+    """Fold each batch norm into the convolution before it: the same function with fewer passes over the images.
 
     Args:
-        features: frozen, each batch norm after its convolution.
+        features: frozen layers, so that the batch norms are in inference mode.
     """
     convolution = None
-    for name, module in [*features.named_modules()]:
+    for name, module in list(features.named_modules()):
         if isinstance(module, nn.Conv2d):
             convolution = module
         elif isinstance(module, nn.BatchNorm2d):

@@ -1,7 +1,7 @@
-"""What is to be built: the protocol's constants, and one point's choices, the same for every framework.
+"""The MobileNetV2 protocol: its constants, and one point's choices, the same for every framework.
 
-Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook; there train and test shared one cache
-file, so that "validation" replayed training images. That is reproduced nowhere.
+Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook. In these, training and test shared one
+cache file, so "validation" replayed training images; no variant reproduces that.
 """
 
 from collections.abc import Callable
@@ -17,21 +17,21 @@ from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choo
 from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that plans does without
+    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: colour images in classes, 0 to 1, enlarged by nearest neighbours.
+    """A point's choices: colour images in classes, scaled to 0 to 1, enlarged to their nearest neighbours.
 
-    Adam with a learning rate that falls by 4 % in 50,000 steps, categorical cross-entropy, dropout before the head.
-    With `tuned`, a frozen network's batch norms are folded into its convolutions in torch and MLX.
+    Adam with a learning rate that falls by 4 % in 50,000 steps; categorical cross-entropy; dropout before the head.
+    With `tuned`, torch and MLX fold a frozen network's batch norms into its convolutions.
 
     Attributes:
-        trainable: train all layers, or the head alone; then batch norms are in inference mode.
-        weights: from `weights.choose`: a kind, and arrays by Keras's layer names; or a kind, which is then chosen.
-        image_size: pixels a side that images are enlarged to.
-        learning_rate: the first step's.
+        trainable: whether all layers are trained; if not, only the head is, and batch norms are in inference mode.
+        weights: the kind and the arrays that `weights.choose` returns, or a kind to pass to it.
+        image_size: height and width of the enlarged images, in pixels.
+        learning_rate: learning rate of the first step.
     """
 
     MODEL = "mobilenetv2"
@@ -40,10 +40,10 @@ class Plan(StudyPlan):
         lambda: shapes(2, 1, size=16),
         {"variant": "tuned", "data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32},
     )
-    DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # of two copies of the article's notebook
-    # Of keras.applications' MobileNetV2 and of Keras's Adam; torch has others by default.
+    DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
+    # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
-    MOST_TEST_IMAGES = 128  # in a batch of the test
+    MOST_TEST_IMAGES = 128  # per test batch
 
     num_workers: int = 2
     parity_batch_size: int = 16
@@ -65,47 +65,47 @@ class Plan(StudyPlan):
 
     @property
     def arrays(self) -> Weights:
-        """Return the first weights."""
+        """Return the initial weights by Keras's layer names."""
         return self.weights[1]
 
     @property
     def momentum(self) -> float:
-        """Return how much of a batch norm's moving statistics each step keeps, as Keras counts it."""
+        """Return the momentum of the batch norms in Keras's convention: the share that each step keeps."""
         return MOMENTUM[self.weights[0]]
 
     @property
     def folded(self) -> bool:
-        """Return whether batch norms may be folded into their convolutions."""
+        """Return whether batch norms are folded into their convolutions, if the framework can do that."""
         return self.variant == "tuned" and not self.trainable
 
     @property
     def num_classes(self) -> int:
-        """Return the classes of the data set."""
+        """Return the number of classes in the data set."""
         return int(self.dataset.train_labels.max()) + 1
 
     def decay(self, step: Any) -> Any:
-        """Return what is left of the first learning rate at a step, a number or a framework's array."""
+        """Return the share of the first learning rate that is left at a step, a number or a framework's array."""
         return self.DECAY_RATE ** (step / self.DECAY_STEPS)
 
     @property
     def chosen_pixels(self) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return the row and the column of the data set that each one of an enlarged image is a copy of."""
+        """Return the original's row for each row of an enlarged image, and its column for each column."""
         return tuple(nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3])
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework.
 
-        Keras counts the moving statistics of batch norms among the parameters; so do these rows.
+        As in Keras, the parameters include the moving statistics of batch norms.
         """
         return super().columns() | {"parameters": sum(part.size for parts in self.arrays.values() for part in parts)}
 
     def plain(
         self, make_network: Callable, loss: Callable, *, channels_first: bool = False, uses_epsilon_hat: bool = False
     ) -> Plain:
-        """Return what training is compared with: Adam with a rate that falls by 4 % in 50,000 steps.
+        """Return the plain version: Adam with a learning rate that falls by 4 % in 50,000 steps.
 
-        All layers are compared at weights of their own, see `weights.for_parity`; a head alone at the present ones. Of
-        an enlarged image one pixel is taken for each that the data set has.
+        If all layers are trained, they are compared at the weights of `weights.for_parity`; a head alone is compared at
+        its present weights. To find an enlarged image's label, one copy of each original pixel is read.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
@@ -135,23 +135,23 @@ class Plan(StudyPlan):
 
 
 def nearest(size: int, image_size: int) -> numpy.ndarray:
-    """Return, for each pixel of an enlarged side, the pixel it is a copy of: int32, as tf.image.resize chooses it.
+    """Return the original pixel for each pixel along an enlarged side, int32, as tf.image.resize chooses it.
 
-    Source: https://www.tensorflow.org/api_docs/python/tf/image/resize (pixels are compared at their centres)
+    Source: https://www.tensorflow.org/api_docs/python/tf/image/resize (the nearest by the pixels' centres)
     """
     return numpy.floor((numpy.arange(image_size) + 0.5) * size / image_size).astype(numpy.int32)
 
 
 def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False) -> numpy.ndarray:
-    """Return images as float32, 0 to 1, enlarged.
+    """Return enlarged images, float32 from 0 to 1.
 
     Args:
         images: uint8, shape (n, height, width, 3).
-        image_size: pixels a side.
-        channels_first: return (n, 3, image_size, image_size) instead of (n, image_size, image_size, 3).
+        image_size: height and width of the result.
+        channels_first: return shape (n, 3, image_size, image_size) instead of (n, image_size, image_size, 3).
     """
     rows, columns = (nearest(side, image_size) for side in images.shape[1:3])
-    pixels = images.astype(numpy.float32) / numpy.float32(255)  # while they are few
+    pixels = images.astype(numpy.float32) / numpy.float32(255)  # before enlarging: fewer pixels to divide
     if channels_first:
         return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
     return pixels[:, rows][:, :, columns]
@@ -160,8 +160,8 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
 build, source = Plan.build, Plan.source
 
 
-def first_weights(experiment: "Experiment", data: Dataset) -> tuple[str, Weights]:
-    """Return the weights that a run begins with, and tell the run which they are; see `weights.choose`."""
+def initial_weights(experiment: "Experiment", data: Dataset) -> tuple[str, Weights]:
+    """Return the kind and arrays of a run's initial weights, and note them in its rows; see `weights.choose`."""
     given = experiment.parameters
     choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
     with experiment.run.during("setup"):

@@ -1,4 +1,4 @@
-"""What the MobileNetV2 study says: images a second, joules an image, whether it learns, and what breaks."""
+"""Results of the MobileNetV2 study: images a second, joules an image, whether the network learns, and what fails."""
 
 import math
 
@@ -15,12 +15,13 @@ from benchbook.studies.study import Evidence, Study, cached
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
-LARGEST = 196  # pixels a side; the article's M1 crashed above
-LEAST_FALL = 0.05  # of the loss from a run's first window to its last, for a network that converges
-LEAST_GAIN = 0.15  # of test accuracy over chance
+LARGEST_IMAGE_SIZE = 196  # pixels a side; above it the article's M1 crashed
+# A converging network's loss falls by this share from the first window to the last, and its test accuracy is this much
+# over chance.
+LEAST_FALL, LEAST_GAIN = 0.05, 0.15
 RULE = f"the last window's loss {LEAST_FALL:.0%} under the first's, test accuracy {LEAST_GAIN:.0%} over chance"
 NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
-GUESSING = math.log(NUM_CLASSES)  # the loss of it
+GUESSING_LOSS = math.log(NUM_CLASSES)
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 LAYERS = {True: "all layers", False: "last layer"}
 
@@ -34,17 +35,17 @@ _RENAMED |= {"energy_method": "method", "energy_boundary": "boundary"}
 
 @cached
 def settings(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per setting: images a second and joules an image, or how it ended.
+    """Return one line per setting: images a second and joules an image, or how the point failed.
 
-    Of two points that are alike (quick and paper, say) the one that measured more images counts. What an article
-    printed of training and test together is one rate.
+    If two points have the same setting (from quick and paper, say), the one that measured more images counts. A
+    published time for training and test together is one rate.
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, batch_size, image_size, trainable,
         learning_rate, weights, image_size_over, layers (which are trained), images_per_second, low, high, interval
         (its kind), num_windows, verdict, joules_per_image, joules_low, joules_high, joules_interval, method, boundary,
-        accuracy, status, message, point.
-        A rate is missing where a point failed, and joules where no sensor could be read.
+        accuracy, status, message, point. The rate is missing where a point failed; joules are missing where no sensor
+        could be read.
     """
     printed = shared.with_bounds(shared.with_settings(evidence.printed(NAME), _SETTINGS), "seconds")
     rates = {"images_per_second": "seconds", "low": "high", "high": "low"}
@@ -58,9 +59,9 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
 
 @cached
 def losses(evidence: Evidence) -> pandas.DataFrame:
-    """Return the loss by images seen of each measured point's last session, and its test accuracy at the end.
+    """Return the loss by images seen in each measured point's last session, and the test accuracy at its end.
 
-    A window's loss is its mean and is drawn at the window's middle; of several runs it is their median.
+    A window's loss is the mean of its steps, drawn at the window's middle; several runs give their median.
 
     Returns:
         Columns: machine, device, framework, variant, dataset, batch_size, image_size, trainable, learning_rate,
@@ -74,9 +75,9 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     return table[[*_CURVE, "layers", "images_seen", "loss", "low", "high", "num_runs", "accuracy", "status"]]
 
 
-def _changed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return the curves whose loss ever differs from that of guessing."""
-    distance = (table["loss"].astype(float) / GUESSING - 1).abs()
+def _unlike_guessing(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return the curves whose loss differs from that of guessing by LEAST_FALL at least once."""
+    distance = (table["loss"].astype(float) / GUESSING_LOSS - 1).abs()
     return table[distance.groupby(table["point"]).transform("max").ge(LEAST_FALL)]
 
 
@@ -85,8 +86,8 @@ def convergence(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, dataset, weights, learning_rate, image_size, first_loss, last_loss,
-        accuracy, verdict (converged, did not converge, not judged), reason. Random features say nothing of a frozen
-        network's convergence, and one window nothing of a fall: both are not judged.
+        accuracy, verdict (converged, did not converge, not judged), reason. A frozen network with random features
+        cannot converge, and a single window shows no fall; both are not judged.
     """
     frozen = losses(evidence)
     frozen, judged = frozen[frozen["trainable"].eq(False)], []
@@ -100,23 +101,23 @@ def convergence(evidence: Evidence) -> pandas.DataFrame:
 
 
 def convergence_sentence(judged: pandas.DataFrame) -> str:
-    """Return how many frozen points converged, in a sentence; `judged` is from `convergence`."""
-    clear = judged[judged["verdict"] != NOT_JUDGED]
-    if clear.empty:
-        return "Frozen convergence: not judged (it takes ImageNet's weights and two windows)."
-    bad = clear[clear["verdict"] == NOT_CONVERGED]
-    rates = ", ".join(f"{rate:g}" for rate in sorted(set(bad["learning_rate"])))
-    tail = f", at learning rate {rates}" if len(bad) else ""
-    return f"{len(bad)} of {len(clear)} frozen points did not converge{tail} ({RULE})."
+    """Return a sentence on how many frozen points did not converge; `judged` is from `convergence`."""
+    judged = judged[judged["verdict"] != NOT_JUDGED]
+    if judged.empty:
+        return "Frozen convergence: not judged (this needs ImageNet's weights and two windows)."
+    failed = judged[judged["verdict"] == NOT_CONVERGED]
+    rates = ", ".join(f"{rate:g}" for rate in sorted(set(failed["learning_rate"])))
+    tail = f", at learning rate {rates}" if len(failed) else ""
+    return f"{len(failed)} of {len(judged)} frozen points did not converge{tail} (the rule: {RULE})."
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return what claims of this study are made of, from points of CIFAR-10 in the reference protocol.
+    """Return the quantities of this study's claims, from accelerators that ran the reference protocol on CIFAR-10.
 
     Returns:
-        Quantities joules_per_image, rate, frozen_rate, crashed_over_196 and frozen_diverged. Rates and joules are those
-        of 128 px and batch 64 on an accelerator. A point over LARGEST that was interrupted, or had no weights, says
-        nothing of a crash.
+        joules_per_image, rate, frozen_rate, crashed_over_196 and frozen_diverged. Rates and joules are those at 128 px
+        and batch 64. Points over LARGEST_IMAGE_SIZE that were interrupted, or had no weights, are no evidence on
+        crashes.
     """
     table = settings(evidence)
     table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["device"] != "cpu")]
@@ -131,7 +132,7 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    tried = table[(table["image_size"] > LARGEST) & table["status"].isin(["ok", "diverged", "crashed"])]
+    tried = table[(table["image_size"] > LARGEST_IMAGE_SIZE) & table["status"].isin(["ok", "diverged", "crashed"])]
     for _, points in tried.groupby("machine"):
         crashed = (points["status"] == "crashed").any()
         values.append(quantities.exact(points.iloc[0].to_dict(), "crashed_over_196", crashed))
@@ -156,7 +157,7 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
 
 
 def _energy_sentence(table: pandas.DataFrame, names: Names) -> str:
-    """Return the joules of an image within each boundary, estimates apart; they are not compared across."""
+    """Return a sentence with the joules per image for each boundary, estimates apart; boundaries are not compared."""
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
     read = read[read["status"].isin(records.TRAINED)]
     kinds = read["boundary"] + read["method"].eq(statistics.ESTIMATE).map({True: ", estimated", False: ""})
@@ -188,8 +189,8 @@ STUDY = Study(
         Bars(
             "mobilenetv2-settings",
             "Images a second and joules an image",
-            "Every setting, the fastest first; a cross where it failed, and the published ones in grey. Joules are"
-            " missing where no sensor was read.",
+            "Every setting, the fastest first. A cross marks a failure; published settings are grey. Joules are missing"
+            " if no sensor was read.",
             table=settings,
             title=RATE,
             label=LABEL,
@@ -199,13 +200,13 @@ STUDY = Study(
         ),
         Lines(
             "mobilenetv2-loss",
-            "What does it learn, and does the frozen network converge?",
-            "The table gives the rule for convergence next to each verdict. A frozen network of random weights is not"
-            " judged: it cannot converge.",
+            "Does the network learn, and does the frozen one converge?",
+            f"The table judges each frozen network (rule: {RULE}). One with random weights cannot converge and is not"
+            " judged.",
             table=losses,
-            lines=_changed,
+            lines=_unlike_guessing,
             title=Sentence(
-                f"The loss is {{value}}; guessing gives {GUESSING:.2f}",
+                f"The loss is {{value}}; guessing gives {GUESSING_LOSS:.2f}",
                 "Loss: nothing measured here yet",
                 "loss",
                 "{:.2f}".format,
@@ -215,9 +216,9 @@ STUDY = Study(
             label=LABEL,
             usual=USUAL,
             xlabel="images seen",
-            ylabel="loss (grey: of guessing)",
-            reference=GUESSING,
-            from_zero=True,  # a loss that does not fall is not to look as if it did
+            ylabel="loss (grey: guessing)",
+            reference=GUESSING_LOSS,
+            from_zero=True,  # so that a small fall looks small
             tables={"mobilenetv2-convergence": convergence},
         ),
     ),

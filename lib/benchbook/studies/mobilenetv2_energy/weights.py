@@ -1,6 +1,6 @@
-"""MobileNetV2's weights by the names that Keras gives its layers, for every framework: drawn, or trained on ImageNet.
+"""MobileNetV2's initial weights by Keras's layer names, for every framework: drawn at random, or trained on ImageNet.
 
-Arrays have Keras's shapes. Frameworks that begin with the same weights can be compared in what they learn, too.
+Arrays have Keras's shapes. With the same initial weights, frameworks can also be compared in what they learn.
 """
 
 import os
@@ -12,23 +12,23 @@ import numpy
 from benchbook.studies.datasets import DatasetUnavailable, sources
 
 KINDS = ("imagenet", "random")
-# Random weights with Keras's 0.999 leave the moving statistics so far behind that test accuracy stays at chance.
+# With random weights and Keras's 0.999, the moving statistics lag so far behind that test accuracy stays at chance.
 MOMENTUM = {"imagenet": 0.999, "random": 0.9}
 HEAD = "predictions"
 FEATURES = 1280
 # Expansion, channels, repeats, stride: table 2 of https://arxiv.org/abs/1801.04381
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
-MIDDLE = 3.0  # of what a ReLU6 lets through
+RELU6_MIDDLE = 3.0
 ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/"
-TRAINED_SIZES = (96, 128, 160, 192, 224)  # of images; keras.applications takes 224 for all others
+TRAINED_SIZES = (96, 128, 160, 192, 224)  # pixels a side; for all other sizes, keras.applications takes 224
 
 Weights = dict[str, list[numpy.ndarray]]
 
 
 def convolutions() -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return each convolution's name with its batch norm's name and its kernel's shape, in the network's order.
+    """Return the name of each convolution's batch norm and the shape of its kernel, in the network's order.
 
-    A kernel is (height, width, in, out), a depthwise one (height, width, in, 1).
+    A kernel has shape (height, width, in, out), or (height, width, in, 1) if it is depthwise.
     """
     shapes = {"Conv1": ("bn_Conv1", (3, 3, 3, 32))}
     channels, number = 32, 0
@@ -45,30 +45,31 @@ def convolutions() -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-    """Return parameters at which rounding turns no gradient, to be compared with float64.
+    """Return parameters for the comparison with float64, at which rounding does not turn the gradient.
 
-    From random weights half of what goes into a ReLU6 is cut off. Rounding to bfloat16 moves so much across the edges,
-    block behind block, that the gradient turns by more than 60 degrees. So it lies about the middle of what a ReLU6
-    lets through here, three deviations from both edges; one that is left out is still seen in every place.
+    At random weights a ReLU6 cuts off half of its inputs. Rounding to bfloat16 moves so many inputs across the edges,
+    block after block, that the gradient turns by more than 60 degrees. Here the inputs of each ReLU6 have their mean in
+    the middle of its linear part, three standard deviations from both edges. The comparison still notices a missing
+    ReLU6, wherever it is.
 
     Args:
-        parameters: by name, in the network's order, as torch's or Keras's has them; its batch norms are not folded.
+        parameters: by the names of torch or Keras, in the network's order, without folded batch norms.
     """
     norms = [name for name in parameters if name.endswith("/beta") or re.fullmatch(r"features\..*\.bias", name)]
-    cut = [norm for norm, before in zip(norms, convolutions(), strict=True) if not before.endswith("_project")]
-    return parameters | {name: numpy.full_like(parameters[name], MIDDLE) for name in cut}
+    before_relu = [norm for norm, name in zip(norms, convolutions(), strict=True) if not name.endswith("_project")]
+    return parameters | {name: numpy.full_like(parameters[name], RELU6_MIDDLE) for name in before_relu}
 
 
 def draw(num_classes: int, seed: int) -> Weights:
-    """Return new weights as Keras draws them: uniform by Glorot's rule, batch norms that change nothing yet.
+    """Return random weights with Keras's distribution: kernels uniform by Glorot's rule, batch norms as the identity.
 
     Args:
         num_classes: outputs of the head.
-        seed: the same seed gives the same weights for every framework.
+        seed: the same seed gives the same weights in every framework.
 
     Returns:
-        Layer name to its arrays: a kernel; scale, offset, moving mean and variance of a batch norm; kernel and bias
-        of the head.
+        Arrays by layer name: the kernel of a convolution; scale, offset, moving mean and variance of a batch norm;
+        kernel and bias of the head.
     """
     random, drawn = numpy.random.default_rng(seed), {}
     for name, (norm, shape) in convolutions().items():
@@ -82,18 +83,18 @@ def draw(num_classes: int, seed: int) -> Weights:
 def choose(
     kind: str, num_classes: int, image_size: int, seed: int, data_root: str = "", allow_random: bool = False
 ) -> tuple[str, Weights]:
-    """Return which weights there are, and those; the head's are always drawn.
+    """Return initial weights and their kind; the head's weights are always random.
 
     Args:
         kind: imagenet or random.
         num_classes, seed: see `draw`.
-        image_size: of the images to come; there are ImageNet weights for several.
+        image_size: pixels a side of the training images; there are ImageNet weights for several sizes.
         data_root: folder to look in first.
-        allow_random: take random weights, and say so, where the trained ones cannot be had.
+        allow_random: if ImageNet's weights are unavailable, print a message and return random ones.
 
     Raises:
-        ValueError: another kind.
-        DatasetUnavailable: not found, not to be downloaded, and no random ones allowed.
+        ValueError: unknown kind.
+        DatasetUnavailable: ImageNet's weights were neither found nor downloaded, and random ones are not allowed.
     """
     if kind not in KINDS:
         raise ValueError(f"weights {kind!r}; allowed: {', '.join(KINDS)}")
@@ -105,15 +106,15 @@ def choose(
     except DatasetUnavailable as error:
         if not allow_random:
             raise
-        print(f"ImageNet weights could not be had ({error}); using random ones instead.")
+        print(f"ImageNet weights are unavailable ({error}); using random ones instead.")
         return "random", drawn
 
 
 def find(image_size: int, data_root: str = "") -> Path:
-    """Return the file of ImageNet weights; it is downloaded where neither the data's folders nor Keras's have it.
+    """Return the file of ImageNet weights, downloaded if neither the data folders nor Keras's cache has it.
 
     Raises:
-        DatasetUnavailable: it cannot be had.
+        DatasetUnavailable: the download failed.
     """
     size = image_size if image_size in TRAINED_SIZES else TRAINED_SIZES[-1]
     name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{size}_no_top.h5"
@@ -125,15 +126,15 @@ def find(image_size: int, data_root: str = "") -> Path:
 
     with sources.download("mobilenet_v2") as folder:
         sources.fetch(ADDRESS + name, folder / "mobilenet_v2")
-        read(folder / "mobilenet_v2" / name)  # Keras publishes no checksum: every array has to be there in its shape
+        read(folder / "mobilenet_v2" / name)  # Keras publishes no checksum, so every array's shape is checked
     return sources.cache() / "mobilenet_v2" / name
 
 
 def read(path: Path) -> Weights:
-    """Return the weights of a file that Keras wrote, by layer.
+    """Return the weights in a file that Keras wrote, by layer name.
 
     Raises:
-        DatasetUnavailable: not such a file, or arrays that are not this network's.
+        DatasetUnavailable: the file is not one of Keras's, or holds another network's arrays.
     """
     import h5py
 
@@ -153,7 +154,7 @@ def read(path: Path) -> Weights:
 
 
 def _glorot(random: numpy.random.Generator, shape: tuple[int, ...]) -> numpy.ndarray:
-    """Return numbers as Keras's GlorotUniform draws them, a depthwise kernel's fans included."""
+    """Return random numbers with the distribution of Keras's GlorotUniform, with its fans for a depthwise kernel."""
     positions = int(numpy.prod(shape[:-2]))
     limit = (6 / (positions * (shape[-2] + shape[-1]))) ** 0.5
     return random.uniform(-limit, limit, shape).astype(numpy.float32)

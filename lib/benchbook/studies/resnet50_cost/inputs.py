@@ -1,6 +1,6 @@
-"""Pictures as ResNet-50 takes them: a random crop, resized and perhaps flipped; one code for all frameworks.
+"""The input pipeline of ResNet-50, the same for all frameworks: a random crop, resized and perhaps flipped.
 
-What an image becomes depends on the seed, the epoch and its number alone, in every process that decodes it.
+An image's crop depends only on the seed, the epoch and the image's index, in whichever process decodes it.
 """
 
 import math
@@ -9,15 +9,15 @@ import numpy
 
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION, Pictures
 
-CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # Inception's, as torchvision's RandomResizedCrop has them
-FLIPPED = 0.5
+CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # Inception's, the defaults of torchvision's RandomResizedCrop
+FLIPPED = 0.5  # probability
 TRIES = 10
-TEST_MARGIN = 256 / 224  # a test image's shorter side over the crop's
+TEST_MARGIN = 256 / 224  # shorter side of a test image over the side of its crop
 Box = tuple[float, float, float, float]
 
 
 def random_box(width: int, height: int, random: numpy.random.Generator) -> Box:
-    """Return a crop (left, upper, right, lower) of 8 to 100 % of the area, 3:4 to 4:3; the middle if none fits.
+    """Return a box (left, upper, right, lower): 8 to 100 % of the area, ratio 3:4 to 4:3; the middle if none fits.
 
     Source: https://github.com/pytorch/vision, RandomResizedCrop.get_params
     """
@@ -32,19 +32,20 @@ def random_box(width: int, height: int, random: numpy.random.Generator) -> Box:
 
 
 def middle_box(width: int, height: int) -> Box:
-    """Return the square in the middle that a test sees: 224 of 256 pixels of the shorter side."""
+    """Return the centre square for tests: 224/256 of the shorter side."""
     side = min(width, height) / TEST_MARGIN
     return _middle(width, height, side, side)
 
 
 class Crops:
-    """A crop of each picture, decoded when it is asked for; importable, so that worker processes can have it.
+    """One crop of each picture, decoded on access; at module level, so that worker processes can import it.
 
     Args:
-        pictures: what to crop.
+        pictures: pictures to crop.
         image_size: pixels a side of a crop.
-        seed, epoch: of random crops and flips; an epoch of None takes the middle, for a test. An index past the last
-            picture is one of a later epoch, so that worker processes need no other crops for that.
+        seed: determines crops and flips together with the epoch.
+        epoch: epoch of the indices below len(pictures); indices beyond it belong to later epochs, so that worker
+            processes can keep this object. None: the centre square, for tests.
     """
 
     def __init__(self, pictures: Pictures, image_size: int, seed: int = 0, epoch: int | None = None) -> None:
@@ -75,7 +76,7 @@ class Crops:
 
 
 def normalise(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Return pixels, uint8, shape (..., 3), as ImageNet's networks take them: float32."""
+    """Return uint8 pixels of shape (..., 3) normalised by ImageNet's mean and standard deviation, float32."""
     mean, deviation = (numpy.array(values, numpy.float32) for values in (MEAN, STANDARD_DEVIATION))
     return (pixels.astype(numpy.float32) / numpy.float32(255) - mean) / deviation
 

@@ -1,10 +1,10 @@
-"""The same ResNet-50 in Keras, on TensorFlow and on JAX: torchvision's padding, constants, names and optimiser."""
+"""torchvision's ResNet-50 in Keras, on TensorFlow and JAX, with the same padding, constants, names and optimiser."""
 
 import functools
 
 from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, zero_kernels
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
-from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
+from benchbook.studies.resnet50_cost.plan import BATCH_NORM, MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 
 
@@ -30,28 +30,28 @@ def build(plan: Plan) -> KerasWorkload:
 
 @zero_kernels()
 def make_model(plan: Plan):
-    """Return the network: (n, size, size, 3) to logits (n, classes); the softmax is part of the loss."""
+    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the softmax."""
     from keras import Input, Model, layers
 
     from benchbook.frameworks.keras.normalization import batch_norm
 
-    norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, momentum=NORM_KEPT, epsilon=NORM_EPSILON)
+    norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, **BATCH_NORM)
 
     def convolved(images, part: Convolution):
         size = part.shape[0]
-        if size > 1:  # torch pads alike on both sides; Keras's `same` does not where there is a stride
+        if size > 1:  # torch pads both sides equally; Keras's `same` does not if there is a stride
             images = layers.ZeroPadding2D(size // 2)(images)
         layer = layers.Conv2D(part.shape[-1], size, part.stride, use_bias=False, name=part.name)
         return norm(name=part.norm)(layer(images))
 
     pixels = Input((plan.image_size, plan.image_size, 3))
     hidden = layers.ReLU()(convolved(pixels, STEM))
-    hidden = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(hidden))  # after a ReLU nothing is under the padding
+    hidden = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(hidden))  # after a ReLU no value is below the padding
     for block in blocks():
-        kept = convolved(hidden, block.around) if block.around else hidden
+        shortcut = convolved(hidden, block.shortcut) if block.shortcut else hidden
         for part in block.convolutions[:2]:
             hidden = layers.ReLU()(convolved(hidden, part))
-        hidden = layers.ReLU()(layers.Add()([convolved(hidden, block.convolutions[2]), kept]))
+        hidden = layers.ReLU()(layers.Add()([convolved(hidden, block.convolutions[2]), shortcut]))
     hidden = layers.GlobalAveragePooling2D()(hidden)
     model = Model(pixels, layers.Dense(plan.num_classes, name=HEAD)(hidden))
     for layer in model.layers:
@@ -61,23 +61,23 @@ def make_model(plan: Plan):
 
 
 def make_optimizer(plan: Plan):
-    """Return Nesterov momentum as torch and the article's scripts have it, with weight decay on all but batch norms.
+    """Return SGD with torch's form of Nesterov momentum, which the article's scripts use; no decay of batch norms.
 
-    Keras's own SGD differs while the learning rate changes, which it keeps in the momentum; and its weight decay is
-    apart from the gradient.
+    Keras's SGD multiplies the gradient by the learning rate before the momentum, which differs while the rate changes.
+    It also applies weight decay apart from the gradient.
     """
     import keras
 
     as_number = functools.partial(keras.ops.cast, dtype="float32")
 
     class Schedule(keras.optimizers.schedules.LearningRateSchedule):
-        """`plan.rate`, in Keras's operations."""
+        """`plan.rate` in Keras's operations."""
 
         def __call__(self, step):
             return plan.rate(as_number(step), keras.ops.minimum, as_number)
 
     class Nesterov(keras.optimizers.SGD):
-        """Takes the momentum of gradients, and the learning rate of its step alone."""
+        """Accumulates gradients without their learning rates, and applies the current rate at each step."""
 
         def update_step(self, gradient, variable, learning_rate):
             """Change one variable by its gradient."""
@@ -86,9 +86,9 @@ def make_optimizer(plan: Plan):
             index = self._get_variable_index(variable)
             if self._trainable_variables[index].path.rpartition("/")[2] not in ("gamma", "beta"):  # a batch norm's
                 gradient = gradient + WEIGHT_DECAY * variable
-            speed = self.momentums[index]
-            faster = MOMENTUM * speed + gradient
-            self.assign(speed, faster)
-            self.assign_sub(variable, rate * (gradient + MOMENTUM * faster))
+            velocity = self.momentums[index]
+            updated = MOMENTUM * velocity + gradient
+            self.assign(velocity, updated)
+            self.assign_sub(variable, rate * (gradient + MOMENTUM * updated))
 
     return Nesterov(Schedule(), MOMENTUM, nesterov=True)

@@ -1,4 +1,4 @@
-"""The same ResNet-50 on MLX: torchvision's padding, constants and optimiser."""
+"""torchvision's ResNet-50 on MLX, with the same padding, constants and optimiser."""
 
 import functools
 
@@ -8,30 +8,30 @@ from mlx.utils import tree_map_with_path
 
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, ConvolutionBlock, Dense
 from benchbook.frameworks.mlx.training import MlxWorkload
-from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, NORM_EPSILON, NORM_KEPT, WEIGHT_DECAY, Plan
+from benchbook.studies.resnet50_cost.plan import BATCH_NORM, MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
 from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
 
 
 class Block(nn.Module):
-    """A bottleneck: three convolutions, and one on the way around them where the shapes differ."""
+    """A bottleneck: three convolutions, and one in the shortcut if input and output have different shapes."""
 
     def __init__(self, plan: Plan, block: Shapes) -> None:
         super().__init__()
         self.inner = [_convolved(plan, part) for part in block.convolutions]
-        self.around = [_convolved(plan, block.around)] if block.around else []
+        self.shortcut = [_convolved(plan, block.shortcut)] if block.shortcut else []
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return images of the block's channels."""
+        """Return the block's output (n, height, width, channels)."""
         first, second, third = self.inner
         hidden = third(nn.relu(second(nn.relu(first(images)))))
-        kept = self.around[0](images) if self.around else images
-        return nn.relu(hidden + kept)
+        shortcut = self.shortcut[0](images) if self.shortcut else images
+        return nn.relu(hidden + shortcut)
 
 
 class Network(nn.Module):
-    """ResNet-50: (n, size, size, 3) to logits (n, classes); v1.5, with the stride in the 3x3 convolution."""
+    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, size, size, 3) to logits (n, classes)."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Network(nn.Module):
         self.head = Dense(*plan.arrays[HEAD])
 
     def __call__(self, images: mx.array) -> mx.array:
-        """Return logits of the classes; the softmax is part of the loss."""
+        """Return the logits of the classes; the loss computes the softmax."""
         hidden = self.pool(nn.relu(self.stem(images)))
         for block in self.blocks:
             hidden = block(hidden)
@@ -52,7 +52,7 @@ class Nesterov(optimizers.SGD):
     """Nesterov momentum, with weight decay on all but batch norms."""
 
     def apply_gradients(self, gradients: dict, parameters: dict) -> dict:
-        """Return new parameters."""
+        """Return the updated parameters."""
 
         def decay(path: str, gradient: mx.array, parameter: mx.array) -> mx.array:
             return gradient if ".norm." in path else gradient + WEIGHT_DECAY * parameter
@@ -85,11 +85,12 @@ def build(plan: Plan) -> MlxWorkload:
 
 
 def _convolved(plan: Plan, part: Shape) -> ConvolutionBlock:
-    around = part.shape[0] // 2
-    convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (around, around))
-    return ConvolutionBlock(convolution, BatchNorm(plan.arrays[part.norm], NORM_EPSILON, 1 - NORM_KEPT))
+    padding = part.shape[0] // 2
+    convolution = Convolution(plan.arrays[part.name][0], None, part.stride, (padding, padding))
+    norm = BatchNorm(plan.arrays[part.norm], BATCH_NORM["epsilon"], 1 - BATCH_NORM["momentum"])
+    return ConvolutionBlock(convolution, norm)
 
 
 def rate(plan: Plan, step: mx.array) -> mx.array:
-    """Return a step's learning rate, in MLX's operations."""
+    """Return a step's learning rate, computed with MLX's operations."""
     return plan.rate(step.astype(mx.float32), mx.minimum, lambda reached: reached.astype(mx.float32))

@@ -1,4 +1,4 @@
-"""torchvision's ResNet-50 (v1.5), on one device or as one of several."""
+"""torchvision's ResNet-50 (v1.5), on one device or on one of several that train together."""
 
 import functools
 import math
@@ -23,11 +23,7 @@ from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEI
 
 
 class Network(torchvision.models.ResNet):
-    """ResNet-50: (n, 3, size, size) to logits (n, classes); v1.5, with the stride in the 3x3 convolution.
-
-    Args:
-        plan: the point's choices.
-    """
+    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, 3, size, size) to logits (n, classes)."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], plan.num_classes)
@@ -40,7 +36,7 @@ class Classifier(TorchWorkload):
     """The network with its images.
 
     Attributes:
-        group: the devices that train together; each has its own copy, and gradients are averaged.
+        group: the devices that train together; each has a copy of the network, and gradients are averaged.
     """
 
     group: Group = field(default_factory=Group)
@@ -49,22 +45,22 @@ class Classifier(TorchWorkload):
         super().__post_init__()
         if self.group.size > 1:
             copy = replicas.replicate(self.model, self.device)
-            self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has it already
-        # On the device from the start: a constant that is sent there in every step would be waited for.
+            self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has the format
+        # The constants are on the device from the start; sending them in every step would make the step wait.
         constants = (torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION))
         self.mean, self.deviation = (constant.view(3, 1, 1).to(self.device.kind) for constant in constants)
 
     def num_samples(self, batch: Batch) -> int:
-        """Return the images in a batch, of all devices together."""
+        """Return the images in a batch, for all devices together."""
         return len(batch[0]) * self.group.size
 
     def mean_loss(self, losses: list[torch.Tensor]) -> float:
-        """Read the losses of many steps and return their mean, over all devices."""
+        """Return the mean loss of some steps over all devices."""
         return replicas.mean(super().mean_loss(losses), self.device, self.group.size)
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        """Return loss and accuracy over all test images; of several devices each takes its part.
+        """Return loss and accuracy over all test images, of which each device takes a part.
 
         Batch norms use the moving statistics of the first device.
         """
@@ -76,7 +72,7 @@ class Classifier(TorchWorkload):
             images, labels = (self._move(part) for part in batch)
             outputs = compute(network, (images,), self.device, self.settings.precision)
             right = (outputs.argmax(1) == labels).sum()
-            # The count is made on the device: numbers of the host's cannot be stacked with the device's.
+            # The count is on the device, to be stacked with the other two.
             count = torch.full_like(right, len(labels))
             sums += torch.stack([self.loss(outputs, labels) * len(labels), right, count])
         self.model.train()
@@ -84,7 +80,7 @@ class Classifier(TorchWorkload):
         return Evaluation(loss / samples, correct / samples if self.metric else math.nan, int(samples), self.metric)
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
-        """Return a tensor on the device; pixels travel as bytes and are normalised there."""
+        """Return a tensor on the device; pixels are sent as bytes and normalised there."""
         if part.dtype == torch.uint8:
             pixels = part.to(self.device.kind, non_blocking=True).permute(0, 3, 1, 2)
             part = pixels.float().sub(self.mean).div(self.deviation)
@@ -100,7 +96,8 @@ def build(plan: Plan) -> Classifier:
     if plan.sync_batch_norm and plan.group.size > 1:
         model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.kind)
-    optimizer = torch.optim.SGD(decayed_apart(model), plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
+    groups = parameter_groups(model)
+    optimizer = torch.optim.SGD(groups, plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
     return Classifier(
         **plan.common(*_inputs(plan), flops_per_sample=arithmetic),
         model=model,
@@ -115,44 +112,45 @@ def build(plan: Plan) -> Classifier:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with; see `Plan.plain`."""
+    """Return the plain version; see `Plan.plain`."""
     return plan.plain(functools.partial(Network, plan), F.cross_entropy, _plain_inputs)
 
 
-def decayed_apart(model: nn.Module) -> list[dict]:
-    """Return the parameters in two groups: weight decay takes all but those of batch norms."""
+def parameter_groups(model: nn.Module) -> list[dict]:
+    """Return the optimiser's two parameter groups: with weight decay, and without it for batch norms."""
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    spared = [part for norm in norms for part in norm.parameters()]
-    of_norms = {id(part) for part in spared}
-    decayed = [part for part in model.parameters() if id(part) not in of_norms]
-    return [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": spared, "weight_decay": 0.0}]
+    of_norms = [part for norm in norms for part in norm.parameters()]
+    known = {id(part) for part in of_norms}
+    others = [part for part in model.parameters() if id(part) not in known]
+    return [{"params": others, "weight_decay": WEIGHT_DECAY}, {"params": of_norms, "weight_decay": 0.0}]
 
 
 def _inputs(plan: Plan):
-    """Return functions to an epoch's training batches and to the test batches."""
+    """Return two functions: one from an epoch to its training batches, one to the test batches."""
     if plan.dataset is None:
-        kind, generator = plan.device.kind, torch.Generator(plan.device.kind).manual_seed(plan.seed + plan.group.rank)
-        images = torch.randn(plan.share, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
-        labels = torch.randint(plan.num_classes, (plan.share,), generator=generator, device=kind)
-        return plan.repeated((move(images, plan.device, plan.settings), labels))  # kept as a step needs it
+        kind, size = plan.device.kind, plan.device_batch_size
+        generator = torch.Generator(kind).manual_seed(plan.seed + plan.group.rank)
+        images = torch.randn(size, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
+        labels = torch.randint(plan.num_classes, (size,), generator=generator, device=kind)
+        return plan.repeated((move(images, plan.device, plan.settings), labels))  # in the format of a step's input
 
     def loader(crops: inputs.Crops, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
         options = {"num_workers": plan.workers, "pin_memory": pinned}
-        # Without a generator of its own a loader would draw from the host's.
+        # A loader without a generator draws from the host's.
         return DataLoader(crops, batch_sampler=order, generator=torch.Generator(), **options)
 
     tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
-    crops = plan.crops(0)  # of every epoch, by their indices
+    crops = plan.crops(0)  # higher indices are crops of later epochs
 
-    def trained(epoch: int) -> list:
+    def order(epoch: int) -> list:
         return [batch + epoch * len(crops) for batch in plan.order(epoch)]
 
-    return lambda epoch: loader(crops, trained(epoch)), lambda: loader(plan.crops(None), tested)
+    return lambda epoch: loader(crops, order(epoch)), lambda: loader(plan.crops(None), tested)
 
 
 def _plain_inputs(batch: tuple) -> tuple:
-    """Return normalised images and labels of a batch on the host; a loader's pixels are bytes."""
+    """Return the network's input and the labels of a batch on the host; a loader's pixels are normalised here."""
     images, labels = batch
     if images.dtype == numpy.uint8:
         images = numpy.ascontiguousarray(inputs.normalise(images).transpose(0, 3, 1, 2))

@@ -1,4 +1,4 @@
-"""What the ResNet-50 study says: images a second by batch and device count, dollars, and what an accuracy costs."""
+"""Results of the ResNet-50 study: images a second by batch and device count, dollars, and the cost of an accuracy."""
 
 import numpy
 import pandas
@@ -14,10 +14,10 @@ from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Drawing, Evidence, Study, cached
 
 NAME = "resnet50_cost"
-GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # of the article's claims about rates
+GLOBAL_BATCH_SIZE, NUM_DEVICES = 1024, 4  # in the article's claims about rates
 TARGET_ACCURACY = 0.757  # the article's
 RENTED = ("on_demand", "reserved")
-ELECTRICITY = "electricity"  # of a machine that is paid for
+ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 
 _ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 _POINT = [*_ALIKE, "batch_size", "device_count"]
@@ -30,17 +30,17 @@ _CURVE += ["run_id", "repeat"]
 
 @cached
 def points(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per point: images a second and the share of the measured ceiling, or how it ended.
+    """Return one line per point: images a second and the share of the measured ceiling, or how the point failed.
 
-    Of two points that are alike the one that measured more images counts. The share is against the ceiling of one
-    device, calibrated in the same session, times the number of devices; processes on a CPU share its cores, and its
+    If two points have the same setting, the one that measured more images counts. The ceiling is that of one device,
+    calibrated in the same session, times the number of devices. Processes on one CPU share its cores and therefore its
     ceiling. Published rates have the bounds of their rounding.
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
         device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
-        efficiency, energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
-        electricity_per_kwh (as the run states them), status, message.
+        efficiency (the share), energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
+        electricity_per_kwh (these three from the run's parameters), status, message.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     measured = shared.with_settings(evidence.points(NAME), _STATED)
@@ -59,18 +59,19 @@ def points(evidence: Evidence) -> pandas.DataFrame:
 
 
 def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how the rate of several devices compares with that of one.
+    """Return the rate of several devices over that of one.
 
-    A point of several is compared with one device with the same images each (weak), or, without such a point, with the
-    same batch (strong). Devices are ideally n times as fast as one; processes on one CPU share its cores, and are
-    ideally as fast as one process that has them all.
+    A point with several devices is compared with one device that has the same batch per device (weak scaling). Without
+    such a point, it is compared with one device that has the same global batch (strong scaling). Ideally, n devices are
+    n times as fast as one. Processes on one CPU share its cores; ideally they are as fast as one process with all of
+    them.
 
     Args:
         table: from `points`.
 
     Returns:
         Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, batch_size,
-        kind (weak, strong), ratio (rate over that of one), efficiency (ratio over the ideal), low, high,
+        kind (weak, strong), ratio (rate over the rate of one), efficiency (ratio over the ideal ratio), low, high,
         num_windows (the smaller number), verdict (the worse one).
     """
     measured = table[table["source"].eq("measured") & table["status"].eq("ok") & table["images_per_second"].notna()]
@@ -95,14 +96,13 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
 
 @cached
 def costs(evidence: Evidence) -> pandas.DataFrame:
-    """Return what a million training images cost at every price, on the fastest point of each machine and view.
+    """Return the cost of a million training images at every known price, at the fastest point of each machine and view.
 
     Returns:
         Columns: machine, device, device_count, variant, source, precision, dataset, batch_size, kind (on_demand,
-        reserved, stated by the run, or electricity: of a machine that is paid for), per_hour, images_per_second,
-        per_million, low, high (of per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a
-        second for each dollar an hour), energy_method and energy_boundary (of joules that electricity is priced by),
-        note (what that boundary leaves out).
+        reserved, stated by the run, or electricity), per_hour, images_per_second, per_million, low, high (of
+        per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
+        hour), energy_method and energy_boundary (of the electricity's joules), note (what that boundary leaves out).
     """
     lines, listed = [], {}
     for price in estimate.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
@@ -121,10 +121,10 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
         for kind, per_hour in hourly.items():
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
             cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
-            worth = line["images_per_second"] / per_hour
-            own = line | (dict.fromkeys(_ENERGY) if kind != ELECTRICITY else {})
-            note = estimate.wall_note(own["energy_boundary"])
-            lines.append(own | cost | {"kind": kind, "per_hour": per_hour, "rate_per_dollar": worth, "note": note})
+            energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
+            cost |= {"per_hour": per_hour, "rate_per_dollar": line["images_per_second"] / per_hour}
+            note = estimate.wall_note(energy["energy_boundary"])
+            lines.append(line | energy | cost | {"kind": kind, "note": note})
     names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
     names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, "rate_per_dollar", *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
@@ -132,10 +132,10 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
 
 @cached
 def curves(evidence: Evidence) -> pandas.DataFrame:
-    """Return accuracy by epoch with the training that came before it, every run's own raw curve.
+    """Return accuracy by epoch for each run, with the hours, joules and dollars of the training before it.
 
-    Measured hours, joules and dollars are from `tables.evaluations`; those of an article are its epochs at its printed
-    rate, without evaluation, as in its formula, at the machine's price on demand.
+    Measured values come from `tables.evaluations`. For an article, the hours are its epochs at its printed rate, without
+    evaluation, as in its own formula; the dollars are at the machine's on-demand price.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
@@ -154,7 +154,7 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
 
 
 def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
-    """Return when each run of `curves` first reached an accuracy, a fraction; see `tables.to_target`.
+    """Return when each run of `curves` first reached a target accuracy, a fraction; see `tables.to_target`.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, target,
@@ -166,18 +166,19 @@ def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> panda
 
 
 def pictures(collection: Collection) -> Drawing:
-    """Return a few training pictures of a collection, made square."""
+    """Draw eight training pictures of a collection, resized to squares."""
     train = collection.train
     shown = [train.open(number * len(train) // 8).resize((64, 64)) for number in range(8)]
     pixels = numpy.stack([numpy.asarray(picture) / 255 for picture in shown])
-    return Drawing.of_pictures({"training": pixels}, "Eight training pictures, made square")
+    return Drawing.of_pictures({"training": pixels}, "Eight training pictures, resized to squares")
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return each curve's best accuracy and its epochs, prices of an hour, and rates, for claims.
+    """Return the quantities of claims: each curve's best accuracy and its epochs, hourly prices, and rates.
 
-    Measured ones are of as many devices and images a step as the article had: accuracies on ImageNet (of several runs
-    the longest counts, then the last), rates on synthetic images and ImageNet. Prices are stated by runs, or listed.
+    Measured accuracies and rates come from points with as many devices as the article had, rates also from its batch
+    size. Accuracies are those on ImageNet; of several runs the longest counts, then the last. Rates are those on
+    synthetic images and on ImageNet. A price is the run's or, without one, the list price.
     """
     printed = evidence.printed(NAME, "phase == 'evaluate'")
     values = []
@@ -206,7 +207,7 @@ def claimed(evidence: Evidence) -> list[dict]:
 
 
 def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
-    """Return the epochs in which a curve reached its best accuracy, and the target where it did."""
+    """Return the epoch of a curve's best accuracy, and the epoch that reached TARGET_ACCURACY, if one did."""
     epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": estimate.epochs_to_accuracy(curve, TARGET_ACCURACY)}
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
@@ -232,7 +233,7 @@ STUDY = Study(
         Points(
             "resnet50-batches",
             "Images a second by batch",
-            "A cross where memory did not hold the batch. The table has the share of the measured ceiling.",
+            "A cross marks a batch that did not fit into memory. The table has the share of the measured ceiling.",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
             title=RATE,
@@ -248,12 +249,12 @@ STUDY = Study(
         Bars(
             "resnet50-scaling",
             "Do several devices pay?",
-            "Weak: as many images for each device as one had alone. Strong: the same batch, shared out. Processes on"
-            " one CPU are compared with one process that has all its cores.",
+            "Weak: each device has as many images as one device alone. Strong: the devices share the batch of one."
+            " Processes on one CPU are compared with one process that has all its cores.",
             table=lambda evidence: scaling(points(evidence)),
             title=Sentence(
                 "Several devices reach {value} of the ideal speed",
-                "Scaling: no point of several devices yet",
+                "No point with several devices was measured here yet",
                 "efficiency",
                 wording.percent,
             ),
@@ -261,13 +262,13 @@ STUDY = Study(
             text="{efficiency:.0%} ({ratio:.2f}x of one)",
             percent=True,
             reference=1,
-            xlabel="of n devices' ideal; processes on one CPU: of one process with all its cores",
+            xlabel="rate over the ideal: n times one device; on a CPU, one process with all cores",
         ),
         Bars(
             "resnet50-money",
             "What does a million images cost?",
-            "At every known price: on demand, reserved, stated by the run, or the electricity of a machine that is paid"
-            " for. The answer pages say after how many hours a purchase has paid.",
+            "At every known price: on demand, reserved, stated by the run, or electricity alone for a machine that was"
+            " bought. The answer pages show after how many hours a purchase pays off.",
             table=costs,
             title=COST,
             label=("variant", "precision", "dataset", "kind"),
@@ -279,7 +280,8 @@ STUDY = Study(
         Bars(
             "resnet50-accuracy",
             "What does an accuracy cost?",
-            "Read off raw curves, never continued: a run that did not reach the article's 75.7 % has no bar.",
+            "Read off raw curves, which are never extrapolated. A run that did not reach the article's 75.7 % has no"
+            " bar.",
             table=lambda evidence: to_target(curves(evidence)),
             lines=lambda table, evidence: table[table["hours"].notna()],
             title=Sentence(

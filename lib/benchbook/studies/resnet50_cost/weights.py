@@ -1,6 +1,6 @@
-"""ResNet-50's weights by torchvision's names, for every framework: drawn as torchvision draws them.
+"""ResNet-50's initial weights by torchvision's names, for every framework, with torchvision's distribution.
 
-Arrays have Keras's shapes. Frameworks that begin with the same weights can be compared in what they learn, too.
+Arrays have Keras's shapes. With the same initial weights, frameworks can also be compared in what they learn.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ Weights = dict[str, list[numpy.ndarray]]
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution without bias and the batch norm behind it.
+    """A convolution without bias and the batch norm after it.
 
     Attributes:
-        name, norm: what torchvision calls the two.
-        shape: of the kernel: height, width, in, out.
-        stride: in both directions.
+        name, norm: torchvision's names of the two.
+        shape: shape of the kernel: height, width, in, out.
+        stride: stride in both directions.
     """
 
     name: str
@@ -34,11 +34,10 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Block:
-    """A bottleneck: three convolutions, and one on the way around them where the shapes differ."""
+    """A bottleneck: three convolutions, and one in the shortcut if input and output have different shapes."""
 
-    name: str
     convolutions: tuple[Convolution, Convolution, Convolution]
-    around: Convolution | None
+    shortcut: Convolution | None
 
 
 STEM = Convolution("conv1", "bn1", (7, 7, 3, 64), 2)
@@ -56,8 +55,8 @@ def blocks() -> list[Block]:
                 Convolution(f"{name}.conv{place}", f"{name}.bn{place}", shape, stride if place == 2 else 1)
                 for place, shape in enumerate(shapes, start=1)
             )
-            around = Convolution(f"{name}.downsample.0", f"{name}.downsample.1", (1, 1, channels, out), stride)
-            bottlenecks.append(Block(name, inner, around if number == 0 else None))
+            shortcut = Convolution(f"{name}.downsample.0", f"{name}.downsample.1", (1, 1, channels, out), stride)
+            bottlenecks.append(Block(inner, shortcut if number == 0 else None))
             channels = out
     return bottlenecks
 
@@ -66,39 +65,40 @@ def convolutions() -> list[Convolution]:
     """Return all convolutions in the network's order."""
     parts = [STEM]
     for block in blocks():
-        parts += [*block.convolutions, *([block.around] if block.around else [])]
+        parts += [*block.convolutions, *([block.shortcut] if block.shortcut else [])]
     return parts
 
 
 def for_parity(parameters: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-    """Return parameters at which rounding turns no gradient, to be compared with float64.
+    """Return parameters for the comparison with float64, at which rounding does not turn the gradient.
 
-    In a fresh network half of all ReLUs are shut. Rounding to bfloat16 opens and shuts so many of them, block behind
-    block, that the gradient turns by more than 80 degrees. So what goes into a block's ReLUs lies some three deviations
-    above 0 here; the stem's go on into a maximum, which passes over those that are nearly shut.
+    In a fresh network half of the ReLUs are closed. Rounding to bfloat16 opens and closes so many of them, block after
+    block, that the gradient turns by more than 80 degrees. Here the inputs of a block's ReLUs have a mean about three
+    standard deviations above 0. The stem's are not moved: the max-pooling after them ignores ReLUs that are nearly
+    closed.
 
     Args:
-        parameters: by name, as torch's or Keras's network has them.
+        parameters: by the names of torch or Keras.
     """
     offsets = {}
     for block in blocks():
         *inner, last = block.convolutions
         offsets |= {part.norm: 3.0 for part in inner}
-        offsets |= {part.norm: 1.5 for part in (last, block.around) if part}  # they are added up
+        offsets |= {part.norm: 1.5 for part in (last, block.shortcut) if part}  # their sum goes into the ReLU
     named = {norm + end: offset for norm, offset in offsets.items() for end in (".bias", "/beta")}
     return {name: numpy.full_like(array, named[name]) if name in named else array for name, array in parameters.items()}
 
 
 def draw(num_classes: int, seed: int) -> Weights:
-    """Return new weights, distributed as torchvision's: normal by He's rule (fan out), batch norms that change nothing.
+    """Return random weights with torchvision's distribution: kernels normal by He's rule (fan out), identity norms.
 
     Args:
         num_classes: outputs of the head.
-        seed: the same seed gives the same weights for every framework.
+        seed: the same seed gives the same weights in every framework.
 
     Returns:
-        Layer name to its arrays: a kernel; scale, offset, moving mean and variance of a batch norm; kernel and bias
-        of the head.
+        Arrays by layer name: the kernel of a convolution; scale, offset, moving mean and variance of a batch norm;
+        kernel and bias of the head.
     """
     random, drawn = numpy.random.default_rng(seed), {}
     for convolution in convolutions():

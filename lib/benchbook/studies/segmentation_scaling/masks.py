@@ -1,36 +1,32 @@
-"""The first test images' masks as a network finds them, small enough for a run's manifest: pictures that travel."""
+"""The masks that a network predicts for the first test images, encoded so that they fit into a run's manifest."""
 
 import base64
 
 import numpy
 
 NUM_IMAGES = 4
-SIDE = 128  # pixels; larger masks are thinned to it
+SIDE = 128  # pixels; larger masks are subsampled
 THRESHOLD = 0.5
 
 
-def find(workload) -> list[str]:
-    """Return the masks that a workload finds in its first test images, encoded.
-
-    Args:
-        workload: from `workload.build`.
-    """
+def predict(workload) -> list[str]:
+    """Return the encoded masks that a segmentation workload's network predicts for its first test images."""
     inputs, _ = next(iter(workload.test_batches()))
     outputs = workload.network.predict(inputs[:NUM_IMAGES])
     return [encode(output[..., 0] > THRESHOLD) for output in outputs]
 
 
 def encode(mask: numpy.ndarray) -> str:
-    """Return a mask of shape (side, side), thinned to at most SIDE pixels a side, as text of eight pixels a byte."""
-    thinned = mask[:: max(1, mask.shape[0] // SIDE), :: max(1, mask.shape[1] // SIDE)]
-    return base64.b64encode(numpy.packbits(thinned)).decode()
+    """Return a mask of shape (side, side) in base64, one bit per pixel, subsampled to about SIDE pixels a side."""
+    step = max(1, len(mask) // SIDE)
+    return base64.b64encode(numpy.packbits(mask[::step, ::step])).decode()
 
 
 def decode(text: str) -> numpy.ndarray:
-    """Return an encoded mask: bool, square.
+    """Return the mask in an encoded text: bool, square.
 
     Raises:
-        ValueError: the text holds no square.
+        ValueError: the number of pixels is not a square.
     """
     pixels = numpy.unpackbits(numpy.frombuffer(base64.b64decode(text), numpy.uint8)).astype(bool)
     side = round(len(pixels) ** 0.5)

@@ -1,4 +1,4 @@
-"""The article's network, like a U-Net, and its loss, on TensorFlow and on JAX; 20,886,706 parameters at its own size.
+"""The article's U-Net-like network and its loss, on TensorFlow and JAX; 20,886,706 parameters at the article's size.
 
 Sources: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, neural_networks/CV_net_Benchmark512.py and
 utils/Loss_and_metrics.py.
@@ -19,26 +19,26 @@ DEEP = (1024, 2048)
 DECODER = (512, 384, 160, 56, 24)
 LAST = 24
 END = (32, 16)
-NORM_KEPT, SLOPE = 0.95, 0.2
-LEARNING_RATE, POWER, MOMENTUM = 0.25, 0.9, 0.95  # of the article's release
+NORM_MOMENTUM, SLOPE = 0.95, 0.2
+LEARNING_RATE, POWER, MOMENTUM = 0.25, 0.9, 0.95  # from the article's released code
 PIXELS = (1, 2, 3)  # axes of (n, height, width, 1)
-PARITY_SEED, PARITY_NOISE = 0, 0.25  # of brightness; see `plain`
+PARITY_SEED, PARITY_NOISE = 0, 0.25  # noise in brightness, uniform from 0; see `plain`
 
 
 def make_model(image_size: int = ARTICLE_SIZE, width: float = 1.0):
-    """Return the network: grey images (n, size, size, 1), 0 to 1, to the probability of each pixel, same shape.
+    """Return the network: grey images (n, size, size, 1), 0 to 1, to a probability for each pixel, same shape.
 
     Args:
-        image_size: pixels a side; the article's is 512.
-        width: factor of every layer's channels; the article's is 1.
+        image_size: pixels a side; 512 in the article.
+        width: factor for the channels of every layer; 1 in the article.
     """
     import keras
 
-    kernel = image_size // STEP + 1  # two such convolutions halve what the encoder leaves; 5 pixels a side at 512
+    kernel = image_size // STEP + 1  # two such convolutions halve the encoder's output; 5 pixels a side at 512
     unit = functools.partial(_unit, width=width)
     pixels = keras.Input((image_size, image_size, 1), name="image")
     stem = _convolve(pixels, "plain", STEM, 3, width, initializer="glorot_uniform", padding="same")
-    stem = keras.layers.BatchNormalization(momentum=NORM_KEPT)(stem)
+    stem = keras.layers.BatchNormalization(momentum=NORM_MOMENTUM)(stem)
     hidden = keras.layers.Activation("sigmoid", name="stem")(stem)
     skips = [hidden]
     for channels in ENCODER:
@@ -58,17 +58,17 @@ def make_model(image_size: int = ARTICLE_SIZE, width: float = 1.0):
 
 
 def _unit(hidden, kind: str, channels: int, side: int, dropout: float = 0.0, width: float = 1.0, **options):
-    """Return a convolution with what follows it everywhere but in the stem: batch norm, leaky ReLU, dropout."""
+    """Return a convolution followed by batch norm, leaky ReLU and dropout, as everywhere but in the stem."""
     import keras
 
     hidden = _convolve(hidden, kind, channels, side, width, **options)
-    hidden = keras.layers.BatchNormalization(momentum=NORM_KEPT)(hidden)
+    hidden = keras.layers.BatchNormalization(momentum=NORM_MOMENTUM)(hidden)
     hidden = keras.layers.LeakyReLU(negative_slope=SLOPE)(hidden)
     return keras.layers.Dropout(dropout)(hidden) if dropout else hidden
 
 
 def _convolve(hidden, kind: str, channels: int, side: int, width: float, initializer: str = "he_uniform", **options):
-    """Return a convolution without bias; one that halves is padded at the top and the left, afterwards."""
+    """Return a convolution without bias; the output of a halving one is padded at the top and the left."""
     import keras
 
     channels = max(1, round(channels * width))
@@ -82,7 +82,7 @@ def _convolve(hidden, kind: str, channels: int, side: int, width: float, initial
 
 
 def squares_and_overlap(outputs: runtime.Array, masks: runtime.Array) -> runtime.Array:
-    """Return the mean over images of the squared error a pixel of the union, plus 1 - IoU squared.
+    """Return the mean over images of: squared error divided by the union's pixels, plus 1, minus the squared IoU.
 
     Args:
         outputs: probabilities, shape (n, height, width, 1).
@@ -97,7 +97,7 @@ def squares_and_overlap(outputs: runtime.Array, masks: runtime.Array) -> runtime
 
 
 def intersection_over_union(outputs: runtime.Array, masks: runtime.Array) -> runtime.Array:
-    """Return the mean over images of the IoU, of probabilities as they are: a pixel at 0.9 overlaps by 0.9.
+    """Return the mean IoU over images; probabilities are not rounded, so a pixel at 0.9 overlaps by 0.9.
 
     Args:
         outputs, masks: as `squares_and_overlap` takes them.
@@ -109,7 +109,7 @@ def intersection_over_union(outputs: runtime.Array, masks: runtime.Array) -> run
 
 
 def _overlap_and_union(outputs: runtime.Array, masks: runtime.Array) -> tuple[runtime.Array, runtime.Array]:
-    """Return pixels in both and pixels in either, shape (n,); the union of an empty mask and no output is 1."""
+    """Return the pixels of the intersection and of the union, shape (n,); the union is at least 1."""
     import keras
 
     union = keras.ops.sum(keras.ops.clip(masks + outputs, 0, 1), PIXELS)
@@ -142,10 +142,10 @@ def build(plan: Plan) -> KerasWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with: the article's momentum and falling rate, and noise in the images.
+    """Return the plain version: the article's momentum and falling learning rate, with noise in the images.
 
-    On a background of one colour every pixel stands at the same side of a leaky ReLU's kink. Where a batch norm puts
-    that colour next to zero, rounding alone turns the whole background's slope, and no device agrees with float64.
+    Without noise, all pixels of the uniform background are on the same side of a leaky ReLU's kink. Where a batch norm
+    moves the background close to zero, rounding decides the slope of all of it, and no device agrees with float64.
     """
     data, steps_per_epoch = plan.dataset, plan.steps_per_epoch
     stored = LabelsByImage(data.train_images, data.train_labels)
@@ -169,14 +169,14 @@ def plain(plan: Plan) -> Plain:
 
 
 def schedule(steps_per_epoch: int):
-    """Return the learning rate by steps as Keras takes it: 0.25 (1 - epoch / 2) to the power of 0.9, no less later."""
+    """Return Keras's schedule of the learning rate: 0.25 (1 - epoch / 2) ** 0.9, constant from the second epoch on."""
     import keras
 
     rates = [LEARNING_RATE * (1 - epoch / 2) ** POWER for epoch in range(2)]
-    # The last step of an epoch has its rate.
+    # The boundary is the last step that has the first epoch's rate.
     return keras.optimizers.schedules.PiecewiseConstantDecay([steps_per_epoch - 1], rates)
 
 
 def scale(images: numpy.ndarray) -> numpy.ndarray:
-    """Return grey images as the network takes them: float32, 0 to 1, shape (n, height, width, 1)."""
+    """Return the network's input, float32 from 0 to 1, shape (n, height, width, 1), from uint8 grey images."""
     return images[..., None].astype("float32") / numpy.float32(255)

@@ -1,7 +1,7 @@
-"""What is to be built: the protocol's constants, and one point's choices.
+"""The segmentation protocol: its constants, and one point's choices.
 
-Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS (Takashi Shirakawa, 2021). The milliseconds that the
-article prints came from other code, which was not released.
+Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS (Takashi Shirakawa, 2021). The article's milliseconds
+come from other code, which was not released.
 """
 
 from dataclasses import dataclass
@@ -14,20 +14,20 @@ from benchbook.studies.plan import StudyPlan
 from benchbook.studies.segmentation_scaling import masks
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that plans does without
+    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
 
 ARTICLE_SIZE = 512
-STEP = 128  # sizes are multiples of it, so that the decoder meets the encoder again
+STEP = 128  # image sizes are multiples of it, so that the sizes in decoder and encoder match
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: grey square images with masks; Nesterov's momentum, a rate that falls with every epoch.
+    """A point's choices: grey square images with masks; Nesterov momentum; a learning rate that falls after one epoch.
 
-    As in the article the order of the images is always the same.
+    As in the article, images are not shuffled.
 
     Attributes:
-        width: factor of every layer's channels; another than 1 is another network.
+        width: factor for the channels of every layer; with any value but 1 it is not the article's network.
     """
 
     MODEL = "unet_triangles"
@@ -47,18 +47,19 @@ class Plan(StudyPlan):
         super().__post_init__()
         data = self.dataset
         if data.train_labels.shape != data.train_images.shape:
-            raise ValueError(f"{data.name} has labels of {data.train_labels.shape}; allowed: a mask for each image")
+            shape = data.train_labels.shape
+            raise ValueError(f"{data.name} has labels of shape {shape}; allowed: a mask for each image")
         self.require("width", self.width > 0, "above 0")
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
-        self.order(0)  # refuses a batch that the images do not fill
+        self.order(0)  # raises if the images do not fill a batch
 
 
 build, source = Plan.build, Plan.source
 
 
 def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows, or minutes without a pause; keep the masks that the network finds before and after."""
-    found = experiment.run.manifest["masks"] = {"start": masks.find(experiment.workload)}
+    """Measure windows, or minutes without a pause; save the masks predicted before and after in the manifest."""
+    saved = experiment.run.manifest["masks"] = {"start": masks.predict(experiment.workload)}
     rows = experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
-    found["end"] = masks.find(experiment.workload)
+    saved["end"] = masks.predict(experiment.workload)
     return rows

@@ -1,4 +1,4 @@
-"""What the segmentation study says: milliseconds an image, masks, minutes without a pause."""
+"""Results of the segmentation study: milliseconds an image, masks, minutes without a pause."""
 
 import functools
 from pathlib import Path
@@ -22,24 +22,24 @@ from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
 from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached
 
 NAME = "segmentation_scaling"
-NUM_IMAGES = 100_000  # whose hours the article printed
+NUM_IMAGES = 100_000  # the article printed their hours
 OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
-MOST_PIXELS = 10**9  # that are drawn once more to be shown; the article's 500 images have 131 million
-STAGES = ("start", "end")  # of training: masks are saved before it and after
+MOST_PIXELS = 10**9  # larger sets of images are not drawn again for the report; the article's 500 have 131 million
+STAGES = ("start", "end")  # masks are saved before training and after
 SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
-OPACITY = 0.65  # of a mask over its image
+MASK_OPACITY = 0.65
 
 
 @cached
 def image_times(evidence: Evidence) -> pandas.DataFrame:
-    """Return milliseconds for an image in training, of each measured point and of what was published.
+    """Return the milliseconds of training per image, of each measured point and of the published ones.
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
-        image_size, width, sustained_minutes, ms_per_image, low, high, interval, num_windows, verdict, hours (for
-        100,000 images), peak_gibibytes, iou, status, message, note, point. Of a point that failed the time is missing;
-        the IoU is that after the last epoch.
+        image_size, width, sustained_minutes, ms_per_image (missing if the point failed), low, high, interval,
+        num_windows, verdict, hours (for 100,000 images), peak_gibibytes, iou (after the last epoch), status, message,
+        note, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(note=OTHER_CODE, point=None)
     points = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
@@ -59,56 +59,56 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
 
 
 def saved_masks(folder: Path) -> list[dict]:
-    """Return the masks that measured runs saved, of the newest run of each machine and point.
+    """Return the saved masks of the newest run of each machine and point.
 
     Args:
-        folder: of measured rows and their manifests.
+        folder: measured rows and their manifests.
 
     Returns:
         Dictionaries: machine, point, images (uint8, shape (n, side, side)), truth, start, end (lists of bool masks).
-        The images are those that the manifest's parameters draw, thinned as the masks are.
+        The images are generated again from the manifest's parameters, and subsampled like the masks.
     """
     newest, decoded = {}, []
     for path, manifest in manifests.files(folder, f"{NAME}/*/{manifests.FILES}"):
         if (manifest.get("masks") or {}).get("end") and manifest.get("parameters"):
             newest[path.parts[-4], path.parts[-2]] = manifest
     for (machine, point), manifest in sorted(newest.items()):
-        drawn = manifest["parameters"]
+        given = manifest["parameters"]
         try:
-            if drawn["num_images"] * drawn["image_size"] ** 2 > MOST_PIXELS:
+            if given["num_images"] * given["image_size"] ** 2 > MOST_PIXELS:
                 continue
             stages = {stage: [encoded.decode(text) for text in manifest["masks"][stage]] for stage in STAGES}
             side = len(stages["end"][0])
-            images, truth = _thinned(drawn["num_images"], len(stages["end"]), drawn["image_size"], side)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):  # masks of nothing that was drawn
+            images, truth = _test_images(given["num_images"], len(stages["end"]), given["image_size"], side)
+        except (KeyError, TypeError, ValueError, ZeroDivisionError):  # a manifest whose masks fit no images
             continue
         decoded.append({"machine": machine, "point": point, "images": images, "truth": list(truth), **stages})
     return decoded
 
 
 def overlaps(saved: list[dict]) -> pandas.DataFrame:
-    """Return how well each mask of `saved_masks` meets its triangle, before training and after.
+    """Return how well each mask of `saved_masks` overlaps its triangle, before training and after.
 
     Returns:
         Columns: machine, point, image (number), start, end (IoU).
     """
     lines = [
         {"machine": point["machine"], "point": point["point"], "image": number}
-        | {stage: overlap(point[stage][number], truth) for stage in STAGES}
+        | {stage: iou(point[stage][number], truth) for stage in STAGES}
         for point in saved
         for number, truth in enumerate(point["truth"])
     ]
     return pandas.DataFrame(lines, columns=["machine", "point", "image", *STAGES])
 
 
-def overlap(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
-    """Return the intersection over union of two bool masks; of two empty ones 1."""
+def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
+    """Return the intersection over union of two bool masks; 1 if both are empty."""
     union = (mask | truth).sum()
     return float((mask & truth).sum() / union) if union else 1.0
 
 
 def draw_masks(evidence: Evidence) -> Drawing:
-    """Draw masks over images, before training and after, of the point whose masks fit best."""
+    """Draw the masks before training and after over the images, for the point with the best masks."""
     saved = saved_masks(evidence.folder) if evidence.folder else []
     table = overlaps(saved)
     more = {"segmentation-overlaps": table}
@@ -116,15 +116,15 @@ def draw_masks(evidence: Evidence) -> Drawing:
         return Drawing(None, table, "", tables=more)
     best = max(saved, key=lambda point: overlaps([point])["end"].mean())
     count = len(best["images"])
-    rows, columns = (2, count) if count > 2 else (count, 2)  # few images have their two masks side by side
+    rows, columns = (2, count) if count > 2 else (count, 2)  # for few images, the two masks are side by side
     figure, panels = figures.canvas(0.6 + 2.2 * rows, panels=columns, nrows=rows, squeeze=False)
     for row, stage in zip(panels if count > 2 else panels.T, STAGES, strict=True):
-        shade = to_rgba(SHADES[stage], OPACITY)
+        shade = to_rgba(SHADES[stage], MASK_OPACITY)
         for axes, image, truth, mask in zip(row, best["images"], best["truth"], best[stage], strict=False):
             axes.imshow(image, cmap="gray", vmin=0, vmax=255)
             axes.imshow(mask[..., None] * numpy.array(shade))
             axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(f"{stage}: IoU {overlap(mask, truth):.2f}", fontsize=8)
+            axes.set_xlabel(f"{stage}: IoU {iou(mask, truth):.2f}", fontsize=8)
     start, end = overlaps([best])[list(STAGES)].mean()
     title = f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
     panels[0, 0].set_title(title)
@@ -133,14 +133,14 @@ def draw_masks(evidence: Evidence) -> Drawing:
 
 
 @functools.lru_cache(maxsize=8)  # most machines run the same points
-def _thinned(num_images: int, num_test: int, image_size: int, side: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the test images and their masks, with as many pixels as saved masks have."""
-    data, thin = datasets.triangles(num_images, num_test, image_size), slice(None, None, image_size // side)
-    return data.test_images[:, thin, thin].copy(), data.test_labels[:, thin, thin].astype(bool)
+def _test_images(num_images: int, num_test: int, image_size: int, side: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return the test images and their masks, subsampled to `side` pixels a side like saved masks."""
+    data, every = datasets.triangles(num_images, num_test, image_size), slice(None, None, image_size // side)
+    return data.test_images[:, every, every].copy(), data.test_labels[:, every, every].astype(bool)
 
 
 def _windows(ends: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return the windows of the runs without a pause, with the rates of their first and their last minute."""
+    """Return the windows of sustained runs, each with the rates of its run's first and last minute."""
     further = ends[["machine", "point", "first", "last", "end_minutes"]].assign(minutes_in_all=ends["minutes"])
     return statistics.sustained(evidence.measured).merge(further, on=["machine", "point"])
 
@@ -168,7 +168,8 @@ STUDY = Study(
         Bars(
             "segmentation-times",
             "Milliseconds an image",
-            "The article's code was not released: its figures, in grey, are of other work than the bars in colour.",
+            "The article's figures, in grey, come from code that was not released. Do not compare them with the bars in"
+            " colour.",
             table=image_times,
             title=TIME,
             label=("framework", "variant", "compiled", "image_size", "width", "batch_size", "sustained_minutes"),
@@ -179,14 +180,14 @@ STUDY = Study(
         Chart(
             "segmentation-masks",
             "Masks over images, before training and after",
-            "The first validation images of the newest run of each machine and point, as its manifest holds them; the"
-            " best point is drawn.",
+            "The first validation images, with the masks that the newest run of the best point saved in its manifest.",
             draw_masks,
         ),
         Lines(
             "sustained",
             "Minutes without a pause",
-            "The first minute next to the last, in black: a machine without a fan slows down as it warms up.",
+            "Black lines are the rates of the first and of the last minute. A machine without a fan slows down as it"
+            " warms up.",
             table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
             lines=_windows,
             title=Sentence(

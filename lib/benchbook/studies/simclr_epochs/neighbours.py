@@ -1,7 +1,6 @@
-"""Judge features by their nearest neighbours: each test image takes the class that its neighbours vote for.
+"""Classify features by their nearest neighbours, whose votes are weighted with exp(similarity / temperature).
 
-Votes weigh exp(similarity / temperature). Source: https://arxiv.org/abs/1805.01978, section 3.4, as in Lightly's
-benchmark of June 2023.
+Source: https://arxiv.org/abs/1805.01978, section 3.4, as in Lightly's benchmark of June 2023.
 """
 
 import torch
@@ -9,16 +8,16 @@ from torch.nn import functional as F
 
 NEIGHBOURS = 200
 TEMPERATURE = 0.1
-CHUNK = 512  # test images compared with the whole bank at once: 100 MB with 50,000 images
+CHUNK = 512  # test images compared with the whole bank at once: 100 MB for a bank of 50,000 images
 
 
 def predict(features: torch.Tensor, bank: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the class of each feature by a weighted vote of its nearest neighbours.
+    """Return the class of each feature, by a weighted vote of its nearest neighbours in the bank.
 
     Args:
-        features: shape (n, size); lengths do not matter, directions do.
-        bank: features whose classes are known, shape (m, size).
-        labels: their classes, int64, shape (m,).
+        features: shape (n, size), of any length; only directions count.
+        bank: features with known classes, shape (m, size).
+        labels: classes of the bank, int64, shape (m,).
 
     Returns:
         Classes, int64, shape (n,), on the features' device.

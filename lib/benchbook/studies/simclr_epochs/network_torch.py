@@ -1,8 +1,8 @@
 """A ResNet-18 for small images with a projection head, trained to find each view's partner, as Lightly did in 2023.
 
-Sources: see `plan`. One wart of the source is kept in every variant, because its accuracy is that network's: the
-benchmark takes the children of Lightly's ResNet one after the other, and the first ReLU, which stands in that ResNet's
-`forward` alone, is lost.
+Sources: see `plan`. Every variant keeps one mistake of the source, because the published accuracy belongs to that
+network: the benchmark chains the child modules of Lightly's ResNet, and so loses the first ReLU, which only the
+ResNet's `forward` calls.
 """
 
 import warnings
@@ -25,7 +25,7 @@ from benchbook.studies.simclr_epochs import views
 from benchbook.studies.simclr_epochs.neighbours import predict
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan, spread
 
-LEARNING_RATE = 0.06  # for BATCH_SIZE images in a step
+LEARNING_RATE = 0.06  # for BATCH_SIZE images a step
 TEMPERATURE = 0.5
 EVALUATION_BATCH_SIZE = 512
 # Steps in fp32 on the CPU before a network is compared with float64. At first its gradient hangs on which ReLUs are
@@ -37,17 +37,18 @@ PARITY_WARM_UP_STEPS = 4
 class Network(nn.Module):
     """ResNet-18 and a projection head: two batches of views (n, 3, 32, 32) to two batches of projections (n, 128).
 
-    Both batches together would be another function: batch norm would see 2n images instead of n and n.
+    The batches go through the network one after the other. In one batch of 2n images, batch norm would compute other
+    statistics.
     """
 
     def __init__(self) -> None:
         super().__init__()
         resnet = torchvision.models.resnet18()
         resnet.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
-        resnet.relu = resnet.maxpool = resnet.fc = nn.Identity()  # the lost ReLU: see above
+        resnet.relu = resnet.maxpool = resnet.fc = nn.Identity()  # for the missing ReLU see the module's docstring
         for module in resnet.modules():
             if isinstance(module, nn.Conv2d):
-                module.reset_parameters()  # as torch and Lightly begin; torchvision's network begins otherwise
+                module.reset_parameters()  # torch's initialisation, which Lightly used, not torchvision's
         self.backbone = resnet
         self.head = nn.Sequential(
             nn.Linear(512, 512, bias=False),
@@ -69,7 +70,7 @@ def nt_xent(projections: tuple[torch.Tensor, torch.Tensor], target: None = None)
 
     Args:
         projections: two views of the same images, shape (n, size) each.
-        target: there is none; it stands here because losses have one.
+        target: unused; the interface of losses has it.
     """
     both = torch.cat(projections)
     both = F.normalize(both.to(torch.promote_types(both.dtype, torch.float32)), dim=1)
@@ -81,25 +82,26 @@ def nt_xent(projections: tuple[torch.Tensor, torch.Tensor], target: None = None)
 
 @dataclass
 class SimClr(TorchWorkload):
-    """The network with its images; a batch is two views of the same images, and samples are images.
+    """The network with its images; a batch holds two views of each image, and samples count images.
 
     Attributes:
-        bank_batches: to all batches of the training images that vote, not augmented, with their labels.
+        bank_batches: returns the batches of the training images that vote in the evaluation, without augmentation, with
+            their labels.
     """
 
     bank_batches: Callable[[], Iterable[Batch]] | None = None
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, None]:
-        """Return both views for the network; the loss compares them with each other."""
+        """Return both views for the network, and no target: the loss compares the views with each other."""
         return batch, None
 
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
-        """Return the share of test images whose class their nearest neighbours find; all images of both sets count.
+        """Return the share of test images whose nearest neighbours vote for the right class.
 
-        Features are computed in the precision of the training, and compared in float32. There is no loss, unless
-        features are not finite: then it is NaN.
+        The number of samples counts the images of both sets. Features are computed in the training's precision and
+        compared in float32. The loss is None, or NaN if a feature is not finite.
         """
         self.model.eval()
         bank, labels = self._features(self.bank_batches())
@@ -113,7 +115,7 @@ class SimClr(TorchWorkload):
         parts = []
         for batch in batches:
             images, labels = (self._move(part) for part in batch)
-            # The network as it is: compiled code would be compiled once more for this size.
+            # The model, not the compiled network: this batch size would be compiled again.
             features = compute(self.model.backbone, (images,), self.device, self.settings.precision)
             parts.append((features.float(), labels))
         features, labels = zip(*parts, strict=True)
@@ -121,7 +123,7 @@ class SimClr(TorchWorkload):
 
 
 def build(plan: Plan) -> SimClr:
-    """Return the study's workload; see `Plan`. A last batch with fewer images is dropped."""
+    """Return the study's workload; see `Plan`. A smaller last batch is dropped."""
     data, side, settings = plan.dataset, plan.image_size, plan.settings
     torch.manual_seed(plan.seed)
     model = Network().to(plan.device.kind, STORED[settings.precision])
@@ -132,10 +134,12 @@ def build(plan: Plan) -> SimClr:
         weight_decay=5e-4,
         fused=settings.fused or None,
     )
-    voters = spread(len(data.train_labels), plan.num_bank_images)
-    judged = spread(len(data.test_labels), plan.num_test_images)
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
-    train, bank, test = make_inputs(plan, voters, judged)
+    train, bank, test = make_inputs(
+        plan,
+        bank=spread(len(data.train_labels), plan.num_bank_images),
+        test=spread(len(data.test_labels), plan.num_test_images),
+    )
     return SimClr(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
         model=model,
@@ -148,9 +152,9 @@ def build(plan: Plan) -> SimClr:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with: SGD with momentum and weight decay, at the first epoch's rate.
+    """Return the plain version: SGD with momentum and weight decay, at the first epoch's rate.
 
-    There are no labels; both views come as the loader made them.
+    It has no labels, and takes both views as the loader made them.
     """
     images, size = plan.dataset.train_images, plan.parity_batch_size
 
@@ -175,24 +179,34 @@ def plain(plan: Plan) -> Plain:
     )
 
 
-def _loaded_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
-    """Return what makes training, bank and test batches, from loaders as the source has them: nothing is pinned."""
+def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+    """Return functions to training, bank and test batches, from loaders without pinned memory, as the source has them.
+
+    Args:
+        plan: the point's choices.
+        bank: indices of the training images that vote.
+        test: indices of the test images that are classified.
+    """
     data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
-    # The article has 8 workers, however few cores there are; torch would say so at every epoch.
+    # The article has 8 workers on any number of cores; with fewer cores torch would warn in every epoch.
     warnings.filterwarnings("ignore", "This DataLoader will create")
 
     def loader(images: Dataset, epoch: int = 0, **options) -> DataLoader:
-        # Without a generator of its own a loader would draw from the host's, even where nothing is shuffled.
+        # A loader without a generator draws from the host's, even if it does not shuffle.
         options |= {"num_workers": plan.workers, "generator": order_generator(plan.seed, epoch)}
         return DataLoader(images, plan.batch_size, **options)
 
-    bank = TransformedImages(torch.from_numpy(data.train_images[voters]), data.train_labels[voters], plain)
-    test = TransformedImages(torch.from_numpy(data.test_images[judged]), data.test_labels[judged], plain)
-    return lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True), lambda: loader(bank), lambda: loader(test)
+    voting = TransformedImages(torch.from_numpy(data.train_images[bank]), data.train_labels[bank], plain)
+    tested = TransformedImages(torch.from_numpy(data.test_images[test]), data.test_labels[test], plain)
+    return (
+        lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
+        lambda: loader(voting),
+        lambda: loader(tested),
+    )
 
 
-def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
-    """Return the same from images that stay on the device; no worker is needed."""
+def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+    """Return the functions of `_loaded_inputs` for images that stay on the device; there are no workers."""
     data, device = plan.dataset, plan.device
     mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.kind).view(2, 3, 1, 1)
 
@@ -200,11 +214,11 @@ def _device_inputs(plan: Plan, voters: numpy.ndarray, judged: numpy.ndarray) -> 
         return images.float().div(255).sub(mean).div(deviation)
 
     train = ResidentArrays(device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised)
-    test = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
-    bank, tested = (torch.from_numpy(part).split(EVALUATION_BATCH_SIZE) for part in (voters, judged))
+    tested = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
+    bank_order, test_order = (torch.from_numpy(indices).split(EVALUATION_BATCH_SIZE) for indices in (bank, test))
     augment = views.batched(data.train_images.shape[1:3])
 
     def augmented(epoch: int) -> Iterable[Batch]:
         return views.pairs(train.images, augment, plan.batch_size, order_generator(plan.seed, epoch))
 
-    return augmented, lambda: train.batches(bank), lambda: test.batches(tested)
+    return augmented, lambda: train.batches(bank_order), lambda: tested.batches(test_order)

@@ -1,9 +1,9 @@
-"""What is to be built: the protocol's constants, and one point's choices.
+"""The SimCLR protocol: its constants, and one point's choices.
 
 Source: https://github.com/lightly-ai/lightly, docs/source/getting_started/benchmarks/cifar10_benchmark.py of June 2023,
 and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
 
-The source reads a PNG file for each image; here images come from memory.
+The source reads each image from a PNG file; here all images are in memory.
 """
 
 import functools
@@ -20,26 +20,26 @@ from benchbook.studies.datasets import shapes
 from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that plans does without
+    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
 
-BATCH_SIZE = 128  # of the article; its learning rate is for so many images in a step
-EPOCHS = 200  # of the article, after which the cosine ends at 0
+BATCH_SIZE = 128  # the article's, to which its learning rate belongs
+EPOCHS = 200  # the article's, after which the cosine schedule ends at 0
 REFERENCE_WORKERS = 8
 EVERY_CORE = -1
-COMPILERS = {"none": (), "eager": (False,), "all": (False, True)}  # with which each precision is tried
+COMPILERS = {"none": (), "eager": (False,), "all": (False, True)}  # whether each precision of the matrix is compiled
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: colour images; SGD at 0.06 for 128 images, momentum, weight decay, a cosine schedule.
+    """A point's choices: colour images; SGD at 0.06 for 128 images, with momentum and weight decay; a cosine schedule.
 
-    `reference` augments one image at a time in 8 worker processes, `controlled` in `num_workers`. `tuned` keeps the
-    images on the device and makes both views of a batch there: when the batch is asked for, so that it is input (on the
-    CPU all of it is host wait; on an accelerator it is queued before the step's work).
+    `reference` augments one image at a time in 8 worker processes, `controlled` in `num_workers` processes. `tuned`
+    keeps the images on the device and augments a batch there when the batch is requested, so the time counts as input.
+    On the CPU all of it is host wait; on an accelerator it is queued before the step's work.
 
     Attributes:
-        num_workers: with `controlled`; -1 is one for each core that this process may use.
-        num_bank_images, num_test_images: how many images vote and are judged, spread evenly; 0 is all.
+        num_workers: worker processes of `controlled`; -1: one for each core that this process may use.
+        num_bank_images, num_test_images: how many images vote and are classified, evenly spread; 0: all.
     """
 
     MODEL = "simclr_resnet18"
@@ -55,7 +55,7 @@ class Plan(StudyPlan):
     num_test_images: int = 0
 
     def check_workers(self) -> None:
-        """Refuse a number of worker processes that cannot be."""
+        """Refuse an invalid number of worker processes."""
         right = self.num_workers >= 1 or self.num_workers == EVERY_CORE
         self.require("num_workers", right, f"1 or more, or {EVERY_CORE} for one on each core")
 
@@ -69,13 +69,13 @@ class Plan(StudyPlan):
 
     @property
     def workers(self) -> int:
-        """Return the worker processes that make views."""
+        """Return the number of worker processes that make views."""
         chosen = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(self.variant, self.num_workers)
         return identity.usable_cores() if chosen == EVERY_CORE else chosen
 
 
 def spread(length: int, count: int) -> numpy.ndarray:
-    """Return positions spread evenly over a data set, which may be sorted by class; 0 is all of them."""
+    """Return `count` indices evenly spread over a data set, which may be sorted by class; count 0: all indices."""
     return numpy.arange(count) * length // count if count else numpy.arange(length)
 
 
@@ -83,7 +83,7 @@ build, source = Plan.build, Plan.source
 
 
 def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows and evaluation, the same steps on resident batches, and each precision if that is wanted."""
+    """Measure windows and evaluations, the same steps on resident batches, and the matrix if it is requested."""
     given, run, device = experiment.parameters, experiment.run, experiment.device
     size, compilers = min(given["batch_size"], given["matrix_batch_size"]), COMPILERS[given["matrix"]]
     attempt = functools.partial(experiment.make, variant="tuned", batch_size=size)

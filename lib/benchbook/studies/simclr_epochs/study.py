@@ -1,4 +1,4 @@
-"""What the SimCLR study says: minutes an epoch, the input's share, accuracy, which precisions and compilers work."""
+"""Results of the SimCLR study: minutes per epoch, the input's share, accuracy, which precisions and compilers work."""
 
 import numpy
 import pandas
@@ -19,7 +19,7 @@ EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
     train_images=50_000 // BATCH_SIZE * BATCH_SIZE,  # a last batch with fewer is dropped
-    evaluated_images=50_000 + 10_000,  # those that vote and those that are judged
+    evaluated_images=50_000 + 10_000,  # those that vote and those that are classified
     unit="minutes",
     ways=("variant", ("reference", "controlled", *confirmation.TUNED_NAMES)),
     described=("precision", "compiled"),
@@ -28,13 +28,13 @@ EPOCH = ArticleEpoch(
 
 @cached
 def epochs(evidence: Evidence) -> pandas.DataFrame:
-    """Return minutes for the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
+    """Return the minutes of the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
 
-    The start of a loader's workers is in windows that are whole epochs alone.
+    Only windows that are whole epochs include the start of a loader's workers.
 
     Returns:
-        What `ArticleEpoch.table` returns, with precision and compiled, of points at the article's batch size and of
-        those that failed before they had one.
+        The columns of `ArticleEpoch.table`, precision and compiled, for points at the article's batch size and points
+        that failed before they had one.
     """
     printed = evidence.printed(NAME, "phase == 'total' and source == 'published'")
     single = [settings.get("epochs", 1) == 1 for settings in printed["settings"]]
@@ -42,9 +42,9 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
-    """Return how much of a step is input (making, awaiting and moving views); see `epochs.input_shares`.
+    """Return the share of a step that is input (making, awaiting and moving views); see `epochs.input_shares`.
 
-    Each run took some steps on ready batches; these are few, their bounds a range.
+    Each run took a few steps on ready batches; their bounds are a range.
     """
     points = _points(evidence)
     tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], support.RESIDENT)
@@ -55,7 +55,7 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
 
 @cached
 def support_matrix(evidence: Evidence) -> pandas.DataFrame:
-    """Return what each device supports: every precision that was tried, with and without the compiler.
+    """Return which precisions each device supports, with and without the compiler.
 
     Returns:
         One line per machine, study, device, framework version, compiler and precision, of the last run that tried:
@@ -66,28 +66,28 @@ def support_matrix(evidence: Evidence) -> pandas.DataFrame:
     key = ["machine", "chip", "study", "device", "framework_version"]
     tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
     tried = tried.astype({"samples_per_second": float})
-    fields = []
+    lines = []
     for _, run in tried.groupby(key, dropna=False, sort=True):
         plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
         base = float(plain["samples_per_second"].median())
         for (compiled, _), windows in run.groupby(["compiled", "precision"], sort=False):
             failed, rates = windows[windows["status"] != "ok"], windows["samples_per_second"]
-            field = (failed if len(failed) else windows).iloc[0].to_dict()  # one failure speaks for the field
-            field |= {"compiled": bool(compiled), "samples_per_second": None}
+            line = (failed if len(failed) else windows).iloc[0].to_dict()  # a failed window decides the status
+            line |= {"compiled": bool(compiled), "samples_per_second": None}
             if failed.empty:
                 measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
-                field |= measures | {"samples_per_second": rates.median(), "num_windows": len(windows)}
-            fields.append(field)
+                line |= measures | {"samples_per_second": rates.median(), "num_windows": len(windows)}
+            lines.append(line)
     columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
-    return pandas.DataFrame(fields, columns=[*columns, "low", "high", "num_windows", "message"])
+    return pandas.DataFrame(lines, columns=[*columns, "low", "high", "num_windows", "message"])
 
 
 def accuracies(evidence: Evidence) -> pandas.DataFrame:
-    """Return the nearest-neighbour accuracy by epochs trained, a part of an epoch being a fraction.
+    """Return the nearest-neighbour accuracy by epochs trained.
 
     Returns:
-        Columns: machine, chip, device, variant, source, dataset, epochs, accuracy (median over seeds and runs), low,
-        high (least and most), num_seeds, num_runs.
+        Columns: machine, chip, device, variant, source, dataset, epochs (may be a fraction), accuracy (median over
+        seeds and runs), low, high (least and most), num_seeds, num_runs.
     """
     printed = evidence.printed(NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()")
     printed = shared.with_settings(printed, ["epochs", "seed"])
@@ -98,10 +98,10 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds of the article's epochs, their accuracy and memory, and what an accelerator refused.
+    """Return the seconds of 1, 2 and 200 epochs, accuracy, peak memory, and what an accelerator refused, for claims.
 
-    Several epochs take as many times as long as one. Accuracy is that after the article's 200 epochs. What was refused
-    or done (amp_refused, compile_refused, half_trained: 1 or 0) is of the precisions that were tried.
+    The time of one epoch is multiplied by 2 and by 200. Accuracy is measured after the article's 200 epochs.
+    amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions that were tried.
     """
     table, values = epochs(evidence), []
     for count, words in ((1, ""), (2, "two_"), (200, "200_")):
@@ -138,15 +138,15 @@ def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
 
 
 def reading(evidence: Evidence) -> str:
-    """Return what one run's rows say of its input and of its accuracy, in sentences with their numbers."""
-    saved, learnt = shares(evidence)["share"].dropna(), accuracies(evidence)
+    """Return a sentence on one run's input share and one on its accuracy, as far as they were measured."""
+    saved, accuracy = shares(evidence)["share"].dropna(), accuracies(evidence)
     sentences = [f"Ready batches would save {wording.percent(saved.iloc[0])} of a step."] if len(saved) else []
-    sentences += [f"{ACCURACY(learnt, evidence.names)}."] if len(learnt) else []
+    sentences += [f"{ACCURACY(accuracy, evidence.names)}."] if len(accuracy) else []
     return " ".join(sentences)
 
 
 def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the evaluations of runs, by repeat of each, with the epochs that were trained before each."""
+    """Return the evaluations in some rows, each with the epochs that its run and repeat had trained before it."""
     run = ["machine", "point", "run_id", "repeat"]
     samples = rows["samples"].where(rows["phase"] == "train").fillna(0)
     seen = samples.groupby([rows[name] for name in run]).cumsum()
@@ -157,24 +157,28 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return the measured points at the article's batch size; of two alike, the one that measured more images."""
+    """Return measured points at the article's batch size; of equal points the one that measured more images."""
     points = evidence.points(NAME)
     points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
     return most_samples(points, ["machine", "device", "dataset", "variant"])
 
 
-OTHER = "precision != 'fp32' or compiled"  # than what is compared with
+NOT_BASELINE = "precision != 'fp32' or compiled"
 SPEEDUP = Sentence(
     "{precision} is {value} times as fast as plain fp32 on {place}",
-    "Precisions and compiler: not tried here yet",
+    "No precision was tried here yet",
     "speedup",
     wording.times,
     "most",
-    OTHER,
+    NOT_BASELINE,
 )
 SAYS = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
 ACCURACY = Sentence(
-    "Accuracy reaches {value} after {epochs:.3g} epochs", "Accuracy: nothing yet", "accuracy", wording.percent, "most"
+    "Accuracy reaches {value} after {epochs:.3g} epochs",
+    "No accuracy was measured here yet",
+    "accuracy",
+    wording.percent,
+    "most",
 )
 LABEL = ("variant", "precision", "dataset")
 USUAL = {"precision": "fp32", "dataset": "cifar10"}
@@ -203,15 +207,15 @@ STUDY = Study(
         ),
         input_chart(
             "simclr-input-share",
-            "Making two views of every image, on the host or on the device: what the same steps on ready views would"
-            " save.",
+            "Two views of every image are made on the host or on the device. The share is the time that the same steps"
+            " on ready views would save.",
             shares,
             LABEL,
             USUAL,
         ),
         Points(
             "simclr-accuracy",
-            "What does it learn?",
+            "How accurate does it become?",
             table=accuracies,
             title=ACCURACY,
             x="epochs",
@@ -226,10 +230,10 @@ STUDY = Study(
         Bars(
             "support",
             "Which precisions work, and do they pay?",
-            "The same steps from the same weights, on views that are on the device already, compared with fp32 without"
-            " the compiler. A cross is a precision that failed; the table has its message.",
+            "Each precision takes the same steps from the same weights, on views that are already on the device, and is"
+            " compared with fp32 without the compiler. A cross marks a failure; the table has its message.",
             table=support_matrix,
-            lines=lambda cells, evidence: cells.query(OTHER) if len(cells) else cells,
+            lines=lambda cells, evidence: cells.query(NOT_BASELINE) if len(cells) else cells,
             title=SPEEDUP,
             label=("study", "framework_version", "precision", "compiled"),
             usual={"compiled": False},

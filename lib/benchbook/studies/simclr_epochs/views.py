@@ -1,7 +1,7 @@
-"""Two augmented views of every image: one image at a time in worker processes, or a whole batch on the device.
+"""Two augmented views of every image, made one image at a time in worker processes, or by the batch on the device.
 
-Both draw the same augmentations of Lightly's CIFAR-10 benchmark of June 2023: a crop of 8 to 100 % of the area, resized
-(bilinear), a flip in half of the cases, colour jitter in 80 %, grey in 20 %, no blur; then ImageNet's normalisation.
+Both ways use the augmentations of Lightly's CIFAR-10 benchmark of June 2023: a crop of 8 to 100 % of the area, resized
+(bilinear); a flip in half of the cases; colour jitter in 80 %; grey in 20 %; no blur; then ImageNet's normalisation.
 Source: https://github.com/lightly-ai/lightly, docs/source/getting_started/benchmarks/cifar10_benchmark.py
 """
 
@@ -38,15 +38,15 @@ def per_image(size: tuple[int, int]) -> transforms.Compose:
 
 
 def batched(size: tuple[int, int]) -> nn.Sequential:
-    """Return kornia's transforms of a batch on any device: (n, 3, height, width), 0 to 1, to views (n, 3, *size).
+    """Return kornia's transforms from a batch (n, 3, height, width), 0 to 1, to views (n, 3, *size), on any device.
 
-    Every image has its own crop, flip, factors and grey, as with `per_image`. But the four steps of colour jitter come
-    in one random order for the whole batch, and pixels are not rounded to 8 bits on the way.
+    As with `per_image`, each image has its own crop, flip, colour factors and grey. Two things differ: one random order
+    of the four colour steps holds for the whole batch, and pixels are not rounded to 8 bits in between.
     """
-    from kornia import augmentation  # imported here: of all variants, only `tuned` needs it
+    from kornia import augmentation  # imported here, because only `tuned` needs it
 
     class ResizedCrop(augmentation.RandomResizedCrop):
-        """Crops that are read and resized in one operation; kornia's own take several for each image."""
+        """Crops and resizes all images in one operation; kornia takes several operations for each image."""
 
         def apply_transform(self, input, params, flags, transform=None):
             return resized_crops(input, params["src"], flags["size"])
@@ -61,11 +61,12 @@ def batched(size: tuple[int, int]) -> nn.Sequential:
 
 
 def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """Return a crop of each image, resized as `torch.nn.functional.interpolate` does (bilinear, half-pixel centres).
+    """Return a crop of each image, resized like `torch.nn.functional.interpolate` (bilinear, half-pixel centres).
 
     Args:
         images: shape (n, channels, height, width).
-        corners: column and row of each crop's four corner pixels, shape (n, 4, 2): top left first, bottom right third.
+        corners: column and row of each crop's corner pixels, shape (n, 4, 2); first the top left, third the bottom
+            right.
         size: height and width of the result.
     """
     extent = torch.tensor([images.shape[3], images.shape[2]], dtype=images.dtype)
@@ -73,16 +74,16 @@ def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, 
     scale, centre = (last - first + 1) / extent, (first + last + 1) / extent - 1
     matrices = torch.cat([torch.diag_embed(scale), centre[:, :, None]], dim=2).to(images.device)
     grid = nn.functional.affine_grid(matrices, [*images.shape[:2], *size], align_corners=False)
-    # No pixel beyond the crop may show: what lies outside the outermost pixels' centres is those pixels.
+    # Pixels beyond the crop must not show: places outside the centres of the crop's outermost pixels take their values.
     low, high = (((2 * end + 1) / extent - 1).to(images.device)[:, None, None] for end in (first, last))
     return nn.functional.grid_sample(images, torch.clamp(grid, low, high), align_corners=False)
 
 
 class AugmentedPairs(Dataset):
-    """Two views of each image, made one image at a time; importable, so that spawned workers can have it.
+    """Two views of each image, made one image at a time; at module level, so that spawned workers can import it.
 
     Args:
-        images: uint8, shape (n, height, width, 3). Workers share their memory.
+        images: uint8, shape (n, height, width, 3); workers share their memory.
     """
 
     def __init__(self, images: numpy.ndarray) -> None:
@@ -98,27 +99,27 @@ class AugmentedPairs(Dataset):
 
 
 def pairs(images: torch.Tensor, augment: nn.Module, batch_size: int, generator: torch.Generator) -> Iterator[Pair]:
-    """Yield one epoch's full batches of views, shuffled; both views of a batch are made together, on the device.
+    """Yield the full batches of one shuffled epoch; both views of a batch are made together, on the device.
 
     Args:
         images: uint8, shape (n, 3, height, width), on the device.
         augment: from `batched`.
         batch_size: images in a batch.
-        generator: of order and views.
+        generator: draws the order and the views.
     """
     order = torch.randperm(len(images), generator=generator).to(images.device)
     for indices in order[: len(order) // batch_size * batch_size].split(batch_size):
         chosen = images[indices].float().div(255)
-        with _drawing_from(generator):
+        with _seeded_from(generator):
             views = augment(torch.cat([chosen, chosen]))
         yield views[:batch_size], views[batch_size:]
 
 
 def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
-    """Return two views of each image on the host, the same for the same seed; nothing else is drawn by it."""
-    drawn = AugmentedPairs(images)
-    with _drawing_from(torch.Generator().manual_seed(seed)):
-        first, second = zip(*(drawn[index] for index in range(len(drawn))), strict=True)
+    """Return two views of each image on the host, determined by the seed; the host's random state does not change."""
+    views_by_image = AugmentedPairs(images)
+    with _seeded_from(torch.Generator().manual_seed(seed)):
+        first, second = zip(*(views_by_image[index] for index in range(len(images))), strict=True)
     return torch.stack(first), torch.stack(second)
 
 
@@ -129,13 +130,13 @@ def as_pictures(views: torch.Tensor) -> numpy.ndarray:
 
 
 def plain() -> transforms.Compose:
-    """Return torchvision's transforms from a PIL image to what the network takes, not augmented."""
+    """Return torchvision's transforms from a PIL image to the network's input, without augmentation."""
     return transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, STANDARD_DEVIATION)])
 
 
 @contextmanager
-def _drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Let the host's own generator, which transforms draw from, go by another one's next number; then put it back."""
+def _seeded_from(generator: torch.Generator) -> Iterator[None]:
+    """Seed the host's generator, from which transforms draw, with a generator's next number; restore it at the end."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
     try:

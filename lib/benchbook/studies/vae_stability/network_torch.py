@@ -37,7 +37,7 @@ class Network(nn.Module):
         return self.decode(mean + noise * deviation), mean, log_variance
 
     def decode(self, latent: torch.Tensor) -> torch.Tensor:
-        """Return pixels (n, 784), each 0 to 1, of latent vectors (n, 20)."""
+        """Return pixels (n, 784), 0 to 1, decoded from latent vectors (n, 20)."""
         return torch.sigmoid(self.pixels(F.relu(self.decoder(latent))))
 
 
@@ -47,21 +47,21 @@ def loss(outputs: Outputs, images: torch.Tensor) -> torch.Tensor:
     Source: https://arxiv.org/abs/1312.6114, appendix B.
     """
     reconstruction, mean, log_variance = outputs
-    # binary_cross_entropy stops at NaN, on CUDA for good; a run that diverges must go on and show it.
+    # binary_cross_entropy raises at NaN, and on CUDA the process cannot recover; a diverging run must continue.
     cross_entropy = F.binary_cross_entropy(reconstruction.nan_to_num(0.5), images.flatten(1), reduction="sum")
     divergence = -0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
-    return cross_entropy + divergence + 0 * reconstruction.detach().sum()  # NaN if a pixel is
+    return cross_entropy + divergence + 0 * reconstruction.detach().sum()  # NaN if a pixel is NaN
 
 
 class VariationalAutoencoder(TorchWorkload):
-    """The network with its images; a batch is (images,), or (images, noise) where the noise is injected.
+    """The network with its images; a batch is (images,), or (images, noise) if the noise is not drawn on the device.
 
     Losses are per image, as the article prints them.
     """
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
-        """Return images and noise for the network, and images to compare its reconstructions with."""
+        """Return the network's inputs (images, perhaps noise) and the images that it has to reconstruct."""
         return batch, batch[0]
 
 
@@ -70,7 +70,7 @@ def build(plan: Plan) -> VariationalAutoencoder:
     torch.manual_seed(plan.seed)
     model = Network().to(plan.device.kind)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
-    train, test = inputs(plan, plan.batch_size, normalised=False)  # of images and labels
+    train, test = inputs(plan, plan.batch_size, normalised=False)  # batches of images and labels
     counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
     return VariationalAutoencoder(
         **plan.common(
@@ -89,7 +89,7 @@ def build(plan: Plan) -> VariationalAutoencoder:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return what training is compared with: Adam at 0.001, and noise that is drawn on the CPU from the seed."""
+    """Return the plain version: Adam at learning rate 0.001, with noise drawn from the seed on the CPU."""
 
     def with_noise(batch: Batch, place: int) -> Batch:
         return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=order_generator(plan.seed, place))
@@ -109,11 +109,11 @@ def plain(plan: Plan) -> Plain:
 def draw_images(
     workload: VariationalAutoencoder, dataset: datasets.Dataset, count: int = 10
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Return test images, their reconstructions, and samples of the prior as the network now draws them.
+    """Return test images, their reconstructions, and images decoded from samples of the prior.
 
     Args:
-        workload: trained; its random state is left alone.
-        dataset: whose first test images are taken.
+        workload: after training; its random state does not change.
+        dataset: its first test images are used.
         count: images of each kind.
 
     Returns:

@@ -1,7 +1,7 @@
-"""What is to be built: one point's choices.
+"""The autoencoder's protocol: one point's choices.
 
-Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022; figures of the Chinese PyTorch
-blog post of 2022-05-19.
+Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022, and the Chinese PyTorch blog post of
+2022-05-19 for the published figures.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from benchbook.studies.mnist_speedup import plan as mnist
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(mnist.Plan):
-    """A point's choices: 28x28 images, Adam at learning rate 0.001, noise drawn on the device.
+    """A point's choices: 28x28 images; Adam at learning rate 0.001; noise drawn on the device.
 
-    `reference` takes the script's loaders, which are those of the MNIST example; `controlled` takes `num_workers`
-    everywhere. All of them shuffle.
+    `reference` has the script's loaders, which are the MNIST example's; `controlled` has `num_workers` workers on every
+    device. Both shuffle.
     """
 
     MODEL = "vae"

@@ -1,4 +1,4 @@
-"""What the autoencoder study says: whether the loss diverges, and whether steps agree with float64."""
+"""Results of the autoencoder study: whether the loss diverges, and whether steps agree with float64."""
 
 import numpy
 import pandas
@@ -13,16 +13,16 @@ from benchbook.studies.study import Drawing, Evidence, Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
-# Its log prints the loss of every tenth batch, the first included; the step compared first is step 1.
+# The article's log prints the loss of every tenth batch, beginning with the first. Compared steps count from 1.
 PRINTED_STEPS = {1: "first_loss", 11: "loss_after_10_steps", 21: "loss_after_20_steps", 31: "loss_after_30_steps"}
-SMALLEST_ERROR = 1e-9  # drawn for no error at all, on an axis that has no zero
+SMALLEST_ERROR = 1e-9  # an error of 0 is drawn here, because a logarithmic axis has no 0
 
 
 def losses(evidence: Evidence) -> pandas.DataFrame:
-    """Return the loss per image by images seen, of each point's last session and of what was published.
+    """Return the loss per image by images seen, for each point's last session and for the published log.
 
-    A window's loss is its mean, drawn at the window's middle; of several runs it is their median. The steps that were
-    compared with float64 are windows of one batch each, as the published ones are.
+    A window's loss is the mean of its steps, drawn at the window's middle; several runs give their median. Each step
+    that was compared with float64 is a window of one batch, like each line of the published log.
 
     Returns:
         Columns: machine, chip, device, variant, loader (loader, resident, first steps), source, dataset,
@@ -33,7 +33,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     windows = both[both["phase"].isin(["train", "parity"]) & (both["precision"] == "fp32") & (both["repeat"] == 0)]
     windows = shared.with_settings(windows[windows["samples"].notna()], ["data_resident", "images_seen_in_epoch"])
     loader = windows["data_resident"].map(lambda resident: "resident" if resident else "loader")
-    # A log's lines lie apart and say how far in its epoch they are.
+    # The lines of a log are not consecutive windows; each says how many images of its epoch came before it.
     logged = windows["images_seen_in_epoch"].astype(float) + windows["samples"] / 2
     logged += (windows["epoch"] - 1) * windows["dataset_samples"]
     loss = windows["loss"].astype(float)
@@ -48,7 +48,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
 
 
 def compared_steps(evidence: Evidence) -> pandas.DataFrame:
-    """Return the steps compared with float64, of one run of each device, precision and framework version.
+    """Return the steps compared with float64, from the last run of each device, precision and framework version.
 
     Returns:
         Columns: machine, device, precision, framework_version, dataset, step, loss, reference_loss, loss_error,
@@ -63,10 +63,10 @@ def compared_steps(evidence: Evidence) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return whether the article's run diverged on an accelerator and trained on the CPU, and its first losses.
+    """Return whether the article's run diverges on an accelerator and trains on the CPU, and an accelerator's losses.
 
-    The losses are those of an accelerator's single steps that the article printed: of the steps compared with float64,
-    of the article's batch. A loss at given weights and data has no interval; of several runs the median counts.
+    The losses belong to the steps that the article printed. They are taken from the steps compared with float64 at the
+    article's batch size. A loss at given weights and data has no interval; several runs give their median.
     """
     rows, values = evidence.measured, []
     rows = rows[(rows["study"] == NAME) & (rows["dataset"] == "mnist") & (rows["precision"] == "fp32")]
@@ -96,35 +96,36 @@ def pictures(images: numpy.ndarray, reconstructions: numpy.ndarray, samples: num
 
 
 def reading(rows: pandas.DataFrame) -> str:
-    """Return what one run's rows say about its training, in a sentence with its numbers."""
-    trained = rows[rows["phase"] == "train"].iloc[-1]
+    """Return a sentence on one run's training: the images seen, the epoch and the loss."""
+    trained = rows[rows["phase"] == "train"]
     tested = rows.loc[rows["phase"] == "evaluate", "loss"].astype(float)
-    end = f"epoch {trained['epoch']} ({trained['device']}, {trained['precision']}, {trained['dataset']})"
-    if trained["status"] == "diverged":
-        return f"The loss was no longer a number in {end}."
-    images = rows.loc[rows["phase"] == "train", "samples"].sum()
-    test = f"; on test images {tested.iloc[-1]:.2f}" if len(tested) else ""
-    return f"After {images:,} images, in {end}, the loss per image was {trained['loss']:.2f}{test}."
+    last = trained.iloc[-1]
+    end = f"epoch {last['epoch']} ({last['device']}, {last['precision']}, {last['dataset']})"
+    if last["status"] == "diverged":
+        return f"The loss was not finite in {end}."
+    test = f", and {tested.iloc[-1]:.2f} on test images" if len(tested) else ""
+    return f"After {trained['samples'].sum():,} images, in {end}, the loss per image was {last['loss']:.2f}{test}."
 
 
-def ended(table: pandas.DataFrame, names: Names) -> str:
-    """Return where the loss ended on each kind of device."""
+def last_losses(table: pandas.DataFrame, names: Names) -> str:
+    """Return a sentence with the last loss on each kind of device."""
     measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
-    said = []
+    parts = []
     for end in measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records"):
         other = findings.stand_in(end, "mnist")
         where = names.in_sentence(end) + (f" ({other})" if other else "")
         seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
-        said.append(f"is {value} {seen} on {where}")
-    return f"The autoencoder's loss {wording.joined(said) if said else 'was not measured here yet'}"
+        parts.append(f"is {value} {seen} on {where}")
+    return f"The autoencoder's loss {wording.joined(parts) if parts else 'was not measured here yet'}"
 
 
-def diverged(table: pandas.DataFrame, names: Names) -> str:
-    """Return how the loss diverged in print; empty where nothing was printed."""
-    broken = table[(table["source"] != "measured") & table["status"].eq("diverged")].head(1).to_dict("records")
-    said = [f"In the article it diverged on {names.in_sentence(line)}, in epoch {line['epoch']}" for line in broken]
-    return "".join(said)
+def published_divergence(table: pandas.DataFrame, names: Names) -> str:
+    """Return a sentence on where the published loss diverged; empty without such a row."""
+    diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].head(1).to_dict("records")
+    return "".join(
+        f"In the article it diverged on {names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged
+    )
 
 
 def _parity_title(table: pandas.DataFrame, names: Names) -> str:
@@ -136,18 +137,18 @@ def _parity_title(table: pandas.DataFrame, names: Names) -> str:
     return f"{names.place(first)}, {first['precision']}: too far from float64 at step {first['step']:.0f}"
 
 
-def _mark_broken(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
+def _mark_diverged(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
     """Draw a cross near the top, and the epoch, where a loss was not finite."""
-    broken = curve[curve["status"] == "diverged"]
+    diverged = curve[curve["status"] == "diverged"]
     top = axes.get_xaxis_transform()
-    axes.plot(broken["images_seen"], [0.93] * len(broken), "X", color=style["color"], markersize=9, transform=top)
-    for line in broken.to_dict("records"):
+    axes.plot(diverged["images_seen"], [0.93] * len(diverged), "X", color=style["color"], markersize=9, transform=top)
+    for line in diverged.to_dict("records"):
         words = {"xycoords": top, "textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
         axes.annotate(f"not finite, epoch {line['epoch']}", (line["images_seen"], 0.93), (-9, 0), **words)
 
 
-def _draw_allowed(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
-    """Draw what error is allowed, and the first step whose error is larger."""
+def _draw_tolerance(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
+    """Draw the largest error that is allowed, and the first step with a larger one."""
     allowed = {"linestyle": style["fmt"][1:], "color": figures.COLOURS["line"], "linewidth": 1}
     axes.axhline(curve["tolerance"].iloc[0], **allowed)
     for step in curve.loc[curve["apart"], "step"].head(1):
@@ -159,21 +160,21 @@ STUDY = Study(
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
     dataset="mnist",
-    sentences=((losses, ended), (losses, diverged)),
+    sentences=((losses, last_losses), (losses, published_divergence)),
     charts=(
         Lines(
             "vae-loss",
             "Does the loss diverge?",
-            "Losses per image of windows, next to the published log; the first steps are single batches, as that log's"
-            " lines are.",
+            "Each window's loss per image, next to the published log. The first steps are single batches, like the"
+            " lines of that log.",
             table=losses,
-            title=ended,
+            title=last_losses,
             x="images_seen",
             column="loss",
             by=["source", "machine", "device", "loader", "dataset"],
             label=("loader", "dataset"),
             usual={"dataset": "mnist"},
-            also=_mark_broken,
+            also=_mark_diverged,
             xlabel="images seen",
             ylabel="loss per image",
             look={"xscale": "log", "yscale": "log"},
@@ -181,8 +182,8 @@ STUDY = Study(
         Lines(
             "vae-parity",
             "Does a device compute what float64 on a CPU does?",
-            "First the autoencoder's steps, then a verdict for every study, device, precision and version that was"
-            " compared. Figures of a point that fails are not to be trusted.",
+            "The figure has the autoencoder's steps; the table has a verdict for every study, device, precision and"
+            " version that was compared. Do not trust the figures of a point that fails.",
             table=compared_steps,
             lines=lambda table, evidence: table.assign(loss_error=table["loss_error"].clip(lower=SMALLEST_ERROR)),
             title=_parity_title,
@@ -191,7 +192,7 @@ STUDY = Study(
             by=["machine", "device", "precision"],
             label=("precision",),
             usual={"precision": ""},
-            also=_draw_allowed,
+            also=_draw_tolerance,
             xlabel="step",
             ylabel="relative error (black: allowed)",
             look={"yscale": "log"},
