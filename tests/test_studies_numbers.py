@@ -190,6 +190,8 @@ def test_a_curve_is_each_windows_loss_at_its_middle_and_the_median_of_runs():
         ({"losses": (2.0, float("nan")), "status": "diverged"}, "did not converge"),
         ({"rates": (9.0,)}, "not judged"),
         ({"settings": {"weights": "random"}}, "not judged"),
+        ({"dataset": "pets-jpeg"}, "not judged"),  # a folder of unknown classes, whose chance level is unknown
+        ({"dataset": "cifar10-jpeg"}, "converged"),
     ],
 )
 def test_convergence_is_judged_by_the_stated_rule_on_frozen_points_alone(columns, verdict):

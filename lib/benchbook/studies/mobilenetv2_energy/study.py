@@ -20,7 +20,8 @@ LARGEST_IMAGE_SIZE = 196  # pixels a side; above it the article's M1 crashed
 # over chance.
 LEAST_FALL, LEAST_GAIN = 0.05, 0.15
 RULE = f"the last window's loss {LEAST_FALL:.0%} under the first's, test accuracy {LEAST_GAIN:.0%} over chance"
-NUM_CLASSES = 10  # of CIFAR-10, its copies and its stand-in
+NUM_CLASSES = 10
+TEN_CLASSES = ("cifar10", "shapes")  # data sets with as many; their copies and sizes have names that begin so
 GUESSING_LOSS = math.log(NUM_CLASSES)
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 LAYERS = {True: "all layers", False: "last layer"}
@@ -87,7 +88,8 @@ def convergence(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, device, framework, dataset, weights, learning_rate, image_size, first_loss, last_loss,
         accuracy, verdict (converged, did not converge, not judged), reason. A frozen network with random features
-        cannot converge, and a single window shows no fall; both are not judged.
+        cannot converge, a single window shows no fall, and other data sets than TEN_CLASSES have another or an unknown
+        chance level; none of these is judged.
     """
     frozen = losses(evidence)
     frozen, judged = frozen[frozen["trainable"].eq(False)], []
@@ -104,7 +106,7 @@ def convergence_sentence(judged: pandas.DataFrame) -> str:
     """Return a sentence on how many frozen points did not converge; `judged` is from `convergence`."""
     judged = judged[judged["verdict"] != NOT_JUDGED]
     if judged.empty:
-        return "Frozen convergence: not judged (this needs ImageNet's weights and two windows)."
+        return "Frozen convergence: not judged (this needs ImageNet's weights, ten classes and two windows)."
     failed = judged[judged["verdict"] == NOT_CONVERGED]
     rates = ", ".join(f"{rate:g}" for rate in sorted(set(failed["learning_rate"])))
     tail = f", at learning rate {rates}" if len(failed) else ""
@@ -147,6 +149,8 @@ def claimed(evidence: Evidence) -> list[dict]:
 def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     if line["weights"] != "imagenet":
         return NOT_JUDGED, f"{line['weights']} weights"
+    if line["dataset"].partition("-")[0] not in TEN_CLASSES:
+        return NOT_JUDGED, f"unknown number of classes in {line['dataset']}"
     if (curve["status"] == "diverged").any():
         return NOT_CONVERGED, "the loss was not finite"
     if len(curve) < 2 or pandas.isna(line["accuracy"]):
