@@ -58,7 +58,7 @@ def test_a_network_drops_a_quarter_and_then_a_half_while_it_trains(make, name, k
 
 
 @pytest.mark.parametrize("p", [0.25, 0.5, 1 / 256])
-def test_a_share_is_dropped_the_rest_scaled_and_its_gradient_too(p):
+def test_a_share_is_dropped_and_the_rest_and_its_gradient_are_scaled(p):
     values = torch.ones(1000, 1001, requires_grad=True)
     dropped = ByteDropout(p)(values)
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
@@ -71,7 +71,7 @@ def test_a_share_is_dropped_the_rest_scaled_and_its_gradient_too(p):
     torch.testing.assert_close(values.grad, dropped.detach())
 
 
-def test_every_draw_is_another_a_seed_repeats_it_and_evaluation_draws_none():
+def test_draws_differ_a_seed_repeats_them_and_evaluation_draws_none():
     layer, values = ByteDropout(0.5), torch.ones(3, 7, 5)  # 105 values: not a whole number of eights
     torch.manual_seed(1)
     first, second = layer(values), layer(values)

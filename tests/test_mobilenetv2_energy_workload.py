@@ -1,4 +1,4 @@
-"""MobileNetV2's inputs, weights and errors, alike in all frameworks; the networks are in frameworks/."""
+"""MobileNetV2's inputs, weights and errors, the same in all frameworks; frameworks/ tests the networks."""
 
 import h5py
 import numpy
@@ -19,7 +19,7 @@ def _no_download(monkeypatch, tmp_path):
     monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(initial, "ADDRESS", "http://127.0.0.1:1/")  # nobody listens there
+    monkeypatch.setattr(initial, "ADDRESS", "http://127.0.0.1:1/")  # no server
 
 
 def write_weights(path, arrays):
@@ -90,7 +90,7 @@ def test_weights_are_downloaded_into_the_cache_only_if_they_are_whole(tmp_path, 
     assert not list((tmp_path / "cache").rglob(FILE.format(96)))
 
 
-def test_random_weights_stand_in_only_where_that_is_allowed_and_say_so(tmp_path, capsys):
+def test_random_weights_are_used_with_a_message_and_only_if_allowed(tmp_path, capsys):
     kind, found = initial.choose("imagenet", 10, 128, 1, allow_random=True)
     assert kind == "random"
     assert "using random ones instead" in capsys.readouterr().out

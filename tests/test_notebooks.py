@@ -1,4 +1,4 @@
-"""Notebooks: the template they follow, and the same rows whichever way one is run."""
+"""Notebooks: the template they follow, and the same rows in every way of running one."""
 
 import io
 import json
@@ -95,10 +95,10 @@ RESIDENT = {"variant": "controlled", "data_resident": True, "dataset": "digits",
 
 
 class Clock:
-    """What `time` is for the notebook and the library, where nothing but a training step takes time.
+    """A stand-in for `time`, in the notebook and in the library, in which only training steps take time.
 
     Attributes:
-        steps: the source of the cell that took each step, and the workload.
+        steps: for each step, the source of the cell that took it and the workload.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Clock:
 
 
 def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list]:
-    """Return a notebook's names after its last cell, and who took each step; see `Clock`."""
+    """Return a notebook's names after its last cell, and the steps that were taken; see `Clock`."""
     from benchbook.frameworks.torch.training import TorchWorkload
 
     clock = Clock()
@@ -161,7 +161,7 @@ def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, 
 
 @dataclass
 class Planned:
-    """A study's plan, whose workload is what it was asked for."""
+    """A study's plan, whose workload is its own choices."""
 
     batch_size: int = 1
     candidates = staticmethod(lambda device: [])
@@ -177,7 +177,7 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
 
     monkeypatch.setattr(tuned, "choose", choose)
     limits = {"search_seconds": 1, "num_parity_steps": 1, "window_seconds": 1}
-    pictures = Collection("pictures", [], [], 2)  # which take long to decode
+    pictures = Collection("pictures", [], [], 2)  # slow to decode, so a search takes synthetic images
     for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):
         given = limits | {"variant": "tuned", "batch_size": 16, "trial_batch_size": most}
         experiment = Experiment(given, Device("cpu", "a CPU", count=2), mock.MagicMock())

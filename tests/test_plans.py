@@ -37,6 +37,7 @@ REFUSED = [
     ("segmentation_scaling", {"dataset": GREY}, "allowed: a mask for each image"),
     ("segmentation_scaling", {"dataset": masks(192)}, "image_size 192; allowed: multiples of 128"),
     ("simclr_epochs", {"variant": "tuned", "data_resident": True}, "data_resident True; allowed: False"),
+    ("simclr_epochs", {"matrix": "some"}, "matrix 'some'; allowed: none, eager, all"),
     ("simclr_epochs", {"dataset": GREY}, r"shape \(20, 28, 28\); allowed: \(n, height, width, 3\)"),
     ("resnet50_cost", {"image_size": 16}, "image_size 16; allowed: 32 or more"),
     ("resnet50_cost", {"learning_rate": 0.0}, "learning_rate 0.0; allowed: above 0"),

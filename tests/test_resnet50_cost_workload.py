@@ -1,4 +1,4 @@
-"""ResNet-50: size, schedule, weight decay, crops, and what a group of processes takes."""
+"""ResNet-50: size, schedule, weight decay, crops, and the batches of a group of processes."""
 
 import functools
 import io
@@ -119,7 +119,7 @@ def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_pictures_are_cropped_the_same_whoever_decodes_them(pictures, num_workers):
+def test_pictures_are_cropped_the_same_in_every_process(pictures, num_workers):
     made = resnet50.build(pictures, CPU, image_size=32, batch_size=8, num_workers=num_workers)
     images, labels = next(iter(made.batches(1)))
     order = batches.full_batch_indices(32, 8, 1, 1)[0]
@@ -147,13 +147,13 @@ def test_random_boxes_keep_area_and_ratio_and_fill_the_range():
     assert areas.min() == pytest.approx(0.08, abs=0.01)
     assert areas.max() > 0.9
     assert (ratios.min(), ratios.max()) == pytest.approx((0.75, 4 / 3), rel=0.02)
-    # No crop of a strip 100 wide for its height has a ratio that is allowed: the middle is taken, as torchvision does.
+    # In a strip 100 times as wide as high, no crop has an allowed ratio: the middle is taken, as in torchvision.
     left, upper, right, lower = inputs.random_box(1000, 10, random)
     assert (right - left, lower - upper, (left + right) / 2) == pytest.approx((40 / 3, 10, 500))
     assert inputs.middle_box(512, 256) == (144.0, 16.0, 368.0, 240.0)
 
 
-def test_a_batch_that_no_memory_holds_is_out_of_memory():
+def test_a_batch_too_large_for_memory_is_out_of_memory():
     with pytest.raises((RuntimeError, MemoryError)) as caught:
         resnet50.build(None, CPU, batch_size=10**9)
     assert failures.status_of(caught.typename, str(caught.value)) == "out_of_memory"

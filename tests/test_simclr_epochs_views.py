@@ -1,4 +1,4 @@
-"""Views of images: what both ways of making them draw, by samples; crops and colours against torch's own."""
+"""Views of images: the augmentations of both ways, by samples; crops and colours against torch's and torchvision's."""
 
 import pickle
 
@@ -46,8 +46,8 @@ def test_views_are_jittered_grey_flipped_and_cropped_as_often_and_as_far_as_the_
     ramp = drawn(way, numpy.broadcast_to(numpy.arange(100, 132, dtype=numpy.uint8)[None, :, None], (32, 32, 3)).copy())
     slopes = ramp[:, :, 31].mean(axis=(1, 2)) - ramp[:, :, 0].mean(axis=(1, 2))
     assert (slopes < 0).mean() == pytest.approx(0.5, abs=0.06)
-    # A crop spans the square root of an area drawn from 0.08 to 1, which is 0.708 of a side on average; less because
-    # long crops that stick out are drawn again.
+    # A crop spans the square root of an area drawn from 0.08 to 1, on average 0.708 of a side. It is less here, because
+    # long crops that do not fit are drawn again.
     assert abs(slopes).mean() * 255 / 31 == pytest.approx(0.65, abs=0.05)
 
 

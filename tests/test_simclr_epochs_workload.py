@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
 @pytest.fixture(scope="module")
 def tiny():
-    """Twenty-six images of 16 pixels a side: the network is the whole one, its feature maps are small."""
+    """Twenty-six images of 16 pixels a side, so that the whole network has small feature maps."""
     return COLOURED
 
 
@@ -103,7 +103,7 @@ def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(
     assert (found.samples, found.metric, found.loss) == (10 + 6, "knn", None)
 
 
-def test_an_evaluation_says_when_features_are_no_numbers(tiny):
+def test_the_loss_of_an_evaluation_is_nan_if_features_are(tiny):
     workload = tuned(tiny)
     with torch.no_grad():
         workload.model.backbone.conv1.weight.fill_(math.nan)
@@ -136,7 +136,7 @@ def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_c
     assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
 
 
-def test_half_precision_without_autocast_keeps_weights_so(tiny):
+def test_without_autocast_weights_and_views_are_in_half_precision(tiny):
     workload = tuned(tiny, batch_size=2, settings=Settings("bf16"))
     assert {parameter.dtype for parameter in workload.model.parameters()} == {torch.bfloat16}
     assert workload.to_device(next(iter(workload.batches(0))))[0].dtype == torch.bfloat16

@@ -160,7 +160,7 @@ def test_amounts_have_decimal_prefixes():
 NET = "mobilenetv2_energy"
 
 
-def test_of_two_settings_alike_the_longer_counts_and_none_that_failed():
+def test_of_equal_settings_the_longer_counts_and_none_that_failed():
     quick, whole = point(NET, (10,), point="quick", run_id="2"), point(NET, (20, 20), point="paper", run_id="1")
     assert mobilenetv2.settings(evidence(quick, whole))["images_per_second"].tolist() == [20]
     failed = point(NET, (), point="failed", ended="timeout")
@@ -215,7 +215,7 @@ def test_quantities_are_of_the_articles_setting_on_an_accelerator():
     assert mobilenetv2.STUDY.quantities(evidence(slower)) == []
 
 
-def test_estimated_joules_stand_apart_and_judge_no_claim():
+def test_estimated_joules_are_shown_apart_and_judge_no_claim():
     estimate = {"energy_joules": 320.0, "energy_method": "estimate_tdp", "energy_boundary": "package"}
     read = {"energy_joules": 640.0, "energy_method": "rapl", "energy_boundary": "package"}
     own = {"settings": {"trainable": True}, "device": "metal"}
@@ -304,7 +304,7 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
 
 
 @pytest.mark.parametrize("change", [{"image_size": 128}, {"settings": {"width": 0.5}}])
-def test_no_finding_boasts_of_a_smaller_network(change):
+def test_no_finding_reports_a_smaller_network(change):
     times = segmentation.image_times(evidence(point("segmentation_scaling", **change)))
     assert times["note"].tolist() == [segmentation.SMALLER]
     assert segmentation.TIME.line(times) is None
@@ -331,7 +331,7 @@ def test_masks_come_back_from_the_newest_manifest_over_their_images(tmp_path):
     ]
 
 
-def test_a_mask_is_thinned_and_comes_back():
+def test_a_mask_is_subsampled_and_comes_back():
     mask = numpy.random.default_rng(1).random((512, 512)) < 0.3
     numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask)), mask[::4, ::4])
     numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask[:64, :64])), mask[:64, :64])

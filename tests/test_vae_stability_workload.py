@@ -1,4 +1,4 @@
-"""The autoencoder: its size, its loss by an independent formula, and a training that survives numbers that are none."""
+"""The autoencoder: its loss by an independent formula, its noise, and training whose loss is not finite."""
 
 import math
 
@@ -65,7 +65,7 @@ def test_evaluation_is_loss_per_image_without_an_accuracy(tiny, monkeypatch):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("layer", ["encoder", "pixels"])
-def test_a_loss_that_is_no_number_is_a_diverged_row_and_the_run_goes_on(tiny, tmp_path, layer, value):
+def test_a_loss_that_is_not_finite_is_a_diverged_row_and_does_not_end_the_run(tiny, tmp_path, layer, value):
     workload, record = resident(tiny), run(tmp_path)
     with torch.no_grad():
         getattr(workload.model, layer).weight[0] = value

@@ -1,6 +1,6 @@
 """MobileNetV2 in every framework.
 
-Weights and images come from NumPy: TensorFlow is compared with the article's own lines, and torch and JAX with it.
+Weights and images come from NumPy. TensorFlow is compared with the article's own code, torch and JAX with TensorFlow.
 """
 
 import copy
@@ -33,7 +33,7 @@ DATA = Dataset("random", *images(20, 0), *images(10, 1))
 
 
 def lively_weights() -> initial.Weights:
-    """Return weights with which images still differ at the head, and batch norms without initial values."""
+    """Return weights with which images still differ at the head, and batch norms that are not the identity."""
     arrays, random = initial.draw(10, 1), numpy.random.default_rng(2)
     low = numpy.array([0.8, -0.2, -0.2, 0.3])[:, None]
     for name, (norm, shape) in initial.convolutions().items():
@@ -68,7 +68,7 @@ def exact_steps(made, count):
 
 
 def logits(made):
-    """Return a torch workload's outputs for the test images in inference mode."""
+    """Return a torch workload's logits of the test images in inference mode."""
     import torch
 
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_outputs_are_those_of_the_articles_model(frozen):
     model.layers[-1].set_weights(arrays[initial.HEAD])
     pixels = mobilenetv2.enlarge(DATA.test_images, 32).astype("float64")
     expected = numpy.asarray(model(pixels, training=False))
-    assert expected.std(axis=0).max() > 0.1  # outputs differ between images: no constant is compared
+    assert expected.std(axis=0).max() > 0.1  # images differ, so the compared outputs are not constant
     exact = replace(frozen, settings=Settings("fp64"))
     exact.network.load([*state(frozen).values()])
     found = exact.network.predict(pixels)
@@ -129,9 +129,9 @@ def test_outputs_are_those_of_the_articles_model(frozen):
     numpy.testing.assert_allclose(shares, expected, rtol=1e-7)
 
 
-@pytest.mark.frameworks("tensorflow")  # both frameworks of Keras have the same Adam
+@pytest.mark.frameworks("tensorflow")  # Keras's Adam is the same on JAX
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
-    """In float64 the frameworks agree to rounding; their steps agree less, because Adam's epsilon has two places."""
+    """In float64 the frameworks agree to rounding; Keras's Adam adds epsilon elsewhere, so steps agree less closely."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", weights=("imagenet", lively_weights()))
     for step, other, tolerance in zip(exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True):
@@ -140,7 +140,7 @@ def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
 
 @pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
-    """A fault in batch norms, their constants or the padding would show in the norm of the gradient."""
+    """A wrong padding or constant, or a batch norm in inference mode, would show in the gradient's norm."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", trainable=True)
     (step,), (other,) = exact_steps(unfrozen, 1), exact_steps(twin, 1)
@@ -241,7 +241,7 @@ def test_tuned_settings_and_folded_batch_norms_change_how_it_is_computed_and_not
     expected = logits(frozen)  # up to 8, from weights that make rounding grow
     torch.testing.assert_close(logits(made), expected, rtol=0, atol=0.02)
     assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=torch.channels_last)
-    for one, num_norms in ((made, 0), (build(trainable=True, **options), 52)):  # where they are never trained
+    for one, num_norms in ((made, 0), (build(trainable=True, **options), 52)):  # only frozen ones are folded
         assert sum(isinstance(part, torch.nn.BatchNorm2d) for part in one.model.modules()) == num_norms
 
 

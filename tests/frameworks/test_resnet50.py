@@ -1,4 +1,4 @@
-"""ResNet-50 in Keras compared with torchvision's."""
+"""ResNet-50 in Keras, compared with torchvision's."""
 
 import re
 
@@ -10,7 +10,7 @@ from benchbook.frameworks import devices
 from benchbook.studies.resnet50_cost import plan as resnet50
 from processes import FRAMEWORK
 
-# JAX would compile the same layers for half a minute.
+# Not JAX, which would compile the same Keras layers for half a minute.
 pytestmark = pytest.mark.frameworks("tensorflow")
 CPU, TORCH = devices.pick("cpu", FRAMEWORK), devices.pick("cpu", "torch")
 OPTIONS = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "schedule_epochs": 0.002}
@@ -25,7 +25,7 @@ def test_the_same_weights_give_torchvisions_outputs(both):
     ours, torchs = both
     assert ours.trainable_parameters() == ours.description()["parameters"] == 25_557_032
     random = numpy.random.default_rng(3)
-    # Weights as after training: none is 0 or 1, so that a part that is missing or confused shows.
+    # Weights as after training: none is 0 or 1, so that a missing or swapped part would show.
     model, network = torchs.model, ours.network
     with torch.no_grad():
         for name, buffer in model.named_buffers():

@@ -55,8 +55,8 @@ def plan():
     return resnet50.build(None, CPU, **OPTIONS | {"schedule_epochs": 4e-4}).make_optimizer.args[0]
 
 
-def lines_of_each_device(workload, images):
-    """Return the number of a batch's images on each device."""
+def images_on_each_device(workload, images):
+    """Return how many of a batch's images are on each device."""
     spread = workload.network.scatter(images)[0]
     if FRAMEWORK == "jax":
         return [shard.data.shape[0] for shard in spread.addressable_shards]
@@ -104,7 +104,7 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
         with made.compared("fp32") as subject:
             _, gradients = subject.step(batches[0])
             derived.append([*gradients.values(), *subject.weights().values()])
-    assert lines_of_each_device(made, batches[0][0]) == [4, 4]
+    assert images_on_each_device(made, batches[0][0]) == [4, 4]
     for gradient, expected in zip(derived[1], derived[0], strict=True):
         numpy.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
@@ -112,8 +112,8 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
     assert len(set(numpy.round(losses[0], 4))) == 4
 
 
-def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_risen():
-    """Synthetic images are on their devices from the start, each device with its share of a batch."""
+def test_parity_compares_a_whole_batch_at_a_later_rate_of_the_warm_up():
+    """Synthetic images are on their devices from the start, each device with its part of a batch."""
     made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
     assert made.plain.schedule_start > 100
     with made.compared("fp32") as subject:
@@ -129,7 +129,7 @@ def test_what_is_compared_is_a_whole_batch_at_the_rate_of_a_schedule_that_has_ri
     assert to_host(made.network.iterations.value) == 0
 
 
-def test_else_each_device_normalises_its_part_of_the_batch():
+def test_without_synchronisation_each_device_normalises_its_part_of_the_batch():
     whole, halves = build(2, sync_batch_norm=False), build(1, batch_size=4)
     images, labels = next(iter(whole.batches(0)))
     parts = [(images[:4], labels[:4]), (images[4:], labels[4:])]
@@ -144,18 +144,18 @@ def test_else_each_device_normalises_its_part_of_the_batch():
     for gradient, first, second in zip(*(one[1].values() for one in (found, *derived)), strict=True):
         numpy.testing.assert_allclose(gradient, (first + second) / 2, rtol=1e-3, atol=1e-6)
         assert numpy.abs(gradient - first).max() > 1e-3 * numpy.abs(gradient).max()
-    # Every device has the moving statistics of the first part.
+    # The first part's statistics remain, on every device.
     whole.step((images, labels))
     halves.step(parts[0])
     whole.evaluate()
     for kept, expected in zip(whole.model.non_trainable_variables, halves.model.non_trainable_variables, strict=True):
         numpy.testing.assert_allclose(to_host(kept.value), to_host(expected.value), rtol=1e-4, atol=1e-6)
-    # One device repeats the step of two in float64, as the reference of parity does.
+    # The reference of parity, one device in float64, repeats what two devices do.
     network = reference.Keras(whole.plain, weights, statistics, whole.device.framework)
     assert network.differentiate((to_host(images),), to_host(labels))[0] == pytest.approx(found[0], 1e-4)
 
 
-def test_synthetic_images_lie_on_each_device_and_all_are_counted():
+def test_synthetic_images_are_on_each_device_and_all_are_counted():
     made = resnet50.build(None, replace(CPU, count=2), **OPTIONS)
     batch = next(made.batches(0))
     before = [float(made.step(batch)) for _ in range(2)]
@@ -173,6 +173,6 @@ def test_synthetic_images_lie_on_each_device_and_all_are_counted():
     ("settings", "found"),
     [(Settings(compiled=True), "compiled True"), (Settings("amp_fp16"), "precision amp_fp16")],
 )
-def test_what_several_devices_cannot_do_is_said(settings, found):
+def test_settings_that_several_devices_lack_are_refused(settings, found):
     with pytest.raises(NotImplementedError, match=f"{found} on several devices with tensorflow; allowed: "):
         resnet50.build(None, replace(CPU, count=2), **OPTIONS, settings=settings)

@@ -63,7 +63,7 @@ def test_loss_and_iou_are_what_numpy_gives():
     random = numpy.random.default_rng(3)
     masks = (random.random((5, 7, 6, 1)) < 0.4).astype("uint8")
     outputs = random.random((5, 7, 6, 1)).astype("float32")
-    masks[4], outputs[4] = 0, 0  # nothing to be found, and nothing found
+    masks[4], outputs[4] = 0, 0  # an empty mask, predicted as empty
     losses, overlaps = [], []
     for mask, output in zip(masks.astype(float), outputs.astype(float), strict=True):
         union = numpy.minimum(mask + output, 1).sum()

@@ -86,9 +86,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
             if one := ones.get((*(several[name] for name in _ALIKE), size)):
                 ideal = 1 if several["device"] == "cpu" else count
                 ratio = shared.ratio(several, one, "images_per_second")
-                shares = {"efficiency": "ratio", "low": "low", "high": "high"}
-                shares = {name: ratio[column] / ideal for name, column in shares.items()}
-                lines.append(several | ratio | shares | {"kind": kind})
+                shares = {name: ratio[name] / ideal for name in ("low", "high")}
+                lines.append(several | ratio | shares | {"efficiency": ratio["ratio"] / ideal, "kind": kind})
                 break
     names = [*_SETTING, "device_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
     return pandas.DataFrame(lines, columns=[*names, "num_windows", "verdict"])

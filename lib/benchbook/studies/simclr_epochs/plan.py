@@ -6,7 +6,6 @@ and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
 The source reads each image from a PNG file; here all images are in memory.
 """
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ class Plan(StudyPlan):
     Attributes:
         num_workers: worker processes of `controlled`; -1: one for each core that this process may use.
         num_bank_images, num_test_images: how many images vote and are classified, evenly spread; 0: all.
+        matrix: a key of COMPILERS: how `measure` tries each precision.
     """
 
     MODEL = "simclr_resnet18"
@@ -53,6 +53,7 @@ class Plan(StudyPlan):
     seed: int = 0
     num_bank_images: int = 0
     num_test_images: int = 0
+    matrix: str = "none"
 
     def check_workers(self) -> None:
         """Refuse an invalid number of worker processes."""
@@ -65,6 +66,7 @@ class Plan(StudyPlan):
         if len(shape) != 4:
             raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
         self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
+        self.require("matrix", self.matrix in COMPILERS, ", ".join(COMPILERS))
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
 
     @property
@@ -85,9 +87,14 @@ build, source = Plan.build, Plan.source
 def measure(experiment: "Experiment") -> pandas.DataFrame:
     """Measure windows and evaluations, the same steps on resident batches, and the matrix if it is requested."""
     given, run, device = experiment.parameters, experiment.run, experiment.device
-    size, compilers = min(given["batch_size"], given["matrix_batch_size"]), COMPILERS[given["matrix"]]
-    attempt = functools.partial(experiment.make, variant="tuned", batch_size=size)
+    size = min(given["batch_size"], given["matrix_batch_size"])
     experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
     support.measure_resident(experiment.workload, run, given["num_resident_steps"])
-    support.measure_matrix(lambda some: attempt(settings=some), run, device, given["matrix_seconds"], compilers)
+    support.measure_matrix(
+        lambda settings: experiment.make(variant="tuned", batch_size=size, settings=settings),
+        run,
+        device,
+        given["matrix_seconds"],
+        COMPILERS[given["matrix"]],
+    )
     return records.read(run.path)
