@@ -133,8 +133,8 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
 def curves(evidence: Evidence) -> pandas.DataFrame:
     """Return accuracy by epoch for each run, with the hours, joules and dollars of the training before it.
 
-    Measured values come from `tables.evaluations`. For an article, the hours are its epochs at its printed rate, without
-    evaluation, as in its own formula; the dollars are at the machine's on-demand price.
+    Measured values come from `tables.evaluations`. For an article, the hours are its epochs at its printed rate,
+    without evaluation, as in its own formula; the dollars are at the machine's on-demand price.
 
     Returns:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
