@@ -9,7 +9,7 @@ import pytest
 from benchbook.judging import compare
 from benchbook.judging.intervals import Interval
 from benchbook.rows import points
-from rows import make_rows, write
+from rows import make_row, make_rows, write
 from rows import windows as kernel_windows
 
 
@@ -145,6 +145,14 @@ def test_other_work_is_not_compared():
             pair(windows(point=named("cpu")), windows(**{"machine": "attic", "point": named("cpu")} | changed))
     with pytest.raises(ValueError, match="no point of A"):
         pair(windows(session="s1"), windows(session="s2", dataset="digits"))
+
+
+def test_a_side_without_windows_is_named():
+    failed = [make_row(machine="attic", session="s2", status="crashed", message="gone", samples_per_second=None)]
+    with pytest.raises(ValueError, match="no windows were measured in B; nothing to compare"):
+        pair(windows(), failed)
+    with pytest.raises(ValueError, match="no windows were measured in A and B; nothing to compare"):
+        pair(failed, failed)
 
 
 def test_a_machine_is_compared_with_itself_or_with_one_other():

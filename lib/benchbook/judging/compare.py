@@ -139,11 +139,13 @@ def table(
         missing if the boundaries differ; energy_note names differences in how energy was measured.
 
     Raises:
-        ValueError: a side has several machines that the other side lacks, or no two points pair.
+        ValueError: a side has no windows, or several machines that the other side lacks, or no two points pair.
     """
     known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that occurs twice counts once
     priors = intervals.priors(known, excluded_sessions={*b["session"]})
     sides = [_points(verdicts.summarise(side, conditions, priors)) for side in (a, b)]
+    if empty := [name for name, side in zip("AB", sides, strict=True) if side.empty]:
+        raise ValueError(f"no windows were measured in {' and '.join(empty)}; nothing to compare")
     most_measured = (side.drop_duplicates("key", keep="last") for side in _keyed(*sides))
     pairs = pandas.merge(*most_measured, on="key", suffixes=("_a", "_b"))
     if pairs.empty:
