@@ -160,7 +160,7 @@ def keywords(arguments: str) -> dict[str, Any]:
             raise ValueError("a value without a name")
         return {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f'arguments {arguments!r}; allowed: as in "num_classes=10, depth=2"') from error
+        raise ValueError(f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"') from error
 
 
 def origins(names: dict[str, str]) -> dict[str, dict]:
