@@ -62,9 +62,9 @@ def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     (small,) = of(every, "mobilenetv2", place="small")  # one start: the range of its windows
     assert (small.low, small.high) == pytest.approx((1e6 / (RATE * 1.05), 1e6 / RATE))
     assert mark.here
-    assert mark.stands_on.startswith("2 starts, 12 windows")
+    assert mark.based_on.startswith("2 starts, 12 windows")
     assert not of(every, "mobilenetv2", place="broken")
-    assert ("64 px instead of 128" in small.apart, small.here) == (True, False)
+    assert ("64 px instead of 128" in small.difference, small.here) == (True, False)
     (digits,) = of(every, "mnist", source="measured")
     assert "8 x 8 scans of digits" in digits.name
     assert not any("scans" in other.name for other in of(every, "mnist", source="published"))
@@ -158,11 +158,11 @@ def test_what_is_not_predicted_says_why(both):
 
 def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
     (mark,) = of(every, "resnet50", chip="NVIDIA H100 80GB SXM", count=1, family="half")
-    offers = estimate.rented(mark.chip, datetime.date.today())
+    offers = estimate.rental_offers(mark.chip, datetime.date.today())
     strange = pandas.concat([offers, offers.assign(provider="Salad", usd_per_hour=0.01)])
-    assert estimate.usual(strange).equals(estimate.usual(offers))
-    assert len(estimate.usual(offers.assign(provider="Salad"))) == len(offers)  # there are no others
-    offers = estimate.usual(offers)
+    assert estimate.usual_offers(strange).equals(estimate.usual_offers(offers))
+    assert len(estimate.usual_offers(offers.assign(provider="Salad"))) == len(offers)  # there are no others
+    offers = estimate.usual_offers(offers)
     assert mark.rent == pytest.approx(offers["usd_per_hour"].median(), rel=0.001)
     assert mark.rent_note.startswith(f"{len(offers)} listed offers, ")
     assert f"${offers['usd_per_hour'].min():.2f}" in mark.rent_note
@@ -173,7 +173,7 @@ def test_rent_is_the_median_of_the_offers_and_says_their_range(every):
 def test_a_network_of_ones_own_stands_as_measured_at_its_own_operations(every):
     (mark,) = of(every, "own", source="measured")
     assert (mark.seconds, mark.here, mark.counted) == (1e6 / 100, True, 4e9)  # of its fastest point
-    assert "4 billion operations" in mark.apart.replace("4.0", "4")
+    assert "4 billion operations" in mark.difference.replace("4.0", "4")
     (row,) = [row for row in content("own", every)["rows"] if row["mark"] == mark]
     assert row["data"]["counted"] == 4e9
 
@@ -198,4 +198,4 @@ def test_a_notebook_ends_with_its_own_points_rate_bounds_and_joules_or_how_it_fa
     assert text.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
     assert " 400, n=3; one start only)" in text
     assert "Energy: 0.5 J an image" in text
-    assert "measured no window: out of memory." in closing.sentences(every, make_rows([failed]))
+    assert "has no measured window: out of memory." in closing.sentences(every, make_rows([failed]))

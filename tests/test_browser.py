@@ -358,7 +358,7 @@ FILTERS = [{}, {"devices": ""}, {"precision": "fp32"}, {"precision": "half"}, {"
 def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named(visit, site, task):
     page = visit(task.address)
     marks = pandas.DataFrame(json.loads((site / "data" / "answers.json").read_text())["answers"])
-    marks = marks[marks["task"].eq(task.key) & marks["apart"].eq("")]
+    marks = marks[marks["task"].eq(task.key) & marks["difference"].eq("")]
     kinds, families = ({*marks[name]} | {None} for name in ("kind", "precision"))
     for choice in FILTERS:
         if choice.get("kind") not in kinds or choice.get("precision") not in families:
@@ -368,7 +368,7 @@ def test_no_mark_of_any_filter_is_faster_or_cheaper_than_the_ones_that_are_named
             box = page.locator(f"[name={name}]")
             box.fill(value) if name == "find" else box.select_option(value)
         own = marks if "devices" in choice else marks[marks["devices"].eq(1)]
-        own = own[own["precision"].isin([choice.get("precision"), "not told"])] if "precision" in choice else own
+        own = own[own["precision"].isin([choice.get("precision"), "unknown"])] if "precision" in choice else own
         own = own[own["kind"].eq(choice["kind"])] if "kind" in choice else own
         own = own[own["name"].str.contains("a6000|m1", case=False)] if "find" in choice else own
         times = cells(page, "time")
@@ -440,7 +440,7 @@ def test_a_chip_that_a_task_lacks_is_named_with_the_tasks_that_have_it(visit):
 
 def test_the_users_network_takes_time_with_its_operations_and_images_and_one_that_was_measured_has_its_own(visit):
     page = visit("own.html")
-    measured = page.locator("#marks tr.measured.apart")
+    measured = page.locator("#marks tr.measured.different")
     assert measured.count() == 1
 
     def fastest():

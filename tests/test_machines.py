@@ -63,7 +63,7 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
         "rows": 4,
     }
     assert text == (
-        "Power: mains. Load before a run: 0.5 to 0.5. Heat: no sensor could be read. Swap did not grow."
+        "Power: mains. Load before a run: 0.5 to 0.5. Heat not recorded: no sensor. Swap did not grow."
         " Changed between runs: system (2 versions)."
     )
 
@@ -80,10 +80,10 @@ def test_what_disturbed_a_machine_is_told(table):
     lacks = [{"ResizeBilinearGrad(float32)": 1}, {"ResizeBilinearGrad(float32)": 2, "Cast(uint8)": 1}, None]
     own = [MANIFEST | {"parameters": {"device": "metal"}, "misplaced_operations": counts} for counts in lacks]
     text = table(*own, bad)["condition"].item()
-    assert "up to 3 operations were not computed on metal, which lacks them: Cast(uint8), ResizeBilinear" in text
+    assert "operations of a training step did not run on metal, which lacks them: Cast(uint8), ResizeBilinear" in text
     assert "Power: battery and mains, in low-power mode." in text
     assert "Heat: thermal pressure at most heavy, CPU at most 81 °C." in text
-    assert "Swap grew by at most 300 MiB in a run. It slept in 1 of 1 runs. Another process used the GPU." in text
+    assert "300 MiB in a run. The machine slept in 1 of 1 runs. Another process used the GPU." in text
     assert text.endswith("Changed between runs: commit (2 versions).")
 
 
@@ -92,7 +92,7 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
     for each in (bare, line):
         assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
         assert each[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
-    expected = "Power source not recorded. Load not recorded. Heat: no sensor could be read. Swap not recorded."
+    expected = "Power source not recorded. Load not recorded. Heat not recorded: no sensor. Swap not recorded."
     assert line["condition"] == expected
     assert pandas.isna(bare["condition"])
     assert table().columns.tolist() == machines.COLUMNS
@@ -115,7 +115,7 @@ def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
         if kind != "no manifest":
             manifest = {"machine": {"fingerprint": kind} if kind else {}}
             (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-    apart = machines.tell_apart(make_rows(rows), manifests.read_all(tmp_path))
+    apart = machines.separate_kinds(make_rows(rows), manifests.read_all(tmp_path))
     assert apart["machine"].tolist()[::2] == ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk"]
-    alike = machines.tell_apart(make_rows(rows[::6]), manifests.read_all(tmp_path))
+    alike = machines.separate_kinds(make_rows(rows[::6]), manifests.read_all(tmp_path))
     assert set(alike["machine"]) == {"desk"}

@@ -155,7 +155,7 @@ def test_no_manifest_is_read_where_a_rows_machine_leads_elsewhere(tree):
     elsewhere.mkdir()
     (elsewhere / f"{RUN}.json").write_text(json.dumps({"machine": {"physical_cores": 77}}))
     rows = make_rows([make_row(machine="../../../../elsewhere")])
-    assert "77" not in str(naming.of(rows, runs_folder).machines["../../../../elsewhere"])
+    assert "77" not in str(naming.from_rows(rows, runs_folder).machines["../../../../elsewhere"])
 
 
 @pytest.mark.parametrize("end", ["", "..", ".hidden", "a b", "x?y=/../z w", "<b>"])

@@ -9,7 +9,7 @@ from rows import make_row, make_rows
 
 
 def names(*rows, folder=None):
-    return naming.of(make_rows([make_row(**row) for row in rows]), folder)
+    return naming.from_rows(make_rows([make_row(**row) for row in rows]), folder)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_chip_of_its_own_goes_by_its_name_and_number():
 
 
 def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
-    made = naming.of(articles.rows(), None)
+    made = naming.from_rows(articles.rows(), None)
     assert made.place({"machine": "p100-server-256gb", "device": "cuda"}) == "NVIDIA P100"
     assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("server with NVIDIA P100")
     assert made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a server with NVIDIA P100"

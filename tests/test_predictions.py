@@ -13,8 +13,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate, rates
-from benchbook.record import model as judged
+from benchbook.record import articles, chips, estimate, model, rates
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import NOISE, SPREADS, Model
 from benchbook.record.rates import Unknown
@@ -39,16 +38,16 @@ def errors():
 def test_leaving_a_chip_out_by_algebra_is_learning_without_it(forecaster):
     lines = forecaster.model.observations.sample(120, random_state=1).reset_index(drop=True)
     hidden = numpy.flatnonzero(lines["product"] == lines["product"].mode()[0])
-    quick = Model(lines).without(hidden)
+    quick = Model(lines).predict_hidden(hidden)
     slow = Model(lines.drop(index=hidden)).predict(lines.iloc[hidden])
     assert numpy.array(quick) == pytest.approx(numpy.array(slow), rel=1e-6)
 
 
 def test_the_record_is_predicted_as_well_as_is_said(errors):
     for situation, error, half in (
-        (judged.CHIP, 0.14, 1.45),
-        (judged.PUBLICATION, 0.25, 2.5),
-        (judged.BOTH, 0.25, 2.5),
+        (model.CHIP, 0.14, 1.45),
+        (model.PUBLICATION, 0.25, 2.5),
+        (model.BOTH, 0.25, 2.5),
     ):
         lines = errors.loc[situation, rates.RECORD]
         own, rules = lines.loc[predictions.MODEL], lines.drop(index=predictions.MODEL)
@@ -63,8 +62,8 @@ def test_language_models_are_predicted_as_well_as_is_said_and_change_nothing_of_
     sequences = forecaster.sequences
     assert set(sequences.published["place"]) <= set(sequences.lines.index)
     assert forecaster.model.observations["sequence_length"].isna().all()
-    for situation, error in ((judged.PUBLICATION, 0.5), (judged.BOTH, 0.5)):
-        said = judged.measures(sequences.published[sequences.published["situation"].eq(situation)])
+    for situation, error in ((model.PUBLICATION, 0.5), (model.BOTH, 0.5)):
+        said = model.error_measures(sequences.published[sequences.published["situation"].eq(situation)])
         assert said["pairs"] == len(sequences.lines)
         assert said["median_error"] < error
         assert said["coverage"] > 0.8
@@ -73,7 +72,7 @@ def test_language_models_are_predicted_as_well_as_is_said_and_change_nothing_of_
 def test_what_is_no_whole_training_of_a_counted_network_says_nothing_of_one():
     figures = record.read()
     reasons = rates.of_record(figures[figures["sequence_length"].notna()])[1]
-    for word in ("second time", "shorter than", "nobody counted"):
+    for word in ("second time", "shorter than", "not counted"):
         assert reasons.str.contains(word).any()
     assert not rates.of_publications()["network"].str.contains("LoRA").any()
 
@@ -86,14 +85,14 @@ def test_intervals_hold_nine_tenths_over_publications(forecaster):
 def test_one_publication_with_many_lines_counts_as_much_as_any_other():
     scores = pandas.Series([*[1.0] * 900, *range(2, 12)], dtype=float)
     publications = pandas.Series(["many"] * 900 + [f"few {number}" for number in range(10)])
-    assert judged.quantile(scores, publications) == 10.0  # of eleven publications ten stay below
-    assert judged.quantile(scores, publications.index) == 1.0
+    assert model.quantile(scores, publications) == 10.0  # of eleven publications ten stay below
+    assert model.quantile(scores, publications.index) == 1.0
 
 
 def test_one_known_rate_of_a_chip_narrows_its_interval(forecaster):
     """And the judge says by how much: the same lines, without and with one rate of their publication."""
     table = forecaster.published.set_index(["situation", "place"])
-    known, hidden = table.loc[judged.ONE_KNOWN], table.loc[judged.PUBLICATION]
+    known, hidden = table.loc[model.ONE_KNOWN], table.loc[model.PUBLICATION]
     both = known.index.intersection(hidden.index)
     assert len(both) > 300
     assert (known.loc[both, "deviation"] < hidden.loc[both, "deviation"]).all()
@@ -142,7 +141,7 @@ def test_outside_what_is_known_it_is_refused_by_name(forecaster, question, missi
 def test_an_answer_says_where_intervals_hold_too_rarely(forecaster):
     (note,) = (note for note in forecaster.ask(Question("P100", "resnet50", "fp16"), TODAY).notes if "hidden" in note)
     assert rates.PLAIN_HALF in note
-    assert "held 65%" in note
+    assert "held only 65%" in note
     assert not any("hidden" in note for note in forecaster.ask(Question("V100", "resnet50", "fp16"), TODAY).notes)
 
 
@@ -167,13 +166,13 @@ def test_joules_come_from_measured_watts_with_their_boundary(forecaster):
 
 
 def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was_read():
-    offers = estimate.rented("NVIDIA A100 80GB SXM", TODAY)
+    offers = estimate.rental_offers("NVIDIA A100 80GB SXM", TODAY)
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
     assert offers["includes"].ne("").all()
-    assert estimate.rented("NVIDIA RTX 5090", TODAY).empty
-    assert estimate.bought("NVIDIA RTX 5090", TODAY)["usd"].tolist() == [1999.0]
-    assert estimate.bought("Huawei Ascend 910", TODAY).empty
+    assert estimate.rental_offers("NVIDIA RTX 5090", TODAY).empty
+    assert estimate.purchase_prices("NVIDIA RTX 5090", TODAY)["usd"].tolist() == [1999.0]
+    assert estimate.purchase_prices("Huawei Ascend 910", TODAY).empty
 
 
 def test_ones_own_prices_come_first(tmp_path):
@@ -182,7 +181,7 @@ def test_ones_own_prices_come_first(tmp_path):
     pandas.DataFrame([line | dict.fromkeys(["includes", "region", "source"], "mine") | {"date": "2026-11-01"}]).to_csv(
         path, index=False
     )
-    offers = estimate.rented("NVIDIA RTX 4090", TODAY, articles.prices(path))
+    offers = estimate.rental_offers("NVIDIA RTX 4090", TODAY, articles.prices(path))
     assert offers["usd_per_hour"].iloc[0] == 0.5
     assert offers["age_years"].iloc[0] < 0.1
 
@@ -195,14 +194,14 @@ def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed
         }
     )  # fmt: skip
     best = rates.best_rates(ceilings)
-    reached = rates.reached_by(best, {"machine": "desk", "device": "cuda", "precision": "amp_fp16"})
-    assert reached["family"] == rates.HALF
+    figures = rates.measured_figures(best, {"machine": "desk", "device": "cuda", "precision": "amp_fp16"})
+    assert figures["family"] == rates.HALF
     point, plain = {"machine": "m", "device": "d", "precision": "fp16"}, {"fp32": 1e13, "fp16": 1.1e13, "copy": 4e11}
-    assert rates.reached_by({("m", "d"): plain}, point)["family"] == rates.PLAIN_HALF
-    assert numpy.exp(reached["peak"]) == pytest.approx(50)
-    assert numpy.exp(reached["bandwidth"]) == pytest.approx(400)
+    assert rates.measured_figures({("m", "d"): plain}, point)["family"] == rates.PLAIN_HALF
+    assert numpy.exp(figures["peak"]) == pytest.approx(50)
+    assert numpy.exp(figures["bandwidth"]) == pytest.approx(400)
     assert best.keys() == {("desk", "cuda")}
-    assert rates.reached_by({("m", "d"): {"fp32": 1e13}}, point) is None
+    assert rates.measured_figures({("m", "d"): {"fp32": 1e13}}, point) is None
 
 
 def test_a_rate_that_a_machine_was_measured_at_moves_its_prediction(forecaster):
@@ -257,16 +256,18 @@ def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, f
     paths = [tmp_path / name for name in ("own.csv", "faster.csv")]
     pandas.concat([own, new]).to_csv(paths[0], index=False)
     pandas.concat([faster, new]).to_csv(paths[1], index=False)
-    (lines, reasons), (again, _) = (judged.judge(path, forecaster.model, forecaster.published) for path in paths)
+    (lines, reasons), (again, _) = (
+        model.predict_ledger(path, forecaster.model, forecaster.published) for path in paths
+    )
     assert again["mean"].tolist() == pytest.approx(lines["mean"].tolist()), "the printed rate stays unknown"
     assert set(lines["chip"]) == {"NVIDIA RTX 3090"}
-    assert reasons.str.contains("Huawei Ascend 910B2 no fp32 figure").any()
-    assert list(lines["situation"])[-1] == judged.BOTH
-    assert set(lines["situation"][:-1]) == {judged.CHIP}
-    assert judged.summarise(lines).set_index("of").loc["all", "pairs"] == len(lines)
+    assert reasons.str.contains("Huawei Ascend 910B2: no fp32 figure").any()
+    assert list(lines["situation"])[-1] == model.BOTH
+    assert set(lines["situation"][:-1]) == {model.CHIP}
+    assert model.summarise(lines).set_index("of").loc["all", "pairs"] == len(lines)
     own.assign(chip="Huawei Ascend 910B2").to_csv(paths[0], index=False)
     with pytest.raises(Unknown, match=r"own\.csv: none of its rates can be predicted: .*no fp32 figure"):
-        judged.judge(paths[0], forecaster.model, forecaster.published)
+        model.predict_ledger(paths[0], forecaster.model, forecaster.published)
 
 
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):
@@ -292,9 +293,9 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
 def test_charts_show_the_judges_numbers(errors):
     drawings = [chart.draw(Evidence(make_rows([]))) for chart in predictions.CHARTS]
     drawn = sorted(bar.get_width() for bar in drawings[0].figure.axes[0].patches)
-    shown = errors.loc[[judged.CHIP, judged.BOTH], rates.RECORD, :]
+    shown = errors.loc[[model.CHIP, model.BOTH], rates.RECORD, :]
     assert drawn == pytest.approx(sorted(shown["median_error"]))
-    first = errors.loc[(judged.CHIP, rates.RECORD, predictions.MODEL), "median_error"]
+    first = errors.loc[(model.CHIP, rates.RECORD, predictions.MODEL), "median_error"]
     assert f"{100 * first:.0f} %" in predictions.error_title(errors.reset_index())
     dots = [line for line in drawings[1].figure.axes[0].lines if line.get_marker() == "o"]
     assert sum(len(line.get_xdata()) for line in dots) == len(drawings[1].table)

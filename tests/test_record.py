@@ -45,7 +45,7 @@ def test_what_is_refused_is_counted_by_reason_and_the_rest_is_kept(figures):
     refused = record.refused()
     assert refused["figures"].sum() == figures["refused"].ne("").sum()
     assert set(refused["refused"]) == {
-        "above the chip's printed bandwidth",
+        "above the chip's published bandwidth",
         "the source has this figure for another network (EfficientNet-B0)",
         "the same figure in another source",
         "one table under two networks",
@@ -132,11 +132,11 @@ SAME = {"chip": "V100 16GB SXM2", "value": "370.5"}
     ("changes", "refused"),
     [
         ({}, ""),
-        ({"value": "800"}, "above the chip's printed peak"),  # a T4 has 8.1 TFLOP/s; that many take 19.6
+        ({"value": "800"}, "above the chip's published peak"),  # a T4 has 8.1 TFLOP/s; that many take 19.6
         (TOKENS | {"value": "3000"}, ""),
-        (TOKENS | {"value": "82739.2"}, "above the chip's printed peak"),
+        (TOKENS | {"value": "82739.2"}, "above the chip's published peak"),
         (COPY | {"value": "310"}, ""),
-        (COPY | {"value": "831"}, "above the chip's printed bandwidth"),
+        (COPY | {"value": "831"}, "above the chip's published bandwidth"),
         (SAME | {"article": "B"}, ""),  # two publications that agree are two measurements
         ({"chip": "T4 (not stated)"}, "the chip is not stated"),
     ],

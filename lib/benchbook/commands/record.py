@@ -54,7 +54,7 @@ def predict(
     """Predict a chip's rate, time, dollars and joules for a study or network, each with its interval and basis."""
     if judge is not None:
         learnt = forecast.of_the_record()
-        lines, reasons = model.judge(judge, learnt.model, learnt.published)
+        lines, reasons = model.predict_ledger(judge, learnt.model, learnt.published)
         summary = model.summarise(lines)
         if as_json:
             _say_json({"errors": summary, "refused": reasons.value_counts().to_dict()})

@@ -1,4 +1,4 @@
-"""The public record: published figures of training with sources and faults, and the prices of chips."""
+"""The public record: published training figures with their sources and errors, and prices of chips."""
 
 from benchbook.record.articles import citation, read, refused, sources
 

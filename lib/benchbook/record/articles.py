@@ -1,4 +1,4 @@
-"""Published data: the record's figures with their contradictions, articles' rows, and prices."""
+"""Published data: the record's figures and their contradictions, the articles' rows, and prices."""
 
 import datetime
 import functools
@@ -15,16 +15,16 @@ from benchbook.rows import networks, records
 
 COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
 COLUMNS += ["unit", "origin", "source", "note"]
-NEEDED = ("article", "metric", "value")  # of each line
-MOST_LINES = 20_000  # what is asked of each takes a millisecond
-RATES = ("throughput", "throughput_real_data")  # of training alone
+NEEDED = ("article", "metric", "value")  # columns that may not be empty
+MOST_LINES = 20_000  # each takes about a millisecond
+RATES = ("throughput", "throughput_real_data")  # metrics of training alone
 SECONDS = {"s": 1.0, "ms": 1e-3}  # units of a step's time
 PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
-ABOVE = 1.1  # times the peak: clocks rise above the printed one
-WINOGRAD = 2.25  # as many fewer multiplications does a 3 x 3 convolution need: https://arxiv.org/abs/1509.09308
-ALIKE = 0.003  # two sources print one figure where they differ by less
-# Kinds of prices, and what each is paid for.
+ABOVE_PEAK = 1.1  # allowed factor over the published peak, because clocks rise above the published clock
+WINOGRAD = 2.25  # reduction of multiplications in a 3 x 3 convolution: https://arxiv.org/abs/1509.09308
+SAME_FIGURE = 0.003  # figures of two sources that differ by less, relative, are one figure
+# Kinds of prices, and the units that each is paid for.
 RENT = ("hour", "month")
 KINDS = {"on_demand": RENT, "reserved": RENT, "purchase": ("unit",), "electricity": ("kwh",)}
 PER = ("hour", "month", "unit", "kwh")
@@ -37,21 +37,22 @@ ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def read(path: Path | None = None) -> pandas.DataFrame:
-    """Return the figures of a ledger, with what its settings say as columns and with what is wrong with a figure.
+    """Return the figures of a ledger, with its settings as columns and the errors found in each figure.
 
     Args:
-        path: a table with the columns of the record; None takes the record.
+        path: a table with the columns of the record; None: the record itself.
 
     Returns:
-        The ledger's columns; chip by its one name; publication (sources of one laboratory's same runs are one);
-        network, phase, data, image_size, sequence_length (tokens), batch_size (of one device), device_count, date (a
-        year); computed (the precision that was computed: fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate
-        (images or sequences a second of training, all devices together, where the figure is one); mark (what a reader
-        must know); refused (why nothing is concluded from it; empty where something is).
+        The ledger's columns; chip is the canonical name. Added columns: publication (several sources that report the
+        same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
+        batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
+        fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
+        together; missing if the figure is not a rate); mark (caveats for the reader); refused (why the figure is not
+        used; empty if it is used).
 
     Raises:
-        ValueError: it is no table, is too large, a column or a value is missing, or settings are no JSON object; the
-            message names file and line.
+        ValueError: the file is not a table or is too large, a column or a value is missing, or settings are not a JSON
+            object; the message names file and line.
     """
     return _record(layout.published() / "record" / "figures.csv").copy() if path is None else _read(path)
 
@@ -88,7 +89,7 @@ def _read(path: Path) -> pandas.DataFrame:
     return figures
 
 
-_record = functools.cache(_read)  # a user's ledger may change, the record does not
+_record = functools.cache(_read)  # not for a user's ledger, which may change
 
 
 def sources() -> pandas.DataFrame:
@@ -96,7 +97,7 @@ def sources() -> pandas.DataFrame:
 
     Returns:
         Columns: article, publication, date (a year), licence, means (what was timed, on which data), energy (its
-        boundary), and how many of the record's figures it has, are marked, and are refused.
+        boundary), and three counts of its figures: figures (all), marked (with a caveat) and refused.
     """
     figures = read()
     counted = figures.assign(figures=1, marked=figures["mark"].ne(""), refused=figures["refused"].ne(""))
@@ -105,13 +106,13 @@ def sources() -> pandas.DataFrame:
 
 
 def refused() -> pandas.DataFrame:
-    """Return how many figures are not used, by reason and article."""
+    """Return the number of refused figures by reason and article, in columns refused, article and figures."""
     figures = read()
     return figures[figures["refused"] != ""].groupby(["refused", "article"]).size().reset_index(name="figures")
 
 
 def citation(line: dict) -> str:
-    """Return where a figure stands, as it is shown beside it: article, place, and what must be said of it."""
+    """Return the citation of a figure: article, place in the article, and caveats."""
     return "; ".join(filter(None, (line["article"], line["source"], line["mark"])))
 
 
@@ -131,7 +132,7 @@ def _settings(text: str, path: Path, line: int) -> dict:
 
 
 def _batch(details: dict) -> float:
-    """Return the images that one device takes in a step; a batch of all devices is divided."""
+    """Return the batch size of one device; a batch size of all devices is divided."""
     try:
         if details.get("batch_size_per_device"):
             return float(details["batch_size_per_device"])
@@ -141,7 +142,7 @@ def _batch(details: dict) -> float:
 
 
 def _computed(line: dict) -> str | None:
-    """Return the precision that was computed; "fp32" of GPUs that take TF32 for it without being asked is tf32."""
+    """Return the precision of the arithmetic: tf32 for a printed "fp32" if the GPU used TF32 by default."""
     printed = line["precision"]
     computed = printed if printed in records.PRECISIONS else PRECISIONS.get(printed)
     if computed is None and printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
@@ -150,7 +151,7 @@ def _computed(line: dict) -> str | None:
 
 
 def _rates(figures: pandas.DataFrame) -> pandas.Series:
-    """Return images or sequences a second of training; missing where a figure is none, or its sequences' length."""
+    """Return training images or sequences a second; missing if a figure is not a rate, or its length is unknown."""
     unit = figures["unit"]
     samples = pandas.Series(1.0, index=figures.index).where(unit.isin(["img/s", "samples/s"]))
     samples = samples.where(unit.ne("tokens/s"), 1 / figures["sequence_length"])
@@ -164,28 +165,34 @@ def _rates(figures: pandas.DataFrame) -> pandas.Series:
 def _mark(line: dict, share_of_peak: float) -> str:
     """Return the caveats of a figure."""
     as_tf32 = line["precision"].startswith("fp32") and line["computed"] == "tf32"
-    above = ABOVE < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s"
+    above = ABOVE_PEAK < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s"
     marks = {
         UNOFFICIAL: line["article"].startswith("MLPerf"),
         "the source states no licence": "no licence" in line["note"],
-        f"printed as {line['precision']}, computed in TF32 or taken for it": as_tf32,
+        f"printed as {line['precision']}, computed in TF32 or assumed to be": as_tf32,
         "the vendor's own": "the vendor's own" in line["note"],
-        f"{share_of_peak:.1f} times the printed peak, as convolutions that save multiplications can be": above,
+        f"{share_of_peak:.1f} times the published peak, which convolutions with fewer multiplications allow": above,
     }
     return "; ".join(mark for mark, holds in marks.items() if holds)
 
 
 def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series:
-    """Return why nothing is concluded from a figure: what was traced to its source by hand, else the first reason."""
-    allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE, False: WINOGRAD})
+    """Return why each figure is refused: the error that was traced to its source by hand, else the first that is found.
+
+    The text is empty for a figure that is used.
+    """
+    allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE_PEAK, False: WINOGRAD})
     bandwidths = figures["chip"].map(chips.table()["bandwidth_gb_s"])
     named = figures[figures["rate"].notna() & figures["network"].ne("")]
     key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
     copied = named.groupby(key, dropna=False)["network"].transform("nunique").gt(1)  # to the last digit
     reasons = pandas.Series("", index=figures.index)
     for reason, wrong in (
-        ("above the chip's printed peak", shares > allowed),
-        ("above the chip's printed bandwidth", figures["unit"].eq("GB/s") & (figures["value"] > ABOVE * bandwidths)),
+        ("above the chip's published peak", shares > allowed),
+        (
+            "above the chip's published bandwidth",
+            figures["unit"].eq("GB/s") & (figures["value"] > ABOVE_PEAK * bandwidths),
+        ),
         ("the same figure in another source", _repeated(figures)),
         ("one table under two networks", copied.reindex(figures.index, fill_value=False)),
         ("the chip is not stated", figures["chip"].str.contains("not stated")),
@@ -198,7 +205,7 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
 
 
 def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
-    """Return how many times the chip's printed peak a rate, or a matrix product, takes in operations a second."""
+    """Return operations a second of each rate or matrix product, divided by the chip's published peak."""
     operations = figures["value"].where(figures["unit"].eq("TFLOP/s"))
     counted = figures["network"].isin(networks.table().index) & figures["rate"].notna()
     for place, line in figures[counted].iterrows():
@@ -209,14 +216,15 @@ def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
 
 
 def _repeated(figures: pandas.DataFrame) -> pandas.Series:
-    """Return which rates another source of the same publication prints too; that with more settings is kept."""
+    """Return which rates repeat those of another source in the same publication; the one with more settings is kept."""
     rates = figures[figures["rate"].notna()].sort_values("settings", key=lambda texts: -texts.str.len(), kind="stable")
     key = ["publication", "chip", "network", "image_size", "computed", "device_count"]
     kept, wrong = {}, pandas.Series(False, index=figures.index)
     for place, line in zip(rates.index, rates.to_dict("records"), strict=True):
         others = kept.setdefault(tuple(str(line[name]) for name in key), [])
-        same = [article != line["article"] and abs(rate / line["rate"] - 1) < ALIKE for article, rate in others]
-        wrong[place] = any(same)
+        wrong[place] = any(
+            article != line["article"] and abs(rate / line["rate"] - 1) < SAME_FIGURE for article, rate in others
+        )
         others.append((line["article"], line["rate"]))
     return wrong
 
@@ -227,19 +235,19 @@ def rows() -> pandas.DataFrame:
 
 
 def bounds(row: dict, column: str) -> tuple[float, float]:
-    """Return the bounds of a printed figure: plus or minus half its last digit.
+    """Return the bounds of a published figure: plus or minus half its last digit.
 
     Args:
-        row: a published row. Where the figure was printed in another unit, or read off a chart, its settings hold
-            the distance, in the column's unit, as `rounding`.
-        column: which of its measures.
+        row: a published row. If the figure was printed in another unit or read off a chart, `rounding` in its settings
+            is the distance to the bounds, in the column's unit.
+        column: one of its measures.
     """
     half = row["settings"].get("rounding", {}).get(column, half_unit(row[column]))
     return row[column] - half, row[column] + half
 
 
 def half_unit(value: float) -> float:
-    """Return half a unit of the last decimal printed: 33.4 stands for 33.35 to 33.45, 34 for 33.5 to 34.5."""
+    """Return half a unit of the last printed decimal: 33.4 means 33.35 to 33.45, 34 means 33.5 to 34.5."""
     return 0.5 * 10.0 ** -len(f"{value:.9f}".rstrip("0").partition(".")[2])
 
 
@@ -247,17 +255,17 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
     """Return the prices: machine, kind, amount, currency, per, includes, region, date, source.
 
     Args:
-        path: a table of prices; None takes the published ones.
+        path: a table of prices; None: the published prices.
 
     Raises:
-        ValueError: a kind, `per` or currency that is not known, a `per` that does not fit its kind, an amount that is
-            not above 0, or a date that is none or lies ahead.
+        ValueError: the file is not a table of prices, or has an unknown kind, `per` or currency, a `per` that does not
+            fit its kind, an amount outside the allowed range, or a date that is invalid, too old or in the future.
     """
     path = path or layout.published() / "prices.csv"
     try:
         table = pandas.read_csv(path, keep_default_na=False, dtype=str)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path.name}: no table of prices ({getattr(error, 'strerror', None) or error})") from error
+        raise ValueError(f"{path.name}: not a table of prices ({getattr(error, 'strerror', None) or error})") from error
     if missing := [name for name in PRICE_COLUMNS if name not in table]:
         raise ValueError(f"{path.name}: column {missing[0]} is missing; allowed: {', '.join(PRICE_COLUMNS)}")
     table["amount"] = pandas.to_numeric(table["amount"], errors="coerce")
@@ -272,7 +280,7 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
             raise ValueError(f"{path.name}: {line['kind']} per {line['per']!r}; allowed: {allowed}")
         day = pandas.to_datetime(line["date"], format="%Y-%m-%d", errors="coerce")
         if not (ISO_DAY.fullmatch(line["date"]) and FIRST_DAY <= day <= today):
-            allowed = f"a day from {FIRST_DAY:%Y-%m-%d} to today, as 2018-04-26"
+            allowed = f"a day from {FIRST_DAY:%Y-%m-%d} to today, such as 2018-04-26"
             raise ValueError(f"{path.name}: date {line['date']!r}; allowed: {allowed}")
     if len(wrong := table.loc[~table["amount"].between(1e-9, MOST_PRICE), "amount"]):
         raise ValueError(f"{path.name}: amount {wrong.iloc[0]:g}; allowed: above 0, and up to {MOST_PRICE:g}")

@@ -1,7 +1,7 @@
-"""Chips: one list of their names, with the other names that rows, prices and articles use, and what is printed of each.
+"""Chips: each chip's canonical name, its aliases in rows, prices and articles, and its published specifications.
 
-A name is read by its words: vendor and series ("NVIDIA", "Tesla", "GeForce") do not count, nor do order, case and
-punctuation, so that "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
+Names are compared by their words. Vendor and series ("NVIDIA", "Tesla", "GeForce"), order, case and punctuation do not
+matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 """
 
 import difflib
@@ -15,28 +15,29 @@ import pandas
 
 from benchbook.machine import layout
 
-TF32_SINCE = 2020.35  # NVIDIA's Ampere and later; earlier chips have no such units
+TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
+TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
-# The chips that predictions are shown for.
+# The report shows predictions for these chips.
 SHOWN = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
 SHOWN += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
 
 
 class UnknownChip(ValueError):
-    """No chip has that name; the message lists the nearest names."""
+    """No chip has this name; the message lists the nearest names."""
 
 
 @functools.cache
 def table() -> pandas.DataFrame:
-    """Return what is printed of each chip.
+    """Return the published specifications of each chip.
 
     Returns:
-        Columns: chip, product (what a chip's sizes and boards have in common: all V100 are one), aliases (separated by
-        "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops (of the
-        matrix units, dense, where it has them, else of the shaders), matrix_tflops (of the matrix units, dense, 16 bits
-        multiplied and added up in 32; missing where it has none), memory_gb, bandwidth_gb_s, tdp_watts,
-        launch_price_usd, source. What no source told is missing.
+        Columns: chip, product (shared by a chip's memory sizes and boards: all V100 are one product), aliases
+        (separated by "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops
+        (dense; of the matrix units if the chip has them, else of the shaders), matrix_tflops (dense; 16-bit products
+        summed in 32 bits; missing without matrix units), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd,
+        source. A figure that no source gives is missing.
     """
     text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "source"), "str")
     printed = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"})
@@ -44,10 +45,10 @@ def table() -> pandas.DataFrame:
 
 
 def resolve(name: str) -> str:
-    """Return the one name of the chip that goes by this name.
+    """Return the canonical name of a chip.
 
     Raises:
-        UnknownChip: no chip does.
+        UnknownChip: no chip has this name.
     """
     names = _names()
     words = _words(name)
@@ -61,37 +62,37 @@ def resolve(name: str) -> str:
 
 
 def listed(name: object) -> str:
-    """Return the one name of a chip that is in the list; empty for any other, and for what is no name."""
+    """Return the canonical name of a chip in the list; empty for any other chip or value."""
     return _names().get(_words(name), "") if isinstance(name, str) else ""
 
 
 def canonical(name: str | None) -> str | None:
-    """Return the one name of a chip, or the name itself where it is in no list, as that of a new CPU."""
+    """Return the canonical name of a chip; a chip that is not in the list, such as a new CPU, keeps its name."""
     return listed(name) or (name if isinstance(name, str) else None)
 
 
 @functools.cache
 def specification(name: str) -> Mapping:
-    """Return what is printed of one chip: the columns of `table` that are not missing.
+    """Return a chip's published specifications: the columns of `table` that are not missing.
 
     Raises:
-        UnknownChip: no chip goes by that name.
+        UnknownChip: no chip has this name.
     """
     return MappingProxyType(table().loc[resolve(name)].dropna().to_dict())
 
 
 @functools.cache
 def product(name: str) -> str:
-    """Return what a chip has in common with its other sizes and boards; of a chip in no list, its name."""
+    """Return the product that a chip is a size or board of; for a chip that is not in the list, its name."""
     chip = canonical(name)
     return table()["product"].get(chip, chip)
 
 
 @functools.cache
 def peak(chip: str, precision: str | None) -> float:
-    """Return the printed peak of a chip in a precision, TFLOP/s; NaN where none was printed.
+    """Return the published peak of a chip in a precision, TFLOP/s; NaN if no source gives it.
 
-    TF32 runs at half the rate of 16 bits. Of a chip without matrix units none is known for 16 bits.
+    TF32 has half the peak of 16 bits. The peak in 16 bits is unknown for a chip without matrix units.
     """
     if chip not in table().index or not isinstance(precision, str):
         return numpy.nan
@@ -112,13 +113,13 @@ def has_tf32(chip: str) -> bool:
 
 @functools.cache
 def released(chip: str) -> float:
-    """Return when a chip came out, as a year with its fraction; NaN where no source told."""
+    """Return a chip's release date as a decimal year; NaN if no source gives it."""
     date = pandas.to_datetime(table()["released"].get(chip), errors="coerce")
     return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
 
 
 def search(text: str = "") -> pandas.DataFrame:
-    """Return the chips whose name or other names hold all words of a text, as `table` has them; all without a text."""
+    """Return the lines of `table` whose name or aliases contain all words of a text; an empty text finds all chips."""
     printed = table()
     names = (printed["chip"] + "|" + printed["aliases"]).str.lower()
     for word in text.lower().split():
@@ -128,10 +129,10 @@ def search(text: str = "") -> pandas.DataFrame:
 
 @functools.cache
 def _names() -> dict[tuple[str, ...], str]:
-    """Return each chip by the words of its name and of its other names.
+    """Return the canonical names by the words of each name and alias.
 
     Raises:
-        ValueError: two chips go by one name.
+        ValueError: two chips share a name.
     """
     names = {}
     for chip in table().to_dict("records"):
@@ -143,7 +144,6 @@ def _names() -> dict[tuple[str, ...], str]:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """Return the words of a name that tell chips apart, sorted; "RTX3090" and "RTX 3090" have the same."""
-    plain = re.sub(r"\((r|tm)\)|®|™", " ", name.lower())
-    words = re.findall(r"[a-z]+|\d+", plain)
+    """Return the words of a name that distinguish chips, sorted; "RTX3090" and "RTX 3090" have the same."""
+    words = re.findall(r"[a-z]+|\d+", TRADEMARKS.sub(" ", name).lower())
     return tuple(sorted(word for word in words if word not in SERIES | VENDORS))

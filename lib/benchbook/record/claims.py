@@ -1,8 +1,8 @@
 """Claims of published articles: recomputed from published rows, and compared with measured ones.
 
-A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`; those of the
-second machine, where a claim compares two, begin with `other_`. What an article's own figures give is its arithmetic;
-only a measurement, or a count of a network, confirms or contradicts a claim.
+A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`. If a claim
+compares two machines, quantities of the second begin with `other_`. The article's own figures test its arithmetic; only
+a measurement, or a count of a network, confirms or contradicts a claim.
 """
 
 import ast
@@ -23,24 +23,25 @@ CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
 NOT_MEASURED = "not measured here"
 NOT_RECOMPUTED = "not recomputed"
 NOT_COMPARABLE = "not comparable (another chip)"
-COUNTED = "counted"  # the source of quantities of networks, which are no machine's
+COUNTED = "counted"  # the source of a network's quantities, which belong to no machine
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 RELATIONS = ("equal", "at_least", "event")
+EVENT = "that it happens"  # the claimed range of an event
 TEXTS = ("machine", "other", "reason", "unit")
 RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
-DERIVED_REASON = "the published rows were derived from this claim, so that they cannot test it"
+DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 
 def read(path: Path) -> pandas.DataFrame:
     """Return the claims.
 
-    Columns: id, study, article, sentence, machine (empty: a count of a network), other (the machine it is compared
-    with), formula, low, high, tolerance (in the same unit: how far beyond low and high a measurement may lie that
-    repeats the experiment with other software), unit, relation (equal: within the range; at_least: low or more; event:
-    it happened, which is 1), reason (why it cannot be recomputed from published rows; empty where it can).
+    Columns: id, study, article, sentence, machine (empty for a count of a network), other (the machine to compare
+    with), formula, low, high, tolerance (in the same unit: how far outside low and high a repetition with other
+    software may be), unit, relation (equal: within the range; at_least: low or more; event: it happened, which is 1),
+    reason (why it cannot be recomputed from published rows; empty if it can).
 
     Raises:
-        ValueError: an unknown relation, bounds that are missing or in the wrong order, or a tolerance below 0.
+        ValueError: an unknown relation, missing bounds or bounds in the wrong order, or a tolerance below 0.
     """
     claims = pandas.read_csv(path, dtype=dict.fromkeys(TEXTS, "str"))
     claims = claims.fillna({name: "" for name in TEXTS if name in claims} | {"tolerance": 0.0})
@@ -59,10 +60,10 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
 
     Args:
         formula: arithmetic over names.
-        quantities: one machine's, with columns name, value, low, high, interval.
+        quantities: of one machine, with columns name, value, low, high, interval.
 
     Returns:
-        None if a name of the formula is not among the quantities.
+        None if the formula has a name that is not among the quantities.
     """
     numbers = {line["name"]: Interval.from_row(line, "value") for line in quantities.to_dict("records")}
     names, parsed = names_in(formula), _parsed(formula)
@@ -78,17 +79,17 @@ def names_in(formula: str) -> list[str]:
 
 
 def judge_arithmetic(claim: dict, low: float, high: float) -> str:
-    """Return HOLDS if what an article's own figures give meets what it claims, else FAILS."""
+    """Return HOLDS if the result of an article's own figures overlaps the claimed range, else FAILS."""
     below = claim["relation"] == "equal" and low > claim["high"]
     return FAILS if below or high < claim["low"] else HOLDS
 
 
 def judge(claim: dict, measured: Interval) -> str:
-    """Return the outcome of a claim by a measurement.
+    """Return the verdict of a measurement on a claim.
 
     Returns:
-        CONFIRMED if the whole interval lies within the claim's bounds and their tolerance, CONTRADICTED if all of it
-        lies outside, else UNDECIDED; so is a range.
+        CONFIRMED if the whole interval is within the claim's bounds and tolerance, CONTRADICTED if all of it is
+        outside, else UNDECIDED. A range is always UNDECIDED.
     """
     if measured.kind == intervals.RANGE:
         return UNDECIDED
@@ -104,13 +105,14 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
 
     Args:
         claims: from `read`.
-        quantities: from `quantities.gather`, for all studies claimed about.
+        quantities: from `quantities.gather`, of all studies with claims.
 
     Returns:
         Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
         reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`). The article's own machine comes first. A measured
-        machine of another chip is `not comparable`; of a claim that compares two machines, pairs of the same two chips
-        are shown. Machines that measured no such thing are not. A claim about a network has one line, from our count.
+        machine with another chip is `not comparable`. A claim that compares two machines has a line for each measured
+        pair of the same two chips. Machines that did not measure the quantities are left out. A claim about a network
+        has one line, from our count.
     """
     lines, is_measured = [], quantities["source"].eq("measured").rename("measured")
     groups = dict(iter(quantities.groupby(["machine", "chip", is_measured], dropna=False, sort=True)))
@@ -130,12 +132,12 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
 
 
 def _printed(machine: str, groups: dict) -> tuple | None:
-    """Return the chip and quantities that an article printed of a machine."""
+    """Return the chip and the published quantities of an article's machine."""
     return next(((key[1], group) for key, group in groups.items() if key[0] == machine and not key[2]), None)
 
 
 def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
-    """Yield name, quantities and whether the chips are the article's, for every measured machine, or pair of them."""
+    """Yield name, quantities and whether the chips are the article's, for each measured machine or pair of machines."""
     measured = {key[:2]: group for key, group in groups.items() if key[2]}
     if not claim["other"]:
         needed = set(names_in(claim["formula"]))
@@ -151,13 +153,13 @@ def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
 
 
 def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
-    """Return a machine's quantities, with the second machine's as `other_`."""
+    """Return a machine's quantities, and the second machine's with `other_` before their names."""
     if not claim["other"] or other is None:
         return own[1]
     return pandas.concat([own[1], other[1].assign(name="other_" + other[1]["name"])], ignore_index=True)
 
 
-def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) -> dict:
+def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip: bool) -> dict:
     used = quantities[quantities["name"].isin(names_in(claim["formula"]))]
     sources = sorted(set(used["source"] if len(used) else quantities["source"]))
     line = _head(claim, machine) | {"source": ", ".join(sources)}
@@ -168,7 +170,7 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, alike: bool) 
     values = {each["name"]: _rounded(each["value"]) for each in used.to_dict("records")}
     substituted = re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], claim["formula"])
     line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
-    if not alike:
+    if not is_same_chip:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:
         noted = used.reindex(columns=["name", "note"]).dropna().to_dict("records")
@@ -189,7 +191,7 @@ def _head(claim: dict, machine: str = "") -> dict:
         "equal": f"{low} to {high} {unit}" if low != high else f"{low} {unit}",
         "at_least": f"at least {low} {unit}",
     }
-    published = ranges.get(claim["relation"], "that it happens").strip()
+    published = ranges.get(claim["relation"], EVENT).strip()
     if claim["tolerance"] > 0:
         published += f" (measured: {claim['tolerance']:g} more is allowed)"
     machine = machine or " / ".join(filter(None, (claim["machine"], claim["other"])))
@@ -202,7 +204,7 @@ def _parsed(formula: str) -> ast.expr:
 
 
 def _value(part: ast.expr, values: dict) -> float:
-    """Return the value of a part of a formula: sums, differences, products and quotients, and nothing else."""
+    """Return the value of a part of a formula; only +, -, *, / and brackets are allowed."""
     if isinstance(part, ast.BinOp) and type(part.op) in ARITHMETIC:
         return ARITHMETIC[type(part.op)](_value(part.left, values), _value(part.right, values))
     if isinstance(part, ast.Name):

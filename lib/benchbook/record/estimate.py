@@ -1,7 +1,7 @@
 """Costs: prices of chips to rent or buy, the cost of training, and when buying is cheaper than renting.
 
-Prices have their dates, and there is none where none was read. Rates are images a second; prices are of one currency.
-Tables are in US dollars, and leave other prices out: see `in_dollars`.
+Each price has its date; no price is guessed. Rates are images a second. Tables are in US dollars, without prices in
+other currencies: see `in_dollars`.
 """
 
 import datetime
@@ -18,22 +18,22 @@ HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
 JOULES_PER_KWH = 3.6e6
 NOT_AT_THE_WALL = {
-    "board": "electricity of the GPU's board alone: the rest of the computer and its power supply are not paid",
-    "soc": "electricity of the chip and its memory alone: the rest of the computer is not paid",
-    "package": "electricity of the CPU's package alone: the rest of the computer is not paid",
+    "board": "electricity of the GPU's board only, without the rest of the computer and its power supply",
+    "soc": "electricity of the chip and its memory only, without the rest of the computer",
+    "package": "electricity of the CPU's package only, without the rest of the computer",
 }
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
-MARKETPLACES = ("Salad", "vast.ai")  # marketplaces on which private persons rent out computers
+MARKETPLACES = ("Salad", "vast.ai")  # on which private owners rent out their computers
 
 
 def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the prices in US dollars; no rate of exchange is assumed for others."""
+    """Return the prices that are in US dollars; others are not converted."""
     return prices[prices["currency"] == "USD"]
 
 
 def hourly(price: dict) -> float:
-    """Return what an hour of a rented machine costs.
+    """Return the price of an hour of a rented machine.
 
     Args:
         price: a line of `articles.prices`, with amount and per (hour or month).
@@ -42,7 +42,7 @@ def hourly(price: dict) -> float:
 
 
 def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
-    """Return US dollars for an hour on demand, by machine: of several prices the first.
+    """Return the price of an hour on demand in US dollars, by machine; the first of several prices.
 
     Args:
         prices: from `articles.prices`.
@@ -52,35 +52,35 @@ def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
 
 
 def price_of_hour(machine: str, stated: float | None, listed: Mapping[str, float]) -> float:
-    """Return US dollars for an hour of a machine: what its run states, else what is listed on demand; NaN without.
+    """Return the price of an hour of a machine in US dollars: the run's own price, else the one on demand, else NaN.
 
     Args:
         machine: its name.
-        stated: the run's own price in US dollars; None, NaN and 0 are none.
+        stated: the run's own price in US dollars; None, NaN and 0 mean no price.
         listed: from `on_demand`.
     """
     return float(stated) if pandas.notna(stated) and stated else listed.get(machine, math.nan)
 
 
 def rent(seconds: float, per_hour: float) -> float:
-    """Return what some seconds of a machine rented by the hour cost."""
+    """Return the cost of renting a machine for this time."""
     return seconds / SECONDS_PER_HOUR * per_hour
 
 
 def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
-    """Return the hours that some epochs take at a rate, evaluation left out."""
+    """Return the hours that epochs take at a rate, without evaluation."""
     return epochs * dataset_samples / rate / SECONDS_PER_HOUR
 
 
 def cost_per_million(rate: float, per_hour: float) -> float:
-    """Return what a million training images cost on a machine rented by the hour."""
+    """Return the cost of training on a million images on a rented machine."""
     return run_hours(1, 1_000_000, rate) * per_hour
 
 
 def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
-    """Return the first epoch of a run whose measured accuracy is at least this one.
+    """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
 
-    The raw curve is read, never smoothed and never continued: None where the run did not get there.
+    The accuracy is not smoothed and not extrapolated.
 
     Args:
         rows: one run's, with columns phase, epoch and accuracy.
@@ -91,81 +91,80 @@ def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
 
 
 def wall_note(boundary: str | None) -> str:
-    """Return what a price of electricity leaves out where joules were not read at the wall; empty at the wall.
+    """Return what an electricity price leaves out if energy was not measured at the wall; empty at the wall.
 
     Args:
-        boundary: of the joules: board, soc, package or wall.
+        boundary: of the energy: board, soc, package or wall.
     """
     return NOT_AT_THE_WALL.get(boundary, "")
 
 
 def electricity(watts: float, per_kwh: float) -> float:
-    """Return the price of electricity for an hour at this power."""
+    """Return the electricity cost of an hour at this power."""
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
 
 
-def rented(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the dated offers of a chip by the hour, the newest of each provider, one's own first.
+def rental_offers(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return the hourly offers for a chip: the user's own first, then the newest of each provider.
 
     Args:
-        chip: its one name; offers that name the product without its memory or board count where the chip has none.
-        today: from which ages are counted.
-        own: further prices, as `articles.prices` reads them; `machine` names the chip.
+        chip: its canonical name; without offers for this memory size or board, those for its product count.
+        today: the day from which the age of prices is counted.
+        own: the user's prices, from `articles.prices`; `machine` names the chip.
 
     Returns:
-        Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No line where no
-        price was read.
+        Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No lines if no
+        price is known.
     """
-    listed = _of(chip, _offers(today)).drop_duplicates("provider")
+    listed = _of_chip(chip, _offers(today)).drop_duplicates("provider")
     return pandas.concat([_own(chip, own, ("on_demand", "reserved"), today), listed], ignore_index=True)[OFFERS]
 
 
-def usual(offers: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the offers that say what an hour usually costs: those of marketplaces only where there are no others.
+def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the offers whose median is the usual price: those of marketplaces count only if there are no others.
 
-    Their median is that cost. The cheapest would often be no offer at all: one that was withdrawn, that shares the
-    device, or a slip of its list.
+    The cheapest offer is not used: often it was withdrawn, shares the device, or is an error in the list.
 
     Args:
-        offers: from `rented`.
+        offers: from `rental_offers`.
     """
-    of_strangers = offers["provider"].isin(MARKETPLACES)
-    return offers if of_strangers.all() else offers[~of_strangers]
+    of_marketplace = offers["provider"].isin(MARKETPLACES)
+    return offers if of_marketplace.all() else offers[~of_marketplace]
 
 
-def bought(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the dated purchase prices of a chip, newest first, and the price at its launch.
+def purchase_prices(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return the purchase prices of a chip: the user's own first, then the newest; the launch price is last.
 
     Args:
-        chip: its one name.
-        today: from which ages are counted.
-        own: further prices, as `articles.prices` reads them; `machine` names the chip.
+        chip: its canonical name.
+        today: the day from which the age of prices is counted.
+        own: the user's prices, from `articles.prices`; `machine` names the chip.
 
     Returns:
-        Columns: chip, usd, date, age_years, includes, source. No line where no price was read.
+        Columns: chip, usd, date, age_years, includes, source. No lines if no price is known.
     """
     launched = _launches(today)
-    listed = [_of(chip, _purchases(today)), launched[launched["chip"] == chip]]
+    listed = [_of_chip(chip, _purchases(today)), launched[launched["chip"] == chip]]
     return pandas.concat([_own(chip, own, ("purchase",), today), *listed], ignore_index=True)[PURCHASES]
 
 
 def _own(
     chip: str, prices: pandas.DataFrame | None, kinds: tuple[str, ...], today: datetime.date
 ) -> pandas.DataFrame | None:
-    """Return the user's prices of a chip in US dollars, as offers and as purchases."""
+    """Return the user's prices of a chip in US dollars, with the columns of offers and of purchases."""
     if prices is None:
         return None
     own = in_dollars(prices[prices["kind"].isin(kinds)])
-    own = _named(own["machine"], own, today).assign(
+    own = _identified(own["machine"], own, today).assign(
         provider=own["machine"] + ", " + own["kind"],
         usd=own["amount"],
         usd_per_hour=own["amount"] / own["per"].map(HOURS),
     )
-    return _of(chip, own)
+    return _of_chip(chip, own)
 
 
-def _of(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the prices of a chip by name, else those of its product that name no memory or board of another."""
+def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the prices of a chip, else the prices of its product without a memory size or board in their name."""
     exact = prices[prices["chip"] == chip]
     return exact if len(exact) else prices[prices["product"] == chips.product(chip)]
 
@@ -180,16 +179,16 @@ def _offers(today: datetime.date) -> pandas.DataFrame:
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
     listed["includes"] = machine.where(listed["instance"].ne(""), "not stated")
     listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not stated"
-    return _named(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
+    return _identified(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
 def _purchases(today: datetime.date) -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
-    listed = listed[~listed["notes"].str.contains("Estimat")]  # as of chips that were never sold: no price
+    listed = listed[~listed["notes"].str.contains("Estimat")]  # an estimate, as for chips never sold, is not a price
     listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
     listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not stated")
-    return _named(listed["chip"], listed, today).sort_values("date", ascending=False, kind="stable")
+    return _identified(listed["chip"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
@@ -197,11 +196,12 @@ def _launches(today: datetime.date) -> pandas.DataFrame:
     printed = chips.table().dropna(subset="launch_price_usd")
     listed = printed[["launch_price_usd", "released", "source"]]
     listed = listed.rename(columns={"launch_price_usd": "usd", "released": "date"})
-    return _named(printed["chip"], listed.assign(includes="the chip alone, price at its launch"), today)
+    return _identified(printed["chip"], listed.assign(includes="the chip alone, price at its launch"), today)
 
 
-def _named(names: pandas.Series, prices: pandas.DataFrame, today: datetime.date) -> pandas.DataFrame:
-    """Return prices with their chip and its product, by the one name of each, and their age."""
+def _identified(names: pandas.Series, prices: pandas.DataFrame, today: datetime.date) -> pandas.DataFrame:
+    """Return prices with the canonical name of their chip, its product, and the age of the price."""
     age = pandas.Timestamp(today) - pandas.to_datetime(prices["date"], errors="coerce")
-    named = prices.assign(chip=names.map(chips.canonical), product=names.map(chips.product))
-    return named.assign(age_years=age.dt.days / 365.25)
+    return prices.assign(
+        chip=names.map(chips.canonical), product=names.map(chips.product), age_years=age.dt.days / 365.25
+    )

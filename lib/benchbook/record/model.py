@@ -1,12 +1,12 @@
 """Predict a rate from a chip's published specifications, a work's operations and measurements; and judge the error.
 
-A ridge regression learns from the table of `rates`: the logarithm of a rate is half the chip's peak and half its
-bandwidth, in logarithms, plus weights that are drawn to zero: of publications, settings, families of precisions,
-frameworks, works, vendors and products, of the numbers of a line, and of how families and publications respond to a
-chip's figures.
+A ridge regression learns from the table of `rates`. The logarithm of a rate is the mean of the logarithms of the chip's
+peak and bandwidth, plus terms with regularised weights: for publications, settings, families of precisions, frameworks,
+works, vendors and products, for the numbers of a line, and for how families and publications respond to a chip's
+figures.
 
-It is judged where the rate was printed, with its chip hidden, its publication, or both. A chip is hidden with all its
-boards and memories: of a V100 nothing is known that any V100 did.
+Its error is measured by cross-validation on published rates: the chip is hidden, its publication, or both. A chip is
+hidden with all its boards and memory sizes: for a V100, the rates of every V100 are hidden.
 """
 
 import math
@@ -19,13 +19,13 @@ import pandas
 from benchbook.record import articles, rates
 from benchbook.record.rates import ARTICLES, HERE, RECORD
 
-# How far the weights of each kind of columns, and measurements, spread: `python benchmarks/fit_spreads.py` makes them.
+# Standard deviations of the weights of each kind of column, and of measurements; `benchmarks/fit_spreads.py` fits them.
 SPREADS = {"wide": 0.601, "narrow": 0.246, "slope": 0.121}
 NOISE = {RECORD: 0.135, ARTICLES: 0.381, HERE: 0.135}
-SPREADS["free"] = 7.0  # of what nothing is known: the level, and a work whose operations nobody counted
+SPREADS["free"] = 7.0  # weights without prior knowledge: the level, and works whose operations were not counted
 KINDS = {"publication": "narrow", "setting": "narrow", "family": "narrow", "framework": "narrow"}
 KINDS |= {"work": "wide", "vendor": "wide", "product": "slope"}
-RESPONDS = ("family", "publication")  # they have slopes of their own over the first four of FEATURES
+RESPONDS = ("family", "publication")  # each of their values has slopes over the first four of CENTRES
 CENTRES = {"peak": numpy.log(15.0), "bandwidth": numpy.log(600.0), "fp32": numpy.log(15.0), "released": 2020.0 / 3}
 CENTRES |= {"memory": numpy.log(16.0), "operations": numpy.log(24.5e9), "batch": numpy.log(64.0), "date": 2021.0 / 3}
 CENTRES |= {"loader": 0.0, "no_update": 0.0}
@@ -33,18 +33,18 @@ CENTRES |= {"loader": 0.0, "no_update": 0.0}
 CHIP, PUBLICATION, BOTH = "chip hidden", "publication hidden", "chip and publication hidden"
 ONE_KNOWN = "publication known by one rate of the chip"
 LEVEL = 0.90
-FEWEST = 20  # lines of a group that has a line of its own
+FEWEST = 20  # rates in the smallest group that is shown
 KEPT = ["product", "publication", "vendor", "family", "origin"]
 JUDGED = ["publication", "chip", "vendor", "work", "precision", "family"]
-UNLIKE = "a work unlike all others on record, whose operations nobody counted"
+UNLIKE = "no other chip on record did this work, and its operations were not counted"
 
 
 class Model:
     """A model of rates, fitted to a set of observations."""
 
     def __init__(self, observations: pandas.DataFrame):
-        """Learn from observations, as `rates.of_record` lays them out."""
-        from sklearn.linear_model import Ridge  # takes a second, which a study's first kernel does not wait for
+        """Learn from observations with the columns of `rates.of_record`."""
+        from sklearn.linear_model import Ridge  # the import takes a second, which a study's first kernel must not spend
         from sklearn.preprocessing import OneHotEncoder
 
         self.observations = observations.reset_index(drop=True)
@@ -56,29 +56,30 @@ class Model:
         self.precision = numpy.linalg.inv(self.design @ self.design.T + numpy.diag(noise**2))
 
     def predict(self, targets: pandas.DataFrame) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return the logarithms of the targets' rates, and how uncertain the model takes each to be."""
+        """Return the logarithms of the targets' rates, and the model's standard deviation of each."""
         columns = self._columns(targets)
         shared = columns @ self.design.T
         known = ((shared @ self.precision) * shared).sum(axis=1)
         variance = (columns**2).sum(axis=1) - known + targets["origin"].map(NOISE).to_numpy(float) ** 2
         return self.ridge.predict(columns) + offset(targets), numpy.sqrt(variance)
 
-    def without(self, hidden: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return what the other observations say of the hidden ones, as `predict` would without these.
+    def predict_hidden(self, hidden: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return what `predict` would for the hidden observations if the model had not learnt from them.
 
         Args:
-            hidden: the places of observations.
+            hidden: the indices of observations.
 
-        Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 5.4.2, of blocks.
+        Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 5.4.2, for blocks.
         """
         covariance = numpy.linalg.inv(self.precision[numpy.ix_(hidden, hidden)])
         mean = self.logs[hidden] - covariance @ (self.precision[hidden] @ self.logs)
         return mean + offset(self.observations.iloc[hidden]), numpy.sqrt(numpy.diag(covariance))
 
     def blocks(self, lines: pandas.DataFrame) -> list[tuple[str, numpy.ndarray]]:
-        """Return the regression's columns, each with its kind, see SPREADS.
+        """Return the regression's columns in groups, each with its kind, see SPREADS.
 
-        What no observation has, has a last column of its group, whose weight stays 0 and whose spread counts.
+        A category that no observation has is the last column of its group: its weight is 0, and its spread adds to the
+        uncertainty.
         """
         ends = numpy.cumsum([len(names) for names in self.encoder.categories_])[:-1]
         known = numpy.split(self.encoder.transform(lines[list(KINDS)]), ends, axis=1)
@@ -100,55 +101,55 @@ class Model:
 
 
 def offset(lines: pandas.DataFrame) -> numpy.ndarray:
-    """Return half the peak and half the bandwidth of each line's chip, in logarithms; of sequences for each operation.
+    """Return the mean of the logarithms of peak and bandwidth of each line's chip; for sequences, per operation.
 
-    Networks of images differ in how well they use a chip; transformers of tokens are products of matrices alike.
+    Networks for images differ in how well they use a chip; transformers are all mostly matrix products.
     """
     operations = (_operations(lines, of_sequences=True) - CENTRES["operations"]).to_numpy()
     return (lines["peak"].to_numpy(float) + lines["bandwidth"].to_numpy(float)) / 2 - operations
 
 
 def _operations(lines: pandas.DataFrame, of_sequences: bool) -> pandas.Series:
-    """Return the logarithm of the operations of lines of sequences, or of the others; elsewhere what is usual."""
+    """Return the logarithm of the operations of lines with sequences, or of the others; elsewhere the centre."""
     operations = numpy.log(lines["flops_per_sample"].astype(float))
     return operations.where(lines["sequence_length"].notna() == of_sequences).fillna(CENTRES["operations"])
 
 
-def judged(model: Model, asked: pandas.Index) -> pandas.DataFrame:
-    """Return the prediction of each observation as it would have been published, in each situation.
+def cross_validated(model: Model, targets: pandas.Index) -> pandas.DataFrame:
+    """Return the prediction of each target in each situation, without the rates that the situation hides.
 
-    Its interval is chosen without what is hidden.
+    Its interval is chosen without them as well.
 
     Args:
-        model: of what was published.
-        asked: the observations that are predicted.
+        model: of published rates.
+        targets: the observations to predict.
 
     Returns:
         One line for each situation and observation: situation, place (in the model's observations), product,
-        publication, vendor, family, origin, printed (this and what follows in logarithms), mean and deviation of the
-        prediction, and what `with_interval` adds. A work that is left without another line, and whose operations nobody
-        counted, is refused, as it is where nothing is hidden.
+        publication, vendor, family, origin, printed, mean and deviation of the prediction (these three in logarithms),
+        and the columns that `with_interval` adds. A work whose operations were not counted has no line if no other rate
+        of it is left, because such a work is never predicted.
     """
     lines, parts = model.observations, []
     works, counted = pandas.factorize(lines["work"])[0], lines["flops_per_sample"].notna().to_numpy()
     for situation, hidden, own in _hidden(lines):
         stays = numpy.isin(works[hidden], numpy.delete(works, hidden)) | counted[hidden]
-        kept = numpy.isin(hidden, own) & stays & numpy.isin(hidden, asked)
+        kept = numpy.isin(hidden, own) & stays & numpy.isin(hidden, targets)
         if kept.any() and len(hidden) < len(lines):
-            mean, deviation = model.without(hidden)
+            mean, deviation = model.predict_hidden(hidden)
             values = {"place": hidden[kept], "mean": mean[kept], "deviation": deviation[kept]}
             parts.append(pandas.DataFrame({"situation": situation} | values))
     known = lines[KEPT].assign(printed=numpy.log(lines["rate"].to_numpy(float)))
     table = pandas.concat(parts, ignore_index=True).join(known, on="place")
-    far = pandas.Series(numpy.nan, index=table.index)
+    widths = pandas.Series(numpy.nan, index=table.index)
     for situation, alike in table.groupby("situation"):
         for _, own in alike.groupby("product" if situation == CHIP else "publication"):
-            far[own.index] = reach(alike.drop(own.index)) * own["deviation"]
-    return with_interval(table, far)
+            widths[own.index] = interval_factor(alike.drop(own.index)) * own["deviation"]
+    return with_interval(table, widths)
 
 
 def _hidden(lines: pandas.DataFrame) -> Iterator[tuple[str, numpy.ndarray, numpy.ndarray]]:
-    """Yield each situation, the places that it hides, and those among them that are asked for."""
+    """Yield each situation, the places that it hides, and those among them that are predicted."""
     product, publication = lines["product"].to_numpy(), lines["publication"].to_numpy()
     for situation, keys in ((CHIP, "product"), (PUBLICATION, "publication")):
         for places in lines.groupby(keys).indices.values():
@@ -161,19 +162,22 @@ def _hidden(lines: pandas.DataFrame) -> Iterator[tuple[str, numpy.ndarray, numpy
             yield ONE_KNOWN, numpy.flatnonzero(others), places[1:]
 
 
-def reach(lines: pandas.DataFrame) -> float:
-    """Return how many of the model's deviations a 90 % interval reaches; `lines` are of one situation, see `judged`.
+def interval_factor(lines: pandas.DataFrame) -> float:
+    """Return the half-width of a 90 % interval in standard deviations of the model.
 
-    Source: split conformal prediction with normalised residuals, https://arxiv.org/abs/1604.04173, section 5.2; here
-    they are those of hidden lines.
+    Args:
+        lines: of one situation, from `cross_validated`.
+
+    Source: split conformal prediction with normalised residuals, https://arxiv.org/abs/1604.04173, section 5.2; the
+    residuals are those of hidden lines.
     """
     return quantile((lines["mean"] - lines["printed"]).abs() / lines["deviation"], lines["publication"])
 
 
 def quantile(scores: pandas.Series, publications: pandas.Series) -> float:
-    """Return what LEVEL of the scores stay below, each publication counting as much as any other.
+    """Return the LEVEL quantile of the scores, with equal weight for each publication.
 
-    The lines of one publication share an error: ninety of one say no more of the next publication than three do.
+    Lines of one publication share an error: ninety of them predict the error in a new publication no better than three.
 
     Source: Dunn, Wasserman and Ramdas, Distribution-free prediction sets for two-layer hierarchical models, 2022,
     https://arxiv.org/abs/1809.07441, pooling of distribution functions.
@@ -184,37 +188,41 @@ def quantile(scores: pandas.Series, publications: pandas.Series) -> float:
     return float(scores[order][min(numpy.searchsorted(shares, LEVEL - 1e-9), len(scores) - 1)])
 
 
-def with_interval(lines: pandas.DataFrame, far: pandas.Series) -> pandas.DataFrame:
-    """Return lines with low, high (of what reaches `far`), off (mean minus printed), hit (the interval holds it)."""
+def with_interval(lines: pandas.DataFrame, width: pandas.Series) -> pandas.DataFrame:
+    """Return lines with low and high (mean -/+ width), off (mean minus printed), hit (printed is in the interval)."""
     off = lines["mean"] - lines["printed"]
-    return lines.assign(low=lines["mean"] - far, high=lines["mean"] + far, off=off, hit=off.abs() <= far)
+    return lines.assign(low=lines["mean"] - width, high=lines["mean"] + width, off=off, hit=off.abs() <= width)
 
 
-def measures(lines: pandas.DataFrame) -> dict:
-    """Return pairs, publications, median_error, within_2, and coverage and half_width where there are intervals."""
+def error_measures(lines: pandas.DataFrame) -> dict:
+    """Return pairs, publications, median_error, within_2, and coverage and half_width if lines have intervals."""
     off = lines["off"].astype(float)
-    said = {"pairs": len(lines), "publications": lines["publication"].nunique()}
-    said["median_error"] = float(numpy.expm1(off).abs().median())
-    said["within_2"] = float((off.abs() < math.log(2)).mean())
+    measures = {"pairs": len(lines), "publications": lines["publication"].nunique()}
+    measures["median_error"] = float(numpy.expm1(off).abs().median())
+    measures["within_2"] = float((off.abs() < math.log(2)).mean())
     if "hit" not in lines:
-        return said
+        return measures
     half = math.exp(((lines["high"] - lines["low"]) / 2).median())
-    return said | {"coverage": float(lines["hit"].mean()), "half_width": half}
+    return measures | {"coverage": float(lines["hit"].mean()), "half_width": half}
 
 
-def judge(path: Path, model: Model, known: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
-    """Predict each single-device training rate of a ledger with its chip, in all its boards, hidden from the record.
+def predict_ledger(path: Path, model: Model, known: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
+    """Predict each single-device training rate of a ledger, with its chip and all boards of it hidden from the record.
 
-    A publication that the record has stays known, all but that chip's rates; any other is new. Intervals are chosen
-    without the chip.
+    If the record has the rate's publication, its rates of other chips stay known. Intervals are chosen without the
+    chip.
 
     Args:
         path: a table with the record's columns.
         model: of the record.
-        known: from `judged` of it.
+        known: from `cross_validated` for this model.
 
     Returns:
-        A line for each rate that is predicted, see `predict_hidden`; and why the others are not, by the ledger's line.
+        A line for each predicted rate, see `predict_product`; and why the others are not predicted, by the ledger's
+        line.
+
+    Raises:
+        Unknown: none of the rates can be predicted.
     """
     (targets, refused), parts = rates.of_record(articles.read(path)), []
     for product, group in targets.groupby("product"):
@@ -222,19 +230,19 @@ def judge(path: Path, model: Model, known: pandas.DataFrame) -> tuple[pandas.Dat
         comparable = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
         refused = pandas.concat([refused, pandas.Series(UNLIKE, index=group.index[~comparable])])
         if comparable.any():
-            parts.append(predict_hidden(group[comparable], model, known))
+            parts.append(predict_product(group[comparable], model, known))
     if not parts:
-        why = "; ".join(refused.unique()) or "it has no rate of training on one device"
+        why = "; ".join(refused.unique()) or "it has no training rate of a single device"
         raise rates.Unknown(f"{path}: none of its rates can be predicted: {why}")
     return pandas.concat(parts).sort_index(), refused.sort_index()
 
 
-def predict_hidden(targets: pandas.DataFrame, model: Model, known: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the predictions of one product's rates from the other products', as `judge` does.
+def predict_product(targets: pandas.DataFrame, model: Model, known: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the predictions of one product's rates from the rates of other products; see `predict_ledger`.
 
     Returns:
         Columns: publication, chip, vendor, work, precision, family, situation, printed, mean (both in logarithms), and
-        what `with_interval` adds.
+        the columns that `with_interval` adds.
     """
     product = targets["product"].iloc[0]
     lines, known = model.observations, known[known["product"] != product]
@@ -242,23 +250,23 @@ def predict_hidden(targets: pandas.DataFrame, model: Model, known: pandas.DataFr
     model = Model(others) if len(others) < len(lines) else model
     mean, deviation = model.predict(targets)
     situations = targets["publication"].isin(others["publication"]).map({True: CHIP, False: BOTH})
-    reaches = {name: reach(known[known["situation"].eq(name)]) for name in set(situations)}
+    factors = {name: interval_factor(known[known["situation"].eq(name)]) for name in set(situations)}
     printed = numpy.log(targets["rate"].astype(float))
     lines = targets[JUDGED].assign(situation=situations, printed=printed, mean=mean)
-    return with_interval(lines, situations.map(reaches) * deviation)
+    return with_interval(lines, situations.map(factors) * deviation)
 
 
 def groups(lines: pandas.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pandas.DataFrame]]:
-    """Yield the lines of each value of these columns that has at least FEWEST of them."""
+    """Yield the lines of each value in these columns, if there are at least FEWEST."""
     for column in columns:
         yield from ((name, own) for name, own in lines.groupby(column) if len(own) >= FEWEST)
 
 
 def summarise(lines: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how far off the lines of `judge` are: of all, by family of precisions, by situation, and by maker.
+    """Return the errors of the lines of `predict_ledger`: all lines, then by family of precisions, situation and maker.
 
     Returns:
         Columns: of, pairs, publications, median_error, within_2, coverage, half_width.
     """
     parts = [("all", lines), *groups(lines, ("family", "situation", "vendor"))]
-    return pandas.DataFrame([{"of": name} | measures(own) for name, own in parts])
+    return pandas.DataFrame([{"of": name} | error_measures(own) for name, own in parts])

@@ -1,6 +1,6 @@
-"""Names of machines and devices for people, made of chip, cores, memory and device.
+"""Names of machines and devices for people, made from chip, cores, memory and device.
 
-A machine's id, such as `apple-m1-8core-16gb`, stays what folders, links and tables use.
+Folders, links and tables use a machine's id, such as `apple-m1-8core-16gb`.
 """
 
 import re
@@ -15,44 +15,44 @@ from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
 from benchbook.rows import manifests
 
-MARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
-# What makers of CPUs add to a chip's name, and what names of GPUs say in brackets of their cores.
+# Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's name.
 ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
-VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names that are spoken with a vowel first
-COMPUTER = "server with"
-OTHER = "GPU"  # a kind of device that no table names
+VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names that take "an"
+SERVER = "server with"
+OTHER = "GPU"  # the word for a kind of device that is not in KINDS
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
-DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}  # before the size
+# Data sets whose names end with an image size.
+DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}
 
 
 @dataclass(frozen=True)
 class Name:
-    """What is known of one machine for its name.
+    """The parts of one machine's name.
 
     Attributes:
-        chip: its processor, or `server with` the GPU that its article names it after.
-        cores: None where the chip's name says them, or where nobody does.
-        gigabytes: of main memory; None where nobody says them.
-        mark: its id in brackets, where another machine has the same name.
+        chip: its processor, or `server with` and the GPU that its article names the machine after.
+        cores: None if the chip's name implies the number, or if it is unknown.
+        gigabytes: of main memory; None if unknown.
+        suffix: the id, or a part of it, in brackets; only if another machine has the same name.
     """
 
     chip: str
     cores: int | None = None
     gigabytes: int | None = None
-    mark: str = ""
+    suffix: str = ""
 
     def __str__(self) -> str:
-        """Return it as tables and charts show it: `AMD EPYC, 2 cores, 24 GB`."""
+        """Return the name in tables and charts: `AMD EPYC, 2 cores, 24 GB`."""
         cores = f", {self.cores} core{'s' * (self.cores > 1)}" if self.cores else ""
-        return self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.mark
+        return self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.suffix
 
     def in_sentence(self, device: str) -> str:
-        """Return it with a device that is no chip of its own: `a 2-core AMD EPYC`, `an Apple M1's GPU`."""
-        if self.chip.startswith(COMPUTER):
-            return f"the {device} of a {self.chip}{self.mark}"
+        """Return a device of the machine that is not a separate chip: `a 2-core AMD EPYC`, `an Apple M1's GPU`."""
+        if self.chip.startswith(SERVER):
+            return f"the {device} of a {self.chip}{self.suffix}"
         if self.chip.startswith("Apple") or not device.startswith("CPU"):
-            return f"{with_article(self.chip)}'s {device}{self.mark}"
-        return with_article(f"{self.cores}-core {self.chip}" if self.cores else self.chip) + self.mark
+            return f"{with_article(self.chip)}'s {device}{self.suffix}"
+        return with_article(f"{self.cores}-core {self.chip}" if self.cores else self.chip) + self.suffix
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Names:
     """The names of some machines.
 
     Attributes:
-        machines: by id.
-        chips: of devices that are chips of their own, by machine and kind, such as `NVIDIA RTX 4090`.
-        shared: the ids of machines whose devices have the name of another machine's.
+        machines: names by machine id.
+        chips: names of devices that are separate chips, such as `NVIDIA RTX 4090`, by machine id and kind of device.
+        shared: ids of machines with a device that has the same name as another machine's device.
     """
 
     machines: dict[str, Name]
@@ -70,27 +70,23 @@ class Names:
     shared: frozenset[str] = frozenset()
 
     def table(self) -> pandas.DataFrame:
-        """Return every machine's name, for those who have its id alone.
-
-        Returns:
-            Columns: machine, name.
-        """
+        """Return every machine's id and name, in columns machine and name."""
         names = [(machine, str(name)) for machine, name in self.machines.items()]
         return pandas.DataFrame(names, columns=["machine", "name"], dtype=str)
 
     def machine(self, machine: str) -> str:
-        """Return a machine's name; one that is not among them keeps its id."""
+        """Return a machine's name, or its id if the machine is unknown."""
         return str(self.machines.get(machine, machine))
 
     def chip(self, machine: str) -> str:
-        """Return the chip that a machine is named after; of one that is not among them its id."""
-        return self.machines[machine].chip.removeprefix(f"{COMPUTER} ") if machine in self.machines else machine
+        """Return the chip that a machine is named after, or the machine's id if the machine is unknown."""
+        return self.machines[machine].chip.removeprefix(f"{SERVER} ") if machine in self.machines else machine
 
     def place(self, line: dict) -> str:
         """Return a machine with its device, such as `Apple M1, 16 GB, GPU` or `4 x NVIDIA V100`.
 
         Args:
-            line: with machine and device (may be missing); device_count where several count.
+            line: with machine, device (may be missing) and, optionally, device_count.
         """
         machine, device = line["machine"], line.get("device")
         if not isinstance(device, str):
@@ -101,7 +97,7 @@ class Names:
         return f"{count} x {chip}" if count > 1 else chip
 
     def in_sentence(self, line: dict) -> str:
-        """Return a machine with its device as a sentence names it: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
+        """Return a machine with its device for a sentence: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
 
         Args:
             line: see `place`.
@@ -118,23 +114,23 @@ class Names:
 
     def _chips(self, line: dict) -> tuple[int, str]:
         machine, count = line["machine"], line.get("device_count")
-        mark = f" ({machine})" if machine in self.shared else ""
-        return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + mark
+        suffix = f" ({machine})" if machine in self.shared else ""
+        return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + suffix
 
 
-def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
-    """Return the names of the machines of some rows.
+def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
+    """Return the names of the machines in some rows.
 
-    A machine whose chip is that of its GPU or TPU, as articles name them, is a `server with` it. Cores and memory are
-    those of a manifest, else those that the machine's id states. Where two machines that measured would have one name,
-    each goes with its id, or with what its id has beyond the other's.
+    Articles often name a computer after its GPU or TPU; such a machine is called `server with` that chip. Cores and
+    memory come from a manifest, else from the machine's id. If two measured machines would have the same name, each
+    name ends with the machine's id, or with the part of the id that the other machine's id lacks.
 
     Args:
-        rows: measured and published ones.
-        folder: that holds the rows with their manifests: of one machine, or of all, each in its own; None without.
+        rows: measured and published rows.
+        folder: the folder of one machine, or of all machines, with rows and manifests; None if there are no manifests.
     """
     machines, own_chips = {}, {}
-    columns = ["machine", "chip", "device", "device_name"]  # of few columns a table is divided much faster
+    columns = ["machine", "chip", "device", "device_name"]  # grouping a table of few columns is much faster
     for machine, own in rows[columns].groupby("machine", sort=True):
         named = own[own["device_name"].notna() & own["device"].isin(named_by_driver())]
         named = named.drop_duplicates("device", keep="last")[["device", "device_name"]]
@@ -142,26 +138,26 @@ def of(rows: pandas.DataFrame, folder: Path | None) -> Names:
         own_chips |= {(machine, device): name for device, name in driven.items()}
         chip = chip_name(next(iter(own["chip"].dropna()), machine))
         if chips.product(chip) in map(chips.product, driven.values()):
-            chip = f"{COMPUTER} {chip}"
+            chip = f"{SERVER} {chip}"
         described = _description(folder, machine)
-        cores = described.get("physical_cores") or _stated(machine, "core")
+        cores = described.get("physical_cores") or _number_in_id(machine, "core")
         memory = described.get("memory_bytes")
-        gigabytes = max(1, round(memory / 2**30)) if memory else _stated(machine, "gb")
-        machines[machine] = Name(chip, None if chip.startswith("Apple") else cores, gigabytes)  # it says its cores
+        gigabytes = max(1, round(memory / 2**30)) if memory else _number_in_id(machine, "gb")
+        machines[machine] = Name(chip, None if chip.startswith("Apple") else cores, gigabytes)  # the name implies cores
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
-    same = {machine: str(machines[machine]) for machine in measured}
-    for machine in _named_alike(same):  # of `box` and `box-4606` the first needs no mark
-        others = [other for other in same if other != machine and same[other] == same[machine]]
-        beyond = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
+    names = {machine: str(machines[machine]) for machine in measured}
+    for machine in _with_shared_name(names):  # `box` and `box-4606`: the first needs no suffix
+        others = [other for other in names if other != machine and names[other] == names[machine]]
+        remainders = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
         if not all(other.startswith(f"{machine}-") for other in others):
-            machines[machine] = replace(machines[machine], mark=f" ({min([machine, *beyond], key=len)})")
-    alike = _named_alike({key: name for key, name in own_chips.items() if key[0] in measured})
-    return Names(machines, own_chips, frozenset(machine for machine, _ in alike))
+            machines[machine] = replace(machines[machine], suffix=f" ({min([machine, *remainders], key=len)})")
+    shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
+    return Names(machines, own_chips, frozenset(machine for machine, _ in shared))
 
 
 def chip_name(text: str) -> str:
-    """Return a chip's name without marks, cores and clock; one that is in the list of chips by its one name."""
-    plain = " ".join(ADDED.sub(" ", MARKS.sub(" ", text)).split())
+    """Return a chip's canonical name; for a chip that is not in the list, its name without ™, cores and clock."""
+    plain = " ".join(ADDED.sub(" ", chips.TRADEMARKS.sub(" ", text)).split())
     return chips.listed(text) or chips.canonical(plain) or text
 
 
@@ -171,21 +167,21 @@ def dataset(name: str) -> str:
 
 
 def with_article(name: str) -> str:
-    """Return a name with `a`, or with `an` where it is spoken with a vowel first."""
+    """Return a name after `a` or `an`."""
     return f"an {name}" if VOWEL.match(name) else f"a {name}"
 
 
 def device_word(kind: str) -> str:
-    """Return the title of a kind of device, such as CPU, GPU or TPU."""
+    """Return the word for a kind of device, such as CPU, GPU or TPU."""
     return KINDS[kind].word if kind in KINDS else OTHER
 
 
 def _description(folder: Path | None, machine: str) -> dict:
-    """Return what one manifest says of a machine; nothing where there is none that can be read."""
+    """Return the machine's description in one of its manifests; empty if no manifest can be read."""
     if folder is None:
         return {}
-    is_there = layout.is_name(machine) and (folder / machine).is_dir()
-    own = folder / machine if is_there else folder if folder.name == machine else None
+    has_folder = layout.is_name(machine) and (folder / machine).is_dir()
+    own = folder / machine if has_folder else folder if folder.name == machine else None
     path = next(own.rglob(manifests.FILES), None) if own else None
     try:
         return manifests.read(path).get("machine") or {} if path else {}
@@ -193,13 +189,13 @@ def _description(folder: Path | None, machine: str) -> dict:
         return {}
 
 
-def _stated(machine: str, unit: str) -> int | None:
-    """Return the number before a unit in a machine's id, such as 16 of `apple-m1-8core-16gb`."""
+def _number_in_id(machine: str, unit: str) -> int | None:
+    """Return the number before a unit in a machine's id, such as 16 in `apple-m1-8core-16gb`."""
     match = re.search(rf"(?:^|-)(\d+){unit}(?:-|$| )", machine)
     return int(match[1]) if match else None
 
 
-def _named_alike(names: dict) -> set:
+def _with_shared_name(names: dict) -> set:
     """Return the keys that share their name with another key."""
     counts = Counter(names.values())
     return {key for key, name in names.items() if counts[name] > 1}

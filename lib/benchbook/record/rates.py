@@ -1,7 +1,7 @@
-"""The rates that predictions learn from: one table with three sources, the record, articles and machines measured here.
+"""The rates that predictions learn from: one table of observations from the record, articles and measured machines.
 
-A line says what its rate may depend on: who printed it, what was trained, in which precision, and the chip's figures.
-`line` makes those of every source, and that of a question.
+An observation has what its rate may depend on: who published it, what was trained, in which precision, and the chip's
+figures. `observation` makes those of every source, and that of a question.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ from benchbook.record import articles, chips
 from benchbook.rows import networks
 
 HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
-TOLD = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
-TOLD += ("memory_format", "optimizer")
+SWITCHES = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
+SWITCHES += ("memory_format", "optimizer")
 SIZES = ("image_size", "sequence_length")
-FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms; of `released` years / 3
+FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms, but `released` is years / 3
 COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_length", "precision", "family"]
 COLUMNS += ["framework", "chip", "origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update"]
 COLUMNS += ["flops_per_sample", "source", *FEATURES]
-DATE, MEMORY = 2021.0, 16.0  # where none was stated
-USUAL = {"batch_size": 64.0, "date": DATE, "loader": 0.0, "no_update": 0.0, "framework": ""}
-PRINTED = ("published", "digitised", "secondary")  # figures derived from a rule are not measurements
-# Starting a step takes longer than its arithmetic: such networks tell nothing of larger ones, nor larger ones of them.
+DATE, MEMORY = 2021.0, 16.0  # the year and gigabytes if none are stated
+DEFAULTS = {"batch_size": 64.0, "date": DATE, "loader": 0.0, "no_update": 0.0, "framework": ""}
+PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
+# Networks whose steps take longer to start than to compute: their rates do not predict larger networks, nor vice versa.
 TINY = ("mlp", "lenet5", "mnist_cnn", "nanogpt_char_small", "tiny_vgg", "vae")
-SHORTEST = 1e11  # operations of a step of an article's: 10 ms of a chip with 10 TFLOP/s
+SHORTEST = 1e11  # operations of the smallest step that is used from articles: 10 ms at 10 TFLOP/s
 FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
 FAMILIES = (FP32, TF32, HALF, PLAIN_HALF)
 
@@ -40,31 +40,32 @@ class Unknown(ValueError):
 
 @functools.cache
 def of_publications() -> pandas.DataFrame:
-    """Return all rates that were published: those of the record, and those of articles that are not on it."""
+    """Return all published rates: those of the record, and those of articles that are not in the record."""
     figures, rows = articles.read(), articles.rows()
     listed = rows["reference"].str.partition(";")[0].isin(figures["article"])
-    return together(of_record(figures)[0], of_articles(rows[~listed]))
+    return concat(of_record(figures)[0], of_articles(rows[~listed]))
 
 
-def together(*rates: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return tables of rates as one; as objects, since pandas 2.2 warns of columns that are empty in one of them."""
+def concat(*rates: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return tables of rates as one."""
+    # As objects, because pandas 2.2 warns about columns that are empty in one of the tables.
     tables = [table.astype(object) for table in rates if table is not None]
     return pandas.concat(tables, ignore_index=True).infer_objects()
 
 
 def of_record(figures: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
-    """Return the single-device training rates of a ledger that something can be concluded from, and why not the others.
+    """Return the usable single-device training rates of a ledger, and the reasons why the others are not usable.
 
     Args:
         figures: from `record.read`.
 
     Returns:
-        The table, by the figure's line, with columns: publication, setting (what within a publication is compared chip
-        by chip: network, size, precision, framework, data and the switches it names), work (network with image size or
-        sequence length), network, image_size (pixels), sequence_length (tokens), precision (as computed), family (of
+        The table, by the figure's line, with columns: publication, setting (chips are compared within it: publication,
+        network, size, precision, framework, data and other stated switches), work (network with image size or sequence
+        length), network, image_size (pixels), sequence_length (tokens), precision (of the arithmetic), family (of
         precisions, see FAMILIES), framework, chip, origin (the record, articles, or measured here), product, vendor,
-        rate (images or sequences a second), batch_size, date (a year), loader, no_update (1 where a loader ran, where
-        no optimizer did), flops_per_sample (missing where nobody counted), source, and FEATURES. And the reasons, by
+        rate (images or sequences a second), batch_size, date (a year), loader (1 if a loader ran, else 0), no_update (1
+        if no optimizer ran, else 0), flops_per_sample (missing if not counted), source, and FEATURES. The reasons, by
         the figure's line.
     """
     rates, lines, reasons = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)], {}, {}
@@ -77,13 +78,13 @@ def of_record(figures: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Serie
 
 
 def of_articles(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the single-device training rates of articles' rows, as `of_record` lays them out.
+    """Return the single-device training rates in articles' rows, with the columns of `of_record`.
 
-    Where a publication printed training alone and a total, training alone counts. CPUs have no printed figures; of
-    what is too small to keep a chip busy nothing is concluded.
+    If a publication printed both training alone and a total, training alone is used. CPUs are left out, because their
+    specifications are not in the list, and so is work that is too small to keep a chip busy.
 
     Args:
-        rows: published ones, of all studies; what was derived is left out.
+        rows: published rows of all studies; derived figures are left out.
     """
     kept = rows[rows["source"].isin(PRINTED) & rows["phase"].isin(["train", "total"]) & rows["status"].eq("ok")]
     kept = kept[kept["device"].ne("cpu").fillna(False) & kept["device_count"].fillna(1).eq(1)]
@@ -98,35 +99,35 @@ def of_articles(rows: pandas.DataFrame) -> pandas.DataFrame:
     return table[~(table["flops_per_sample"].astype(float) * table["batch_size"] < SHORTEST)]
 
 
-def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame, asked: bool = False) -> pandas.DataFrame:
-    """Return the rates that were measured here, as `of_record` lays them out, of machines that were calibrated.
+def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame, to_predict: bool = False) -> pandas.DataFrame:
+    """Return the rates of measured points on calibrated machines, with the columns of `of_record`.
 
-    What a machine was measured to reach on matrix products and on copies takes the place of what is printed of its
-    chip. A CPU, or a chip in no list, is a product of its own.
+    The machine's measured rates of matrix products and copies replace the published figures of its chip. A CPU, or a
+    chip that is not in the list, is a product of its own.
 
     Args:
         summary: measured points, from `statistics.summarise`.
         ceilings: from `rows.ceilings`.
-        asked: they are to be predicted, not learnt from: none is left out, and where a machine was not calibrated its
-            chip's printed figures stand in.
+        to_predict: the points are targets of a prediction: none is left out, and for a machine that was not calibrated
+            the published figures of its chip are used.
 
     Raises:
-        Unknown: of a point that is asked about neither its machine was calibrated nor is its chip in the list.
+        Unknown: a target's machine was not calibrated, and its chip is not in the list.
     """
     timed = summary["samples_per_second"].notna() & summary["status"].eq("ok") & ~summary["model"].isin(TINY)
     alone = summary["device_count"].astype(float).fillna(1).eq(1)
     best, lines = best_rates(ceilings), []
-    for point in _lines(summary if asked else summary[timed & alone]):
+    for point in _lines(summary if to_predict else summary[timed & alone]):
         machine, device, named = point["machine"], point["device"], _listed(point)
         known = {"precision": point["precision"], "chip": machine, "product": f"{machine} {device}", "vendor": "CPU"}
         if named:
             known |= {"chip": named, "product": chips.product(named), "vendor": chips.specification(named)["vendor"]}
-        figures = reached_by(best, point)
-        if figures is None and asked:
+        figures = measured_figures(best, point)
+        if figures is None and to_predict:
             if not named:
                 raise Unknown(
-                    f"{point['device_name']} is in no list of chips, and {machine} was not calibrated:"
-                    " make study STUDIES=calibrate"
+                    f"{point['device_name']} is not in the list of chips, and {machine} was not calibrated;"
+                    " calibrate it with: make study STUDIES=calibrate"
                 )
             figures = chip_figures(named, point["precision"])
         if figures:
@@ -135,8 +136,8 @@ def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame, asked: bool
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def line(figures: dict, work: dict, **known) -> dict:
-    """Return a line of the table; USUAL stands where nothing is known, or None.
+def observation(figures: dict, work: dict, **known) -> dict:
+    """Return a line of the table; an unknown column has its value from DEFAULTS, or None.
 
     Args:
         figures: of the chip, see `chip_figures`.
@@ -144,11 +145,11 @@ def line(figures: dict, work: dict, **known) -> dict:
         known: further columns.
     """
     stated = {name: value for name, value in known.items() if value is not None}
-    return dict.fromkeys(COLUMNS) | USUAL | figures | work | stated
+    return dict.fromkeys(COLUMNS) | DEFAULTS | figures | work | stated
 
 
 def work_of(network: str, image_size: float | None, sequence_length: float | None = None) -> dict:
-    """Return what is trained: work, network, image_size, sequence_length, flops_per_sample (None: nobody counted)."""
+    """Return a line's work, network, image_size, sequence_length and flops_per_sample (None if not counted)."""
     operations = networks.describe(network, image_size, sequence_length).flops_per_sample
     work = f"{network}, {image_size:g} px" if image_size else network
     work = f"{network}, {sequence_length:,.0f} tokens" if sequence_length else work
@@ -157,27 +158,27 @@ def work_of(network: str, image_size: float | None, sequence_length: float | Non
 
 
 @functools.cache
-def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
-    """Return a chip in a precision: chip, precision, product, vendor, family and FEATURES.
+def chip_figures(chip: str, precision: str, to_predict: bool = False) -> dict:
+    """Return a line's chip, precision, product, vendor, family and FEATURES.
 
     Args:
-        chip: by any of its names.
+        chip: any of its names.
         precision: one of `records.PRECISIONS`.
-        asked: of a chip that is asked about, not learnt from: where its peak of fp32 was never published, as of TPUs,
-            that of its matrix units, divided by `usual_ratio`, tells enough of 16 bits.
+        to_predict: the chip is the target of a prediction. If its fp32 peak was never published, as for TPUs, a
+            prediction in 16 bits uses the peak of its matrix units divided by `usual_ratio`.
 
     Raises:
-        UnknownChip: no chip goes by that name.
-        Unknown: peak or bandwidth was not published; the message names it.
+        UnknownChip: no chip has this name.
+        Unknown: its peak or bandwidth was not published; the message names it.
     """
     printed, family = chips.specification(chip), precision if precision in (FP32, TF32) else HALF
     chip, matrix, bandwidth = (printed.get(name) for name in ("chip", "matrix_tflops", "bandwidth_gb_s"))
     fp32 = printed.get("fp32_tflops")
-    if asked and family == HALF and matrix and not fp32:
+    if to_predict and family == HALF and matrix and not fp32:
         fp32 = matrix / usual_ratio()
     missing = [name for name, value in (("fp32 figure", fp32), ("bandwidth", bandwidth)) if not value]
     if missing:
-        raise Unknown(f"of {chip} no {' and no '.join(missing)} was published (chips.csv)")
+        raise Unknown(f"{chip}: no {' and no '.join(missing)} was published (chips.csv)")
     if family == HALF and not matrix:
         family, matrix = PLAIN_HALF, printed.get("fp16_tflops")
     units = {FP32: 0.0, TF32: (matrix or 0.0) / 2}.get(family, matrix or 0.0)
@@ -188,16 +189,16 @@ def chip_figures(chip: str, precision: str, asked: bool = False) -> dict:
 
 @functools.cache
 def usual_ratio() -> float:
-    """Return how many times its fp32 peak a chip's matrix units usually reach: the median where both were published."""
+    """Return the median over chips of the matrix units' peak divided by the fp32 peak."""
     printed = chips.table()
     return float((printed["matrix_tflops"] / printed["fp32_tflops"]).median())
 
 
 def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
-    """Return what devices reached in their last calibration, the best of frameworks, by machine and device.
+    """Return the best rates over frameworks in the last calibration of each device, by machine and device.
 
     Returns:
-        Of each the rates of matrix products by precision (FLOP/s), and that of copies (B/s) as `copy`.
+        For each device, the rates of matrix products by precision (FLOP/s), and the rate of copies (B/s) as `copy`.
     """
     last = ceilings.sort_values("session")
     last = last.drop_duplicates(["machine", "device", "model", "precision", "framework"], keep="last")
@@ -207,8 +208,8 @@ def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, fl
     return {place: rates.dropna().to_dict() for place, rates in best.iterrows()}
 
 
-def reached_by(best: dict[tuple[str, str], dict[str, float]], point: dict) -> dict | None:
-    """Return the features of a point's device in its precision; None where products or copies were not measured.
+def measured_figures(best: dict[tuple[str, str], dict[str, float]], point: dict) -> dict | None:
+    """Return family and FEATURES of a point's device in its precision; None without rates of products and copies.
 
     Args:
         best: from `best_rates`.
@@ -219,7 +220,7 @@ def reached_by(best: dict[tuple[str, str], dict[str, float]], point: dict) -> di
         return None
     fp32 = rates["fp32"]
     peak = max(fp32, rates.get(precision.removeprefix("amp_"), fp32))
-    half = HALF if peak > 1.5 * fp32 else PLAIN_HALF  # products of matrix units are much faster
+    half = HALF if peak > 1.5 * fp32 else PLAIN_HALF  # matrix units are much faster
     family = precision if precision in (FP32, TF32) else half
     return _features(family, peak / 1e12, rates["copy"] / 1e9, fp32 / 1e12)
 
@@ -230,7 +231,7 @@ def _features(family: str, peak: float, bandwidth: float, fp32: float, year: flo
 
 
 def _of_figure(figure: dict) -> dict:
-    """Return a figure of the record as a line.
+    """Return a figure of the record as an observation.
 
     Raises:
         Unknown, UnknownChip: it cannot be used; the message says why.
@@ -240,15 +241,15 @@ def _of_figure(figure: dict) -> dict:
     for reason, wrong in (
         (figure["refused"], figure["refused"]),
         (f"precision {figure['precision'] or 'not stated'}", computed is None),
-        ("samples are shorter than the length that is printed", details.get("padded")),
-        ("activations are computed a second time, which is other work", details.get("recomputed")),
-        ("a network of sequences whose operations nobody counted", length and not work["flops_per_sample"]),
+        ("samples are shorter than the printed length", details.get("padded")),
+        ("activations are computed a second time, which is more work", details.get("recomputed")),
+        ("a network of sequences whose operations were not counted", length and not work["flops_per_sample"]),
     ):
         if wrong:
             raise Unknown(reason)
     framework = re.sub(r"\W+", " ", re.sub(r"\d[\w.+]*", "", figure["framework"])).strip().lower()
-    switches = [f"{name} {details[name]}" for name in TOLD if name in details]
-    return line(
+    switches = [f"{name} {details[name]}" for name in SWITCHES if name in details]
+    return observation(
         chip_figures(figure["chip"], computed),
         work,
         publication=figure["publication"],
@@ -265,10 +266,10 @@ def _of_figure(figure: dict) -> dict:
 
 
 def _of_article(row: dict) -> dict:
-    """Return an article's row as a line.
+    """Return an article's row as an observation.
 
     Raises:
-        Unknown, UnknownChip: the figures of its chip are not stated.
+        Unknown, UnknownChip: the figures of its chip are unknown.
     """
     chip = _listed(row) or chips.canonical(row["chip"]) or ""
     printed = row["precision"] or "fp32"
@@ -289,18 +290,18 @@ def _of_article(row: dict) -> dict:
 
 
 def _of_row(row: dict, figures: dict, **known) -> dict:
-    """Return a row, or a measured point, as a line; `figures` are those of its chip."""
-    frozen = row["study"] == "mobilenetv2_energy"  # the same network, trained in its last layer alone
+    """Return a row, or a measured point, as an observation; `figures` are those of its chip."""
+    frozen = row["study"] == "mobilenetv2_energy"  # only the last layer of the network is trained
     network = networks.canonical(row["study"] if frozen else row["model"])
     usual = networks.describe(network)
     work = work_of(network, *(float(row[name]) if row.get(name) else getattr(usual, name) for name in SIZES))
     known |= {"flops_per_sample": row.get("flops_per_sample") or None, "loader": float(row["dataset"] != "synthetic")}
     known |= {"batch_size": float(row["batch_size"]) if row["batch_size"] else None}
-    return line(figures, work, framework={"torch": "pytorch"}.get(row["framework"], row["framework"]), **known)
+    return observation(figures, work, framework={"torch": "pytorch"}.get(row["framework"], row["framework"]), **known)
 
 
 def _listed(row: dict) -> str:
-    """Return the chip that a row's device is, by its one name; empty for a CPU, or one in no list."""
+    """Return the canonical name of a row's device; empty for a CPU, or a chip that is not in the list."""
     return "" if row["device"] == "cpu" else chips.listed(row["device_name"])
 
 

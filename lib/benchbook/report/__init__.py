@@ -100,7 +100,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
             for line in lines
             if line.get("status") not in (None, "ok")
         ],
-        "measured": citing.measured(lines),
+        "measured": citing.counts(lines),
     }
     for task in TASKS if every else ():
         events = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]

@@ -75,7 +75,7 @@ class Aggregation:
             line = {"to train": task.short}
             for source, column in SOURCES.items():
                 own = (mark for mark in self.answers[0] if (mark.task, mark.source) == (task.key, source))
-                best = next((mark for mark in own if mark.count == 1 and not mark.apart), None)
+                best = next((mark for mark in own if mark.count == 1 and not mark.difference), None)
                 line[column] = f"{wording.duration(best.seconds)}: {best.name}" if best else ""
             lines.append(line)
         return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
@@ -129,6 +129,6 @@ def merge(runs: Path, meter_file: str = "") -> Aggregation:
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = meter.fill(measured, identity.identify().name, meter_file)
     measured = crosschecks.consistent(measured, described, left_out.append)
-    measured = machines.tell_apart(measured, described)
+    measured = machines.separate_kinds(measured, described)
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)
     return Aggregation(Evidence(rows, condition.samples(described), runs), described, left_out)

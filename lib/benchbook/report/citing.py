@@ -1,4 +1,4 @@
-"""What a figure rests on, and how to cite it: taken from rows, never from the clock, so that both stay the same."""
+"""The conditions of a figure and its citation. Both depend on rows alone, not on the time of the report."""
 
 import functools
 
@@ -16,10 +16,10 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
     """Return a figure's `conditions` and `citation`.
 
     Args:
-        name: the figure's.
-        title: what it says.
-        study: whose points it shows; empty where it shows several studies'.
-        table: what it was drawn from.
+        name: the figure's name.
+        title: its title.
+        study: the study of its points; empty for several studies.
+        table: the data it was drawn from.
         summary: the lines of all measured points, with `called`, the machine's name, if it has one.
     """
     source = table.get("source", pandas.Series("measured", table.index))
@@ -27,7 +27,7 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
     machines = set(table.get("machine", pandas.Series(dtype="string"))[source == "measured"].dropna())
     points = [line for line in summary if line["machine"] in machines]
     points = [line for line in points if line["study"] == study] or points
-    sources = set()  # articles, without the place in them
+    sources = set()  # names of articles
     if "publication" in published:
         sources = set(published["publication"].dropna())
     elif len(published) and "machine" in published:
@@ -43,22 +43,22 @@ def figure(name: str, title: str, study: str, table: pandas.DataFrame, summary: 
 
 
 def report(summary: list[dict]) -> str:
-    """Return how to cite the report: its machines, dates and commits."""
+    """Return the citation of the report, with machines, dates and commits."""
     return _citation(project()["title"], summary)
 
 
-def measured(summary: list[dict]) -> dict:
-    """Return what was measured, counted: machines, points and the days."""
+def counts(summary: list[dict]) -> dict:
+    """Return the number of measured machines and points, and the first and last day."""
     return {"machines": len(_values(summary, "machine")), "points": len(summary), "dates": _dates(summary)}
 
 
 def project() -> dict:
-    """Return what CITATION.cff says of the project."""
+    """Return the content of CITATION.cff."""
     return yaml.safe_load((layout.root() / "CITATION.cff").read_text(encoding="utf-8"))
 
 
 def _citation(title: str, points: list[dict]) -> str:
-    """Return authors, year, title, version, and on what, when and with which commits points were measured."""
+    """Return a citation: authors, year, title, version, and the machines, dates and commits of the points."""
     this, days = project(), _dates(points)
     authors = ", ".join(author["name"] for author in this["authors"])
     head = f"{authors}{f' ({days[-10:-6]})' if days else ''}: {title}. benchbook {this['version']}."
@@ -101,7 +101,7 @@ def _values(points: list[dict], column: str) -> list[str]:
 
 
 def _dates(points: list[dict]) -> str:
-    """Return the first and last day, as the sessions' names begin with it: 20261121T195434Z-b30fb1d8."""
+    """Return the first and last day; names of sessions, such as 20261121T195434Z-b30fb1d8, begin with their day."""
     days = sorted({name[:8] for name in _values(points, "session") if name[:8].isdigit()})
     ends = [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in (days[0], days[-1])] if days else []
     return " to ".join(dict.fromkeys(ends))

@@ -14,7 +14,7 @@ OUT_OF_REACH = "out of reach"
 MEANS = {
     claims.CONFIRMED: "a measurement, or a count of the network, agrees",
     claims.CONTRADICTED: "a measurement, or a count of the network, disagrees",
-    claims.UNDECIDED: "measured, but not closely enough, or with different results",
+    claims.UNDECIDED: "measured, but with too wide an interval, or with different results",
     OUT_OF_REACH: "not measured here on the article's chip",
 }
 OUTCOMES = tuple(MEANS)
@@ -24,22 +24,22 @@ COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "o
 
 @cached
 def judged(evidence: Evidence) -> pandas.DataFrame:
-    """Return `claims.table` of all studies."""
+    """Return `claims.table` for all studies."""
     printed = claims.read(layout.published() / "claims.csv")
     return claims.table(printed, quantities.gather(evidence, studies.every().values()))
 
 
 def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
-    """Return one line for each claim, those that are decided first.
+    """Return one line for each claim, in the order of OUTCOMES.
 
     Args:
         lines: from `judged`.
         names: of machines.
 
     Returns:
-        Columns: COLUMNS. link and unit are empty where there is none, outcome is one of OUTCOMES, why a sentence,
-        arithmetic the formula with its own figures (else with the deciding ones), holds what the article's own
-        figures give, one of ARITHMETIC (empty where it has none).
+        Columns: COLUMNS. link and unit: empty if there is none. outcome: one of OUTCOMES. why: a sentence. arithmetic:
+        the formula with the article's own figures, else with the measured ones. holds: the result of the article's
+        figures, one of ARITHMETIC, empty without figures.
     """
     printed = claims.read(layout.published() / "claims.csv").set_index("id")
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
@@ -54,9 +54,9 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
 
 
 def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
-    """Return the outcome of one claim, given its lines of `judged`, and a sentence with the reason."""
+    """Return the line of one claim, from its lines of `judged`."""
     deciding = [line for line in lines if line["verdict"] in OUTCOMES]
-    ends = {line["verdict"] for line in deciding}
+    verdicts = {line["verdict"] for line in deciding}
     printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]
     chips = dict.fromkeys(
         with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
@@ -68,13 +68,13 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
         said = [f"{who}: {_bounds(line)} {unit}".strip() for who, line in zip(by, deciding, strict=True)]
         why = wording.sentence("; ".join(said))
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
-        why = "Measured on another chip than the article's."
+        why = "Measured, but not on the article's chip."
     else:
         why = f"Needs {wording.joined(list(chips))}." if chips else "Not measured here."
     sums = [line["arithmetic"] for line in lines if isinstance(line.get("arithmetic"), str)]
     return {
         **{name: lines[0][name] for name in ("id", "sentence", "published")},
-        "outcome": OUT_OF_REACH if not ends else ends.pop() if len(ends) == 1 else claims.UNDECIDED,
+        "outcome": OUT_OF_REACH if not verdicts else verdicts.pop() if len(verdicts) == 1 else claims.UNDECIDED,
         "why": why,
         "arithmetic": next(iter(sums), ""),
         "holds": next((line["verdict"] for line in lines if line["verdict"] in ARITHMETIC), ""),

@@ -1,6 +1,6 @@
-"""All machines side by side: what each is, and in what condition it measured, from the manifests of its runs.
+"""A table of the machines: what each is, and in which condition it measured, from the manifests of its runs.
 
-Nothing here names a user, a host or a path: the manifests hold none (see `machine` and `condition`).
+Manifests have no names of users, hosts or paths; see `machine` and `condition`.
 """
 
 from collections import Counter
@@ -19,14 +19,15 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
     """Return one line per machine that measured, described by its newest run.
 
     Args:
-        rows: measured ones.
+        rows: measured rows.
         described: the manifests of their runs by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has what its rows say.
+        Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has only the columns
+        that its rows give.
     """
     lines = []
-    for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
+    for name, own in rows.groupby("machine", sort=True):
         own_manifests = [described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described]
         line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
@@ -34,21 +35,21 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
     return pandas.DataFrame(lines, columns=COLUMNS)
 
 
-def tell_apart(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return rows in which kinds of computer that share a machine's name have names of their own.
+def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
+    """Return rows in which different kinds of computer with the same machine name have different names.
 
     Args:
-        rows: measured ones.
-        described: the manifests of their runs by run id, which hold the fingerprints.
+        rows: measured rows.
+        described: the manifests of their runs by run id, which have the fingerprints.
 
     Returns:
-        The rows; where the manifests of one machine's runs have several fingerprints, its name goes on with the first
-        four digits of the run's own, or with `unknown` where the manifest has none.
+        The rows. If the runs of a machine have several fingerprints, the first four digits of a run's fingerprint, or
+        `unknown` if its manifest has none, follow the machine's name in brackets.
     """
     kinds = {
         run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown") for run_id, manifest in described.items()
     }
-    kind = rows["run_id"].map(kinds).astype("object")  # missing where a run has no manifest
+    kind = rows["run_id"].map(kinds).astype("object")  # missing if a run has no manifest
     several = kind.groupby(rows["machine"]).transform("nunique") > 1
     short = kind.map(lambda text: text if text == "unknown" else text[:4], na_action="ignore")
     named = rows["machine"] + " (" + short.astype("string") + ")"
@@ -73,7 +74,7 @@ def _description(own: list[dict]) -> dict:
 
 
 def _sentences(own: list[dict]) -> list[str]:
-    """Return the condition of a machine over all its runs: power, load, heat, swap, sleep, what changed."""
+    """Return sentences about the condition of a machine in all its runs."""
     befores = [manifest.get("condition_before") or {} for manifest in own]
     samples = [manifest.get("conditions") or [] for manifest in own]
     states = [*befores, *(sample for run in samples for sample in run)]
@@ -95,9 +96,9 @@ def _sentences(own: list[dict]) -> list[str]:
     return [
         power + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else "."),
         f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded.",
-        f"Heat: {', '.join(heat)}." if heat else "Heat: no sensor could be read.",
+        f"Heat: {', '.join(heat)}." if heat else "Heat not recorded: no sensor.",
         "Swap did not grow." if growths and max(growths) <= 0 else swap,
-        *([f"It slept in {sum(asleep)} of {len(asleep)} runs."] if any(asleep) else []),
+        *([f"The machine slept in {sum(asleep)} of {len(asleep)} runs."] if any(asleep) else []),
         *["Another process used the GPU."]
         * any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ()),
         *_misplaced(own),
@@ -106,14 +107,14 @@ def _sentences(own: list[dict]) -> list[str]:
 
 
 def _values(states: Iterable[dict], name: str) -> list:
-    """Return what states say under a name, where they say anything."""
+    """Return the values of a name in the states that have one."""
     return [state[name] for state in states if state.get(name) not in (None, "")]
 
 
 def _misplaced(own: list[dict]) -> list[str]:
-    """Return which operations of a training step were computed on the host, because the device has no kernel for them.
+    """Return sentences about operations of a training step that ran on the host, because the device has no kernel.
 
-    Each copies its inputs and outputs, so that a step is slower than the device.
+    Each of them copies its inputs and outputs, so the step is slower than the device could be.
     """
     most = {}
     for manifest in own:
@@ -123,18 +124,19 @@ def _misplaced(own: list[dict]) -> list[str]:
         if numbers and sum(numbers.values()) > sum(most.get(kind, {}).values()):
             most[kind] = numbers
     return [
-        f"Of a training step up to {sum(numbers.values())} operations were not computed on {kind}, which lacks them:"
+        f"Up to {sum(numbers.values())} operations of a training step did not run on {kind}, which lacks them:"
         f" {', '.join(sorted(numbers))}."
         for kind, numbers in sorted(most.items())
     ]
 
 
 def _versions(own: list[dict]) -> dict[str, int]:
-    """Return how many versions runs had of what may change between them."""
-    parts = {"system": "machine", "python": "environment", "lock_sha256": "environment", "commit": None}
-    called = {"python": "Python", "lock_sha256": "lock"}
-    said = {
-        name: _values([(manifest.get(part) or {}) if part else manifest for manifest in own], name)
-        for name, part in parts.items()
+    """Return how many versions of system, Python, lock and commit the runs had."""
+    machines, environments = ([manifest.get(part) or {} for manifest in own] for part in ("machine", "environment"))
+    versions = {
+        "system": _values(machines, "system"),
+        "Python": _values(environments, "python"),
+        "lock": _values(environments, "lock_sha256"),
+        "commit": _values(own, "commit"),
     }
-    return {called.get(name, name): len(set(values)) for name, values in said.items()}
+    return {name: len(set(values)) for name, values in versions.items()}

@@ -75,11 +75,11 @@ def errors(evidence: Evidence) -> pandas.DataFrame:
         some = some.assign(**estimates.sub(some["printed"], axis=0))[estimates[RULES[1]].notna()]
         for group, own in model.groups(some, ("origin", "family", "vendor")):
             head = {"situation": situation, "group": group}
-            parts.append(head | {"rule": MODEL} | model.measures(own))
+            parts.append(head | {"rule": MODEL} | model.error_measures(own))
             for rule in RULES:
                 off = own[[rule, "publication"]].dropna().rename(columns={rule: "off"})
                 half = float(numpy.exp(model.quantile(off["off"].abs(), off["publication"])))
-                parts.append(head | {"rule": rule} | model.measures(off) | {"half_width": half})
+                parts.append(head | {"rule": rule} | model.error_measures(off) | {"half_width": half})
     return pandas.DataFrame(parts)
 
 

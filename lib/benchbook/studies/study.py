@@ -35,7 +35,7 @@ class Evidence:
         priors: how much kernels of a point differ on each machine; see `intervals.priors`.
         summary: one line per measured point, with its verdict; see `verdicts.summarise`.
         ceilings: the best rates measured on each device; see `rows.ceilings`.
-        names: display names of machines and devices; see `naming.of`.
+        names: display names of machines and devices; see `naming.from_rows`.
         colours: the colour of each machine with measured rows; see `figures.machine_colours`.
     """
 
@@ -50,7 +50,7 @@ class Evidence:
     _newest = cached_property(lambda self: statistics.newest(self.measured))
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions, self.priors))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
-    names = cached_property(lambda self: naming.of(self.rows, self.folder))
+    names = cached_property(lambda self: naming.from_rows(self.rows, self.folder))
     colours = cached_property(lambda self: figures.machine_colours(set(self.measured["machine"])))
 
     @classmethod

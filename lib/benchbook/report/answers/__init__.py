@@ -1,8 +1,8 @@
-"""The answers: tasks that a reader chooses from, and the time, money and energy that each machine takes for them.
+"""The answers: the time, money and energy that each machine takes for each task.
 
-The aggregation gathers the marks of all tasks and saves them. The report loads them and shows them on pages: one for
-each task (the first is the report's first page) and each machine. It publishes them as a CSV and as a JSON that says
-what its fields mean, with licence and citation.
+The aggregation gathers the marks of all tasks and saves them. The report loads them and shows them on a page for each
+task (the first task has the start page) and for each machine. It publishes them as CSV, and as JSON with a schema,
+licence and citation.
 """
 
 import datetime
@@ -38,7 +38,7 @@ from benchbook.studies.study import Evidence
 
 FILE = "answers.json"
 USD_PER_KWH = 0.30  # of electricity, until the reader states another price
-# Where the ticks of the axis may be, in seconds.
+# The possible ticks of the time axis, in seconds.
 TIME = (1e-3, 1e-2, 0.1, 1, 10, 60, 600, 3600, 21_600, 86_400, 259_200, 864_000, 8.64e6, 8.64e7, 8.64e8)
 MOST_TICKS = 6
 NUMBER = {"type": ["number", "null"]}
@@ -46,42 +46,42 @@ TEXT = {"type": "string"}
 # Each field of a line: the mark's attribute that it holds, and how JSON Schema describes it.
 FIELDS = {
     "task": ("task", {"enum": [task.key for task in TASKS], "description": "what is trained; see tasks"}),
-    "machine": ("place", TEXT | {"description": "its name in rows, or a chip and how many"}),
-    "name": ("name", TEXT | {"description": "the machine for people"}),
+    "machine": ("place", TEXT | {"description": "the machine's id in rows, or the chip and the number of devices"}),
+    "name": ("name", TEXT | {"description": "the machine's name for people"}),
     "source": ("source", {"enum": list(SOURCES)}),
     "kind": ("kind", {"enum": list(KINDS)}),
-    "chip": ("chip", TEXT | {"description": "by its one name in the list of chips; empty for one in no list"}),
-    "devices": ("count", {"type": "integer", "minimum": 1, "description": "that train together"}),
-    "precision": ("family", TEXT | {"description": "fp32 (TF32 counts as such), half (16 bits), or not told"}),
+    "chip": ("chip", TEXT | {"description": "name in the list of chips, else the chip's own name; empty if unknown"}),
+    "devices": ("count", {"type": "integer", "minimum": 1, "description": "number of devices that train together"}),
+    "precision": ("family", TEXT | {"description": "fp32 (includes TF32), half (16 bits), or unknown"}),
     "seconds": ("seconds", {"type": "number", "exclusiveMinimum": 0, "description": "for the whole task"}),
-    "seconds_low": ("low", NUMBER | {"description": "bound of seconds; null where one number was printed"}),
-    "seconds_high": ("high", NUMBER | {"description": "bound of seconds"}),
-    "bounds": ("bounds", TEXT | {"description": "what the bounds are"}),
-    "joules": ("joules", NUMBER | {"description": "of this work on this chip, for the whole task; null without"}),
-    "energy_estimated": ("estimated", {"type": "boolean", "description": "from a power, not from this training"}),
+    "seconds_low": ("low", NUMBER | {"description": "lower bound; null if there is one published number"}),
+    "seconds_high": ("high", NUMBER | {"description": "upper bound; null if there is one published number"}),
+    "bounds": ("bounds", TEXT | {"description": "the kind of bounds"}),
+    "joules": ("joules", NUMBER | {"description": "of this work on this chip, for the whole task; null if unknown"}),
+    "energy_estimated": ("estimated", {"type": "boolean", "description": "computed from a power and the time"}),
     "energy_note": ("energy_note", TEXT),
     "rent_usd_per_hour": ("rent", NUMBER | {"description": "of all devices together; null without a price"}),
     "rent_note": ("rent_note", TEXT),
     "purchase_usd": ("purchase", NUMBER | {"description": "of all devices together; null without a price"}),
     "purchase_note": ("purchase_note", TEXT),
-    "rent_usd": ("rented", NUMBER | {"description": "of rent for the whole task"}),
-    "memory_gb": ("memory_gb", NUMBER | {"description": "of one device"}),
-    "stands_on": ("stands_on", TEXT | {"description": "how many runs, kernels, windows, figures or publications"}),
-    "apart": ("apart", TEXT | {"description": "why it is not quite the task's work; empty where it is"}),
+    "rent_usd": ("rented", NUMBER | {"description": "rent for the whole task; null without a price"}),
+    "memory_gb": ("memory_gb", NUMBER | {"description": "of one device; null if unknown"}),
+    "based_on": ("based_on", TEXT | {"description": "number of runs, kernels, windows, figures or publications"}),
+    "difference": ("difference", TEXT | {"description": "how its work differs from the task's; empty if it does not"}),
     "sources": ("sources", {"type": "array", "items": TEXT}),
 }
 
 
 def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> tuple[list[Mark], list[dict]]:
-    """Return the marks of all tasks, the shortest time of each first, without prices; and what is not predicted.
+    """Return the marks of all tasks, without prices, and the reasons why others are not predicted.
 
     Args:
         evidence: measured and published rows.
         headlines: from `headline.table`.
-        here: the name of this machine in rows.
+        here: the id of this machine in rows.
 
     Returns:
-        The marks, and of what is not predicted lines of task, family, reason and chips.
+        The marks, sorted by task and time; and dictionaries with task, family, reason and chips.
     """
     order = list(BY_KEY)
     marks = [*from_rows.of_studies(evidence, headlines, here), *from_rows.of_networks(evidence, here)]
@@ -91,19 +91,19 @@ def gather(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> tuple[
 
 
 def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
-    """Return marks with what is paid for their chips, and how much memory these have; of a CPU nothing is known.
+    """Return marks with the prices and the memory of their chips; marks of CPUs, which are not in the list, stay.
 
     Args:
         marks: without prices.
-        today: from which the age of prices is counted.
+        today: the day from which the age of prices is counted.
     """
     marks, known = list(marks), {}
     for place, mark in enumerate(marks):
         if mark.kind == "CPU" or not chips.listed(mark.chip):
             continue
         if mark.chip not in known:
-            offers = estimate.rented(mark.chip, today).dropna(subset="usd_per_hour")
-            known[mark.chip] = prices(offers, estimate.bought(mark.chip, today))
+            offers = estimate.rental_offers(mark.chip, today).dropna(subset="usd_per_hour")
+            known[mark.chip] = prices(offers, estimate.purchase_prices(mark.chip, today))
             known[mark.chip]["memory_gb"] = chips.specification(mark.chip).get("memory_gb")
         own = known[mark.chip]
         together = {name: own[name] * mark.count for name in ("rent", "purchase") if name in own}
@@ -112,17 +112,22 @@ def priced(marks: Iterable[Mark], today: datetime.date) -> list[Mark]:
 
 
 def prices(offers: pandas.DataFrame, purchases: pandas.DataFrame) -> dict:
-    """Return what is paid for one of a chip, as fields of a mark; see `estimate.rented` and `estimate.bought`."""
+    """Return rent and purchase price of one device, as fields of a mark.
+
+    Args:
+        offers: from `estimate.rental_offers`.
+        purchases: from `estimate.purchase_prices`.
+    """
     fields = {}
     if len(offers):
-        usual = estimate.usual(offers)
+        usual = estimate.usual_offers(offers)
         hourly = usual["usd_per_hour"].astype(float)
         marketplace = bool(usual["provider"].isin(estimate.MARKETPLACES).all())
         years = sorted({str(date)[:4] for date in usual["date"] if isinstance(date, str) and date})
         dated = " to ".join(dict.fromkeys([years[0], years[-1]])) if years else "no stated date"
         whose = usual["provider"].iloc[0] if len(usual) == 1 else wording.count(len(usual), "listed offer")
         span = "" if len(usual) == 1 else f", {wording.span(hourly, wording.price)} a device"
-        kind = ", a marketplace of strangers' computers" if marketplace else ""
+        kind = ", a marketplace for private owners' computers" if marketplace else ""
         fields |= {"rent": float(hourly.median()), "rent_note": f"{whose}{kind}, {dated}{span}"}
         fields |= {"marketplace": marketplace}
     if len(purchases):
@@ -133,14 +138,14 @@ def prices(offers: pandas.DataFrame, purchases: pandas.DataFrame) -> dict:
 
 
 def save(marks: Iterable[Mark], refused: list[dict], folder: Path) -> None:
-    """Write marks, and what is not predicted, into a folder, where the report reads them."""
+    """Write marks, and the reasons why others are not predicted, into a folder; `load` reads them."""
     lines = [vars(mark) for mark in marks]
     text = json.dumps({"marks": lines, "refused": refused}, default=lambda number: number.item())
     (folder / FILE).write_text(text, encoding="utf-8")
 
 
 def load(folder: Path) -> tuple[list[Mark], list[dict]]:
-    """Return what `save` wrote into a folder; nothing where it wrote nothing."""
+    """Return what `save` wrote into a folder; empty lists if it wrote nothing."""
     if not (folder / FILE).exists():
         return [], []
     saved = json.loads((folder / FILE).read_text(encoding="utf-8"))
@@ -148,7 +153,7 @@ def load(folder: Path) -> tuple[list[Mark], list[dict]]:
 
 
 def here(folder: Path) -> str:
-    """Return this machine's name in the rows of a folder: its own, else that of a machine of the same kind."""
+    """Return this machine's id in the rows of a folder: its own, else that of a machine with the same fingerprint."""
     this = identity.identify()
     if (folder / this.name).is_dir():
         return this.name
@@ -160,13 +165,13 @@ def here(folder: Path) -> str:
 
 
 def lines(marks: Iterable[Mark]) -> list[dict]:
-    """Return a line for each mark with the fields of FIELDS."""
+    """Return a dictionary for each mark, with the fields of FIELDS."""
     table = ({name: getattr(mark, attribute) for name, (attribute, _) in FIELDS.items()} for mark in marks)
     return [line | {"sources": list(line["sources"])} for line in table]
 
 
 def as_csv(table: list[dict]) -> str:
-    """Return the lines as CSV; sources are separated by `` | ``, what is missing is empty."""
+    """Return the lines as CSV; sources are separated by ` | `, missing values are empty."""
     flat = [line | {"sources": " | ".join(line["sources"])} for line in table]
     flat = [{name: tables.harmless(cell) for name, cell in line.items()} for line in flat]
     return pandas.DataFrame(flat, columns=list(FIELDS), dtype=object).to_csv(index=False, lineterminator="\n")
@@ -193,7 +198,11 @@ def schema() -> dict:
 
 
 def machines(every: Iterable[Mark]) -> list[dict]:
-    """Return what the page of each machine shows: its name (and whether several have it), and its marks."""
+    """Return the content of each machine's page: place, file, name, marks, and three facts for the list of machines.
+
+    Measured machines come first. `measured`: whether it measured; `together`: whether it is a group of devices that did
+    not; `several`: whether other machines have the same name.
+    """
     order, pages = list(BY_KEY), {}
     for place, own in groupby(sorted(every, key=lambda mark: mark.place), key=lambda mark: mark.place):
         marks = sorted(own, key=lambda mark: order.index(mark.task))
@@ -206,15 +215,15 @@ def machines(every: Iterable[Mark]) -> list[dict]:
 
 
 def content(this: Task, every: list[Mark], refused: list[dict]) -> dict:
-    """Return what the template shows of a task.
+    """Return the content of a task's page.
 
     Args:
         this: the task.
         every: the marks of all tasks.
-        refused: why others are not predicted; see `answers.gather`.
+        refused: the reasons why others are not predicted; see `gather`.
     """
     own, order = [mark for mark in every if mark.task == this.key], list(BY_KEY)
-    lines = {}  # one for each machine, device and number of devices; of a family the first mark is the fastest
+    lines = {}  # one for each machine, device and number of devices, with the fastest mark of each family
     for mark in own:
         lines.setdefault(mark.name, {}).setdefault(mark.family, mark)
     rows = [_row(this, list(marks.values())) for marks in lines.values()]
@@ -243,6 +252,7 @@ def content(this: Task, every: list[Mark], refused: list[dict]) -> dict:
             "images": this.images,
             "epochs": this.epochs,
             "operations": from_record.OPERATIONS if this.key == "own" else [],
+            "alike": from_rows.ALIKE,
             "large": wording.LARGE,
             "lengths": [(unit, length, end if end < 1e300 else None) for unit, length, end in wording.LENGTHS],
         },
@@ -250,12 +260,12 @@ def content(this: Task, every: list[Mark], refused: list[dict]) -> dict:
 
 
 def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str, list[str]]]:
-    """Return why chips have no prediction, with their names; one reason without names where no chip has one."""
+    """Return reasons and the names of the chips without a prediction; if no chip has one, one reason without names."""
     lines = [line for line in refused if line["task"] == this.key]
     if lines and not predicts:
         most = max(lines, key=lambda line: len(line["chips"]))
         return [(f"Nothing is predicted: {most['reason']}", [])]
-    families = {}  # that have one reason for the same chips
+    families = {}  # by reason and chips
     for line in lines:
         families.setdefault((line["reason"], tuple(line["chips"])), []).append(FAMILIES[line["family"]])
     return [
@@ -264,12 +274,12 @@ def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str,
 
 
 def _row(this: Task, marks: list[Mark]) -> dict:
-    """Return a line of the table: its fastest mark for the template, and all numbers for the script."""
+    """Return a row of the table: its fastest mark for the template, and all numbers for the script."""
     first = marks[0]
     epoch = f"{wording.duration(first.seconds / this.epochs)} an epoch" if this.epochs > 1 else ""
     data = {
         "id": first.anchor, "name": first.name, "kind": first.kind, "count": first.count, "here": first.here,
-        "apart": first.apart, "counted": first.counted, "standIn": first.stand_in, "price": first.purchase,
+        "difference": first.difference, "counted": first.counted, "standIn": first.stand_in, "price": first.purchase,
         "priceNote": first.purchase_note, "rent": first.rent, "rentNote": first.rent_note,
         "market": first.marketplace, "page": first.page, "marks": list(map(_numbers, marks)),
     }  # fmt: skip
@@ -282,8 +292,8 @@ def _row(this: Task, marks: list[Mark]) -> dict:
 
 
 def _numbers(mark: Mark) -> dict:
-    """Return what the script knows of a mark; numbers with six digits, so that two round to what the page has."""
-    numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "joules": mark.joules}
+    """Return a mark's data for the script; six digits are enough to be rounded to the two or three that pages show."""
+    numbers = {"seconds": mark.seconds, "low": mark.low, "high": mark.high, "kwh": mark.kwh}
     data = {name: float(f"{value:.6g}") for name, value in numbers.items() if value is not None}
     others = {name: getattr(mark, name) for name in ("family", "source", "basis", "fits", "estimated", "curve")}
     return data | {"id": mark.anchor} | {name: value for name, value in others.items() if value}

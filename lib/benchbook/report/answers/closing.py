@@ -1,4 +1,4 @@
-"""The end of a study's notebook: its result with the limits."""
+"""The end of a study's notebook: the result of the run, and its limits."""
 
 import pandas
 from IPython.display import Markdown
@@ -14,7 +14,7 @@ ONE_DAY = "This is one machine on one day; the manifest next to the rows holds i
 
 
 def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
-    """Return the rate of a run's point with its interval, and its energy, as the report has them.
+    """Return sentences with the rate of a run's point, its interval and its energy, as in the report.
 
     Args:
         evidence: with all rows of the machine and study.
@@ -28,7 +28,7 @@ def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
     words = [word(point[column]) for column, word in named.items() if pandas.notna(point[column])]
     called = f"This point ({', '.join(words)})"
     if pandas.isna(point["samples_per_second"]):
-        return f"{called} measured no window: {point['status'].replace('_', ' ')}."
+        return f"{called} has no measured window: {point['status'].replace('_', ' ')}."
     rate, low, high, unit = statistics.in_units(point)
     ends = [wording.number(end) for end in (low, high)]
     bounds = f"{wording.bounds(low, high, point['interval'])}, n={point['num_windows']}"
@@ -43,12 +43,14 @@ def reading(evidence: Evidence, rows: pandas.DataFrame, agreement: Agreement, *m
     Args:
         evidence, rows: see `sentences`.
         agreement: with float64.
-        more: sentences of the study.
-        limits: sentences of the study, before the one that holds for all.
+        more: sentences of the study about the result.
+        limits: sentences of the study about the limits; ONE_DAY follows them.
     """
-    compared = f"Training agrees with float64 ({agreement.reason})."
-    if not agreement.passed:
-        wrong = "Training does not agree with float64, so its speed is not valid:" if agreement.num_steps else ""
-        compared = f"{wrong or 'Compared with float64:'} {agreement.reason}."
+    if agreement.passed:
+        compared = f"Training agrees with float64 ({agreement.reason})."
+    elif agreement.num_steps:
+        compared = f"Training does not agree with float64, so its speed is not valid: {agreement.reason}."
+    else:
+        compared = f"Comparison with float64: {agreement.reason}."
     found = [sentences(evidence, rows), *more, compared]
     return Markdown(f"**Result.** {' '.join(found)}\n\n**Limits.** {limits} {ONE_DAY}".strip())

@@ -1,4 +1,4 @@
-"""Marks of measured points, of what the studies' own articles printed, and of the user's own networks."""
+"""Marks of measured points, of figures in the studies' articles, and of the user's networks."""
 
 import math
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, 
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
-ESTIMATED = "estimate_tdp"  # the method of joules that are a stated power times the time
-ALIKE = 0.1  # of logarithms: operations nearer than this are a network's own; `answer.js` has the same
+ESTIMATED = "estimate_tdp"  # the energy method that multiplies a stated power by the time
+ALIKE = 0.1  # numbers of operations whose logarithms differ by less are the same work
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
-# The columns of a point that are shown, and their names there.
+# The columns of a point on a machine's page, and their labels.
 SETTINGS = {
     "device": "device",
     "framework": "framework",
@@ -37,12 +37,12 @@ SETTINGS = {
 
 
 def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> Iterator[Mark]:
-    """Yield the marks of measured points, and of what the studies' own articles printed.
+    """Yield the marks of measured points, and of figures in the studies' articles.
 
     Args:
         evidence: measured and published rows.
         headlines: from `headline.table`.
-        here: the name of this machine in rows.
+        here: the id of this machine in rows.
     """
     names = evidence.names
     datasets = {study: set(own.dropna()) for study, own in evidence.published.groupby("study")["dataset"]}
@@ -59,7 +59,7 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         measured, point = line["source"] == MEASURED, line["of"]
         theirs, data = datasets.get(line["study"]), line["dataset"]
         differs = measured and theirs and isinstance(data, str) and data not in theirs
-        stand_in = f"on {naming.dataset(data)}" if differs else ""  # where no publication of its study has them
+        stand_in = f"on {naming.dataset(data)}" if differs else ""  # a data set that no publication of the study used
         variant = f", {line['variant']}" if measured and isinstance(line["variant"], str) else ""
         place = names.place(line | {"device_count": point.get("device_count")}) + variant
         size, expected = point.get("image_size"), this.image_size
@@ -67,19 +67,19 @@ def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> It
         yield _mark(
             this, line, seconds, here,
             name=", ".join(filter(None, (place, stand_in))), machine=names.machine(line["machine"]),
-            joules=line["joules_per_image"], apart=f"{size:g} px instead of {expected:g}" if other_size else "",
+            joules=line["joules_per_image"], difference=f"{size:g} px instead of {expected:g}" if other_size else "",
             stand_in=stand_in,
         )  # fmt: skip
 
 
 def of_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
-    """Yield marks of the tasks that points of one study answer: the user's networks, and language models.
+    """Yield the marks of the user's networks and of language models.
 
-    Each network has one on each machine, device and family of precisions: that of its fastest point.
+    Each network has one mark per machine, device and family of precisions: its fastest point.
 
     Args:
         evidence: measured rows.
-        here: the name of this machine in rows.
+        here: the id of this machine in rows.
     """
     for this in TASKS:
         points = evidence.points(this.points) if this.points else evidence.summary.iloc[:0]
@@ -104,34 +104,34 @@ def of_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
 
 
 def _other_operations(point: dict) -> dict:
-    """Return the operations of a user's network, and how they differ from those that the page shows first."""
+    """Return the operations of a user's network, and how they differ from the network that the page shows at first."""
     if pandas.isna(point["flops_per_sample"]):
-        return {"counted": None, "apart": "its operations were not counted"}
+        return {"counted": None, "difference": "its operations were not counted"}
     counted = float(point["flops_per_sample"])
     near = abs(math.log(counted / REFERENCE)) < ALIKE
-    return {"counted": counted, "apart": "" if near else f"{wording.number(counted)} operations an image"}
+    return {"counted": counted, "difference": "" if near else f"{wording.number(counted)} operations an image"}
 
 
 def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **named) -> Mark:
-    """Return the mark of a line of the headline, or of one like it.
+    """Return the mark of a line of the headline, or of a line with the same columns.
 
     Args:
         this: the task.
-        line: `of` is the point or the printed row that it shows.
+        line: `of` is the measured point or the published row of the line.
         seconds: for the task.
         here: see `of_studies`.
         joules: of one image; may be missing.
-        named: the mark's further fields.
+        named: further fields of the mark.
     """
     measured, device, point = line["source"] == MEASURED, line["device"], line["of"]
-    chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""  # else the machine's
+    chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-    boundary, stands_on = line["energy_boundary"], "one printed figure"
+    boundary, based_on = line["energy_boundary"], "one published figure"
     if measured:
         kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
         starts = "one run" if kernels == 1 else f"{kernels} starts"
         doubts = wording.hedged([{name: line[name] for name in ("verdict", "status")}])
-        stands_on = f"{starts}, {wording.count(windows, 'window')}{doubts}"
+        based_on = f"{starts}, {wording.count(windows, 'window')}{doubts}"
     return Mark(
         task=this.key,
         place=line["machine"],
@@ -140,13 +140,15 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
         family=family_of(point.get("precision")),
         seconds=seconds,
         **_bounds(line, seconds),
-        stands_on=stands_on,
+        based_on=based_on,
         here=measured and line["machine"] == here,
         chip=chip,
         count=count,
         joules=joules * this.images if pandas.notna(joules) else None,
         estimated=point.get("energy_method") == ESTIMATED,
-        energy_note=f"read at: {boundary}. {wall_note(boundary)}" if pandas.notna(joules) else NO_SENSOR,
+        energy_note="; ".join(filter(None, (f"measured at: {boundary}", wall_note(boundary))))
+        if pandas.notna(joules)
+        else NO_SENSOR,
         settings={
             label: tables.text(libraries.WORDS.get(value, value))
             for name, label in SETTINGS.items()
@@ -158,21 +160,21 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
 
 
 def _bounds(line: dict, seconds: float) -> dict:
-    """Return the bounds of a time in proportion to those of the rate, and their kind."""
+    """Return the bounds of a time, in proportion to those of the rate, and their kind."""
     rate, low, high = line["images_per_second"], line["low"], line["high"]
     if pandas.isna(rate) or pandas.isna(low):
         return {"low": None, "high": None, "bounds": ""}
-    kind = BOUNDS.get(line["interval"], "rounding of the printed figure")
+    kind = BOUNDS.get(line["interval"], "rounding of the published figure")
     return {"low": seconds * rate / high, "high": seconds * rate / low, "bounds": kind}
 
 
 def family_of(precision: str | None) -> str:
-    """Return the family of a precision, in which TF32 counts as fp32, as most publications write it."""
+    """Return the family of a precision; TF32 counts as fp32, as in most publications."""
     if not isinstance(precision, str):
         return UNKNOWN
     return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
 def rows_of(machine: str, study: str, point: str) -> str:
-    """Return where a point's rows lie, in words."""
+    """Return the folder of a point's rows, in words."""
     return f"rows in outputs/runs/{machine}/{study}/{point}"

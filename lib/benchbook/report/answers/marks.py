@@ -1,4 +1,4 @@
-"""The tasks that a reader chooses from, and marks: the time, money and energy of one machine for one task."""
+"""Tasks, such as 90 epochs of ResNet-50, and marks: the time, money and energy of one machine for one task."""
 
 import re
 from collections.abc import Mapping
@@ -12,29 +12,29 @@ from benchbook.rows import networks
 
 SOURCES = MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
-CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words of their names
-FAMILIES = {"fp32": "fp32", "half": "16 bits"}  # of precisions; TF32 counts as fp32, as most publications write it
-UNKNOWN = "not told"
-NO_SENSOR = "no energy of this work was measured on this chip"
+CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words in names of CPUs
+FAMILIES = {"fp32": "fp32", "half": "16 bits"}  # of precisions; TF32 counts as fp32, as in most publications
+UNKNOWN = "unknown"  # the family of a mark whose precision was not stated
+NO_SENSOR = "no energy was measured for this work on this chip"
 MINUTE = 60.0
 IMAGENET = 1_281_167
 
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to train.
+    """A training task that the report compares machines by.
 
     Attributes:
-        key: in addresses and tables.
-        short: its name.
-        does: what a machine does, as a sentence continues after "takes ... to".
-        note: what is counted, for a reader.
-        images: to train on, or sequences, all epochs together.
-        study: whose rows answer it; empty for none.
-        epoch: images of what the study's article calls an epoch.
-        image_size: pixels of a side; rows of other sizes do other work.
-        work: what the record is asked to predict; empty where nothing is predicted.
-        points: the study whose points of this work, or of the user's networks, answer it; empty for none.
+        key: its name in addresses and tables.
+        short: its name for the reader.
+        does: completes a sentence after "takes ... to".
+        note: what is counted, for the reader.
+        images: number of images or sequences to train on, in all epochs together.
+        study: the study whose headline has the measured and published times; empty for none.
+        epoch: number of images in an epoch of the study's article.
+        image_size: pixels of a side; rows with other sizes are other work.
+        work: the study or network to predict.
+        points: the study whose measured points of `work`, or of the user's networks, have the times; empty for none.
         batch_size: of the prediction; None: the usual one.
     """
 
@@ -52,12 +52,12 @@ class Task:
 
     @property
     def address(self) -> str:
-        """Return its page, from the report's folder; that of the first task is the first page."""
+        """Return the path of its page in the report's folder; the first task has the start page."""
         return "index.html" if self.key == TASKS[0].key else f"{self.key}.html"
 
     @property
     def epochs(self) -> float:
-        """Return the number of epochs; 1 where the task is not a number of epochs."""
+        """Return the number of epochs; 1 if the task is not defined by epochs."""
         return self.images / self.epoch if self.epoch and self.images > self.epoch else 1.0
 
 
@@ -66,8 +66,8 @@ TASKS = (
         "resnet50",
         "ResNet-50, 90 epochs",
         "train ResNet-50 for 90 epochs",
-        "90 epochs of ImageNet, 1,281,167 images each of 224 x 224 pixels, at the rate of training, without tests."
-        " Published rates are of synthetic images or of real ones, as each source says.",
+        "90 epochs of ImageNet, each with 1,281,167 images of 224 x 224 pixels, at the training rate, without tests."
+        " Published rates were measured with synthetic or real images; each source states which.",
         90 * IMAGENET,
         study="resnet50_cost",
         epoch=IMAGENET,
@@ -78,8 +78,8 @@ TASKS = (
         "resnet50-accuracy",
         "ResNet-50 to 75.9 %",
         "train ResNet-50 to 75.9 % accuracy",
-        "Published times from the first step until 75.9 % of ImageNet's test images are classified correctly; machines,"
-        " batch sizes and recipes are those of each source. Predictions are for one device in 16 bits.",
+        "Published times from the first step until 75.9 % of ImageNet's test images are classified correctly. Machine,"
+        " batch size and recipe differ between sources. Predictions are for one device in 16 bits.",
         1,
         image_size=224,
         work="resnet50_cost",
@@ -88,8 +88,8 @@ TASKS = (
         "simclr",
         "SimCLR, 200 epochs",
         "train SimCLR for 200 epochs",
-        "A ResNet-18 that learns from 50,000 CIFAR-10 images without labels, two views of each; with the"
-        " nearest-neighbour test that the article's time includes.",
+        "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, without labels. The time includes a"
+        " nearest-neighbour test, as in the article.",
         200 * 50_000,
         study="simclr_epochs",
         epoch=50_000,
@@ -100,8 +100,8 @@ TASKS = (
         "mnist",
         "MNIST, one epoch",
         "train one epoch of MNIST",
-        "60,000 images of handwritten digits through a small convolutional network, with the set-up and the test that"
-        " the article's time includes.",
+        "A small convolutional network trains on 60,000 images of handwritten digits. The time includes set-up and a"
+        " test, as in the article.",
         60_000,
         study="mnist_speedup",
         epoch=60_000,
@@ -111,8 +111,7 @@ TASKS = (
         "mobilenetv2",
         "MobileNetV2, a million images",
         "train MobileNetV2 on a million images",
-        "The last layer of MobileNetV2 on images of 128 x 128 pixels. Published times include the validation that their"
-        " article counted.",
+        "The last layer of MobileNetV2 trains on images of 128 x 128 pixels. Published times include validation.",
         1e6,
         study="mobilenetv2_energy",
         epoch=50_000,
@@ -123,7 +122,8 @@ TASKS = (
         "segmentation",
         "Segmentation, 100,000 images",
         "train a U-Net on 100,000 images",
-        "A U-Net on 100,000 grey images of 512 x 512 pixels: the article's set; its own network was not released.",
+        "A U-Net trains on 100,000 grey images of 512 x 512 pixels, as in the article, whose own network was not"
+        " released.",
         100_000,
         study="segmentation_scaling",
         image_size=512,
@@ -133,7 +133,7 @@ TASKS = (
         "gpt2",
         "GPT-2 small, a billion tokens",
         "train GPT-2 small on a billion tokens",
-        "GPT-2 small (124 million weights) on a billion tokens, in sequences of 1,024, at the rate of training,"
+        "GPT-2 small (124 million weights) trains on a billion tokens, in sequences of 1,024, at the training rate,"
         " without tests.",
         1e9 / 1024,
         work="gpt2_124m",
@@ -143,8 +143,8 @@ TASKS = (
         "nanogpt",
         "nanoGPT to 1.47",
         "train nanoGPT's character model to a loss of 1.47",
-        "5,000 steps of 64 sequences of 256 characters at the rate of training, without tests. nanoGPT's README prints"
-        " a validation loss of 1.4697 after them.",
+        "5,000 steps of 64 sequences of 256 characters, at the training rate, without tests. nanoGPT's README reports"
+        " a validation loss of 1.4697 after these steps.",
         5000 * 64,
         work="nanogpt_char",
         points="gpt_tokens",
@@ -154,16 +154,16 @@ TASKS = (
         "own",
         "Your own network",
         "train your network",
-        "Predicted from the public record for a convolutional network in PyTorch with 64 images a step. Choose a"
-        " network, or enter the operations of a training step for one image (2 for a multiply-add, forward and backward"
-        " together). For a language model choose a task with GPT in its name.",
+        "Predicted from the public record, for a convolutional network in PyTorch with 64 images a step. Choose a"
+        " network, or enter the operations of a training step for one image (2 for each multiply-add, forward and"
+        " backward together). For a language model, choose a task with GPT in its name.",
         1e6,
         work="given",
         points="your_network",
     ),
 )
-GPT2_WEIGHTS, GPT2_TOKENS = 124e6, 128  # a training step takes 6 operations for each weight and token
-# Operations of a training step for an image (or a sequence) of well-known networks.
+GPT2_WEIGHTS, GPT2_TOKENS = 124e6, 128  # a training step takes 6 operations per weight and token
+# Operations of a training step for one image (or sequence) in well-known networks.
 PRESETS = {
     "ResNet-18": networks.describe("resnet18").flops_per_sample,
     "ResNet-50": networks.describe("resnet50").flops_per_sample,
@@ -171,8 +171,6 @@ PRESETS = {
     "U-Net, 512 x 512 pixels": networks.describe("unet_triangles").flops_per_sample,
     f"GPT-2 small, {GPT2_TOKENS} tokens": 6 * GPT2_WEIGHTS * GPT2_TOKENS,
 }
-
-
 BY_KEY = {each.key: each for each in TASKS}
 
 
@@ -181,34 +179,34 @@ class Mark:
     """The time, money and energy that one machine takes for one task.
 
     Attributes:
-        task: its key.
-        place: the machine's name in rows, or that of a chip and how many; what has one place has one page.
-        name: of the machine, for people, with its device and variant; what has one name has one line on a page.
-        machine: its name without these.
+        task: the task's key.
+        place: the machine's id, or the chip and the number of devices; all marks of a place are on one page.
+        name: the machine's name for people, with device and variant; marks with one name are one row of a table.
+        machine: the machine's name without device and variant.
         kind: one of KINDS.
         source: measured, published or predicted.
-        family: of precisions: fp32, half, or `not told`.
+        family: of precisions: fp32, half, or `unknown`.
         seconds: for the whole task.
-        low, high: bounds of these; None where one number was printed.
-        bounds: what the bounds are, in words; empty without.
-        stands_on: how many runs, kernels, windows, figures or publications, in a few words.
-        apart: why it is not quite the task's work; such a mark is in no comparison. Empty where it is.
-        here: whether it is this machine's.
-        joules: of this work on this chip, for the whole task; None without.
+        low, high: bounds of the seconds; None if they rest on one published number.
+        bounds: the kind of bounds, in words; empty without bounds.
+        based_on: the number of runs, kernels, windows, figures or publications, in a few words.
+        difference: how the work differs from the task's; such a mark is never compared. Empty if it is the same work.
+        here: whether this machine measured it.
+        joules: for the whole task; None if no energy of this work on this chip is known.
         estimated: whether the joules come from a stated power, or from other trainings of the same network.
-        energy_note: how they were measured or estimated, and what they leave out.
-        chip: by its one name; empty for one in no list.
-        count: devices together.
-        memory_gb: of one device; None where nobody printed it.
+        energy_note: how the joules were measured or estimated, and what they leave out.
+        chip: the canonical name; a chip that is not in the list has its own name, and an unknown chip is empty.
+        count: number of devices that train together.
+        memory_gb: of one device; None if unknown.
         rent: US dollars an hour for all devices together; None without a price.
-        rent_note: whose, of when, what it includes.
-        marketplace: whether the rent is that of marketplaces of strangers' computers alone.
+        rent_note: the provider, date and span of the offers.
+        marketplace: whether only marketplaces, where private owners rent out computers, offer the chip.
         purchase: US dollars; None without a price.
-        purchase_note: of when, what it includes.
-        settings: what else is known of it, by name.
-        sources: where it comes from.
-        stand_in: the data that stood in for the article's, such as `on drawn shapes`; else empty.
-        counted: operations of a training step for an image of the user's network that was measured; else None.
+        purchase_note: the date of the price.
+        settings: further settings of the point, by name.
+        sources: citations, or the folder of the rows.
+        stand_in: the data set in place of the article's, such as `on drawn shapes`; else empty.
+        counted: operations of a training step for one image of the measured user's network; else None.
         curve: seconds for a million images of the user's network, with bounds, at each of `from_record.OPERATIONS`.
     """
 
@@ -223,8 +221,8 @@ class Mark:
     low: float | None
     high: float | None
     bounds: str
-    stands_on: str
-    apart: str = ""
+    based_on: str
+    difference: str = ""
     here: bool = False
     joules: float | None = None
     estimated: bool = False
@@ -245,23 +243,28 @@ class Mark:
 
     @property
     def page(self) -> str:
-        """Return the page of its machine, from the report's folder."""
+        """Return the path of its machine's page in the report's folder."""
         return f"machines/{slug(self.place)}.html"
 
     @property
     def anchor(self) -> str:
-        """Return where it is on its pages: by task, machine, device, variant and family."""
+        """Return its id on its pages, made from task, machine, device, variant, precision and source."""
         parts = [self.task, self.place, self.name, self.family, self.settings.get("precision", ""), self.source[:4]]
         return slug(" ".join(parts))
 
     @property
+    def kwh(self) -> float | None:
+        """Return the energy for the task in kilowatt-hours; None if unknown."""
+        return None if self.joules is None else self.joules / estimate.JOULES_PER_KWH
+
+    @property
     def rented(self) -> float | None:
-        """Return US dollars of rent for the task; None without a price."""
+        """Return the rent for the task in US dollars; None without a price."""
         return None if self.rent is None else estimate.rent(self.seconds, self.rent)
 
     @property
     def fits(self) -> str:
-        """Return the largest batch that one device's memory holds, in words; empty where that is unknown."""
+        """Return the largest batch that fits in the memory of one device, in words; empty if unknown."""
         network = networks.describe(BY_KEY[self.task].work)
         is_known = self.memory_gb and self.family in FAMILIES
         unit = "sequence" if network.sequence_length else "image"
@@ -278,11 +281,11 @@ class Mark:
         elsewhere = " on another computer" if self.source == MEASURED and not self.here else ""
         ends = [wording.duration(end) for end in (self.low, self.high) if end]
         bounds = f"; {' to '.join(dict.fromkeys(ends))}: {self.bounds}" if len(set(ends)) > 1 else ""
-        return f"{self.source}{elsewhere}: {self.stands_on}{bounds}"
+        return f"{self.source}{elsewhere}: {self.based_on}{bounds}"
 
 
 def slug(text: str) -> str:
-    """Return a plain name for files and addresses; different texts have different ones."""
+    """Return a plain name for files and addresses; different texts have different names."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     if plain == text and layout.is_name(plain):
         return plain
@@ -290,7 +293,7 @@ def slug(text: str) -> str:
 
 
 def kind_of(device: str | None, chip: str) -> str:
-    """Return which of KINDS a device is; a CPU's maker does not matter."""
+    """Return which of KINDS a device is; all CPUs are one kind."""
     makers = {"Apple": "Apple", "NVIDIA": "NVIDIA", "Google": "Google TPU"}
     is_cpu = device == "cpu" or any(word in chip for word in CPUS)
     vendor = chips.specification(chip)["vendor"] if chips.listed(chip) else chip.partition(" ")[0]

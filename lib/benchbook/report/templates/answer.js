@@ -17,7 +17,7 @@ const RINGED = "fp32";  // the family of precisions whose marks are rings
 const rows = constants.rows.map((row) => {
   const element = document.getElementById(row.id);
   const marks = row.marks.map((mark) => ({...mark, atFirst: {...mark}}));
-  return {apart: "", standIn: "", ...row, marks, element, search: `${row.name} ${row.kind}`.toLowerCase()};
+  return {difference: "", standIn: "", ...row, marks, element, search: `${row.name} ${row.kind}`.toLowerCase()};
 });
 const fields = [...form.elements].filter((element) => element.name);
 const field = (name) => form.elements[name];
@@ -50,11 +50,11 @@ function dollars(value) {
 const isPredicted = (mark) => mark.source === "predicted", isCertain = (mark) => !isPredicted(mark);
 function choose(row, family, isWanted = () => true) {
   const timed = row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked && isWanted(mark));
-  const own = family ? timed.filter((mark) => mark.family === family || mark.family === "not told") : timed;
+  const own = family ? timed.filter((mark) => mark.family === family || mark.family === "unknown") : timed;
   return own.reduce((best, mark) => best && best.seconds <= mark.seconds ? best : mark, null);
 }
 const rentOf = (row, mark) => row.rent === undefined ? null : row.rent * mark.seconds / 3600;
-const electricityOf = (mark) => mark.joules === undefined ? null : mark.joules / 3.6e6 * stated("kwh", 0);
+const electricityOf = (mark) => mark.kwh === undefined ? null : mark.kwh * stated("kwh", 0);
 const COSTS = {time: (row, mark) => mark.seconds, price: (row) => row.price ?? null, rent: rentOf,
   electricity: (row, mark) => electricityOf(mark)};
 const least = (pairs, measure) => pairs.reduce((best, pair) => best && measure(best) <= measure(pair) ? best : pair, null);
@@ -79,8 +79,8 @@ function train() {
       }
     }
     if (!row.counted) continue;  // a network that was measured is compared at its own operations alone
-    row.element.classList.toggle("apart", Math.abs(Math.log(row.counted / operations)) >= 0.1);
-    row.apart = row.element.classList.contains("apart") ? row.apart || " " : "";
+    row.element.classList.toggle("different", Math.abs(Math.log(row.counted / operations)) >= constants.alike);
+    row.difference = row.element.classList.contains("different") ? row.difference || " " : "";
   }
 }
 
@@ -94,10 +94,10 @@ function find(text) {
   if (!text.trim()) return null;
   const exact = rows.find((row) => row.name.toLowerCase() === text.trim().toLowerCase());
   const found = rows.filter((row) => matches(row, text));
-  return exact ?? least(found, (row) => 1e6 * Boolean(row.apart) + 1000 * row.count + row.name.length);
+  return exact ?? least(found, (row) => 1e6 * Boolean(row.difference) + 1000 * row.count + row.name.length);
 }
 const namesakes = (row, text) => row.name.toLowerCase() === text.trim().toLowerCase() ? []
-  : rows.filter((other) => other !== row && other.count === row.count && !other.apart && matches(other, text));
+  : rows.filter((other) => other !== row && other.count === row.count && !other.difference && matches(other, text));
 function passes(row) {
   return matches(row, field("find").value)
     && (!field("kind").value || row.kind === field("kind").value)
@@ -187,10 +187,10 @@ function summarise(rows, family) {
   });
   says("cheapest", known ?? likely);
   says("cheaper", known && likely && rent(likely) < rent(known) ? likely : null);
-  const metered = certain.filter(([, mark]) => mark.joules !== undefined && !mark.estimated);
-  const frugal = least(metered, ([, mark]) => mark.joules);
+  const metered = certain.filter(([, mark]) => mark.kwh !== undefined && !mark.estimated);
+  const frugal = least(metered, ([, mark]) => mark.kwh);
   say("frugal", frugal && {
-    name: called(frugal[0]), energy: `${number(frugal[1].joules / 3.6e6)} kWh`, count: metered.length,
+    name: called(frugal[0]), energy: `${number(frugal[1].kwh)} kWh`, count: metered.length,
   });
 }
 
@@ -206,9 +206,9 @@ function fill(column, row, mark) {
   head.replaceChildren(
     made("a", {href: `${row.page}#${row.id}`, textContent: row.here ? called(row) : row.name}), " ",
     note(others && say("namesakes", {names: others})));
-  if (row.apart || !mark) {
+  if (row.difference || !mark) {
     for (const line of lines) set(line, [""]);
-    set("time", [row.apart ? say("other_work", {apart: row.apart}) : say("no_family", {})]);
+    set("time", [row.difference ? say("other_work", {difference: row.difference}) : say("no_family", {})]);
     return;
   }
   const unknown = [say("unknown", {})], rent = rentOf(row, mark), electricity = electricityOf(mark);
@@ -235,7 +235,7 @@ function compare() {
   card.hidden = !have && !consider;
   fill("have", have, own);
   fill("consider", consider, theirs);
-  const compared = own && theirs && !have.apart && !consider.apart && have !== consider;
+  const compared = own && theirs && !have.difference && !consider.difference && have !== consider;
   const ratio = compared ? own.seconds / theirs.seconds : null;
   const [fast, slow] = ratio >= 1 ? [consider, have] : [have, consider];
   const times = Math.max(ratio, 1 / ratio);
@@ -301,7 +301,7 @@ function update() {
   for (const [row, mark] of shown) write(row, mark);
   table.tBodies[0].append(...shown.map(([row]) => row.element));
   draw(shown.map(([row]) => row));
-  summarise(pairs.map(([row]) => row).filter((row) => !row.apart), family);
+  summarise(pairs.map(([row]) => row).filter((row) => !row.difference), family);
   compare();
   more.hidden = drawn.length === shown.length && !everything;
   more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
@@ -312,7 +312,7 @@ function update() {
 document.getElementById("names").append(
   ...rows.map((row) => row.name).sort(new Intl.Collator("en", {numeric: true}).compare).map((value) => made("option", {value})));
 for (const element of fields) element.dataset.first = element.value;
-const mine = rows.find((row) => row.here && !row.apart);
+const mine = rows.find((row) => row.here && !row.difference);
 field("have").dataset.first = mine?.name ?? "";
 field("consider").dataset.first = (rows.find((row) => row.name === EXAMPLE && row !== mine) ?? rows[0])?.name ?? "";
 field("devices").dataset.first = field("devices").options[0].value;

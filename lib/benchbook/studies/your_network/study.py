@@ -144,11 +144,11 @@ def _held_out(evidence: Evidence, best: dict) -> dict:
     points, learnt = evidence.points(NAME), forecast.of_the_record()
     point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
     try:
-        target = of_points(point, evidence.ceilings, asked=True)
+        target = of_points(point, evidence.ceilings, to_predict=True)
         learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
     except Unknown as reason:
         return {"reason": str(reason)}
-    judged = model.predict_hidden(target, learnt.model, learnt.published).iloc[0]
+    judged = model.predict_product(target, learnt.model, learnt.published).iloc[0]
     rate, low, high = (math.exp(judged[name]) for name in ("mean", "low", "high"))
     basis = f"its {judged['precision']} figures, {judged['situation']}"
     return {"samples_per_second": rate, "low": low, "high": high, "basis": basis}
@@ -162,7 +162,7 @@ def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
         answer = predictions.learn(evidence).ask(question, datetime.date.today())
     except Unknown as reason:
         return {"reason": str(reason)}
-    dollars = estimate.usual(answer.rented)["dollars"].median() if len(answer.rented) else None
+    dollars = estimate.usual_offers(answer.rented)["dollars"].median() if len(answer.rented) else None
     rate = {"samples_per_second": answer.rate.value, "low": answer.rate.low, "high": answer.rate.high}
     return rate | {"basis": answer.rate.basis, "dollars": dollars}
 
