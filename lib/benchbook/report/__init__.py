@@ -1,4 +1,4 @@
-"""The static site: it lays out figures and tables that the aggregation wrote, and computes nothing."""
+"""The static site: it lays out the figures and tables that the aggregation wrote, and computes nothing."""
 
 import csv
 import html
@@ -9,6 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,48 +32,48 @@ from benchbook.studies.study import Chart
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"  # the aggregation as it ran, in the report's folder
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
-MATRIX = "simclr_epochs"  # the study that tries precisions and compilers
+MATRIX = "simclr_epochs"  # the study that tries every precision and compiler
 BAR = {name: f"{name.lower()}.html" for name in ("Studies", "Claims", "Machines", "Method")}
 BAR = {"Answers": "index.html"} | BAR
 SHARED = ("style.css", "answer.js", "copy.js", "tables.js", "favicon.svg")  # files that several pages load
-OPEN = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that leave a claim undecided
+OPEN = (claims.NOT_MEASURED, claims.NOT_RECOMPUTED, claims.NOT_COMPARABLE)  # verdicts that decide nothing
 
 
 def write() -> Path:
-    """Run the aggregation notebook over all rows, and write the pages; return the first one's path.
+    """Run the aggregation notebook over all rows, write the pages, and return the path of index.html.
 
-    Where another process writes a report of the same rows, this waits for it.
+    If another process is writing a report of the same rows, this waits for it.
 
     Raises:
-        RuntimeError: the notebook failed; the message ends with what it printed last.
-        TimeoutError: another report was still being written after LOCK_SECONDS.
+        RuntimeError: the notebook failed; the message ends with the last line of its error.
+        TimeoutError: another process was still writing a report after LOCK_SECONDS.
     """
     outputs = layout.outputs()
     (outputs / "report").mkdir(parents=True, exist_ok=True)
     aggregated = outputs / "report" / AGGREGATED
-    # The matrices are small: further threads of the linear algebra wait for one another, busily, six times as long.
+    # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS), temporary.folder() as sockets:
         try:
             kernel.execute(layout.notebook("aggregate"), aggregated, {}, sockets)
         except Exception as error:
-            said = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
-            raise RuntimeError(f"the aggregation failed: {said}") from error
+            message = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
+            raise RuntimeError(f"the aggregation failed: {message}") from error
         return write_pages(outputs / "figures", outputs / "report", [*executed.newest(outputs / "runs"), aggregated])
 
 
 def left_out(figures: Path) -> list[str]:
-    """Return the aggregation's lines about files and runs that were left out, and about unknown columns."""
+    """Return the aggregation's sentences about files and runs that were left out, and about unknown columns."""
     return [line["fault"] for line in tables.lines(figures / "left-out.csv")]
 
 
 def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> Path:
-    """Write the report's pages into a folder, with a copy of every file they show; pages of before are deleted.
+    """Write the report's pages into a folder, with a copy of every file that they show; older pages are deleted.
 
     Args:
-        figures: what the aggregation wrote. The first page has the marks of the first task, where it wrote marks.
+        figures: the folder that the aggregation wrote.
         folder: the site's folder.
-        notebooks: executed ones; one that cannot be read has no page.
+        notebooks: executed notebooks; one that cannot be read has no page.
 
     Returns:
         The path of index.html.
@@ -82,7 +83,7 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     for own in executed.pages(notebooks):
         site.write(f"notebooks/{own['file']}", "notebook.html", "Method", title=own["title"], body=own.pop("body"))
         pages.append(own | {"called": called.get(own["machine"], own["machine"])})
-    every, refused = answers.load(figures)
+    marks, refused = answers.load(figures)
     links = {
         rows_of(own["machine"], own["study"], own["point"]): f"notebooks/{own['file']}"
         for own in pages
@@ -91,8 +92,8 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
     _copy(figures, folder / "files")
     lines = [line | {"called": called.get(line["machine"])} for line in tables.lines(figures / "summary.csv")]
     shown = {name: tables.table(figures / f"{name}.csv", name, called) for name in tables.COLUMNS}
-    claims = tables.lines(figures / "claim-outcomes.csv")
-    places, citation = answers.machines(every), citing.report(lines)
+    outcomes = tables.lines(figures / "claim-outcomes.csv")
+    places, citation = answers.machines(marks), citing.report(lines)
     content = {
         "tables": shown,
         "failures": [
@@ -102,44 +103,51 @@ def write_pages(figures: Path, folder: Path, notebooks: Iterable[Path] = ()) -> 
         ],
         "measured": citing.counts(lines),
     }
-    for task in TASKS if every else ():
-        events = [claim for claim in claims if claim["study"] == MATRIX and claim["published"] == "that it happens"]
+    events = [claim for claim in outcomes if claim["study"] == MATRIX and claim["published"] == claims.EVENT]
+    for task in TASKS if marks else ():
         works = {"table": shown["support"], "claims": events} if task.study == MATRIX else None
-        answer = answers.content(task, every, refused)
+        answer = answers.content(task, marks, refused)
         site.write(task.address, "answer.html", "Answers", answer=answer, works=works, links=links)
-    if not every:
+    if not marks:
         site.write("index.html", "answer.html", "Answers", answer=None, works=None)
     site.write(
         "studies.html", "studies.html", "Studies", **content, sections=_sections(figures, lines),
         predictions=_figures(figures, "", PREDICTIONS, lines),
     )  # fmt: skip
-    outcomes = {each: [claim for claim in claims if claim["outcome"] == each] for each in claim_outcomes.OUTCOMES}
-    grouped = [(outcome, own) for outcome, own in outcomes.items() if own]
-    holds = Counter(claim["holds"] for claim in claims)
+    # The lines are sorted by outcome.
+    grouped = [(outcome, list(own)) for outcome, own in itertools.groupby(outcomes, itemgetter("outcome"))]
+    holds = Counter(claim["holds"] for claim in outcomes)
     site.write("claims.html", "claims.html", "Claims", claims=grouped, means=claim_outcomes.MEANS, arithmetic=holds)
     site.write("machines.html", "machines.html", "Machines", **content, places=places)
     site.write("points.html", "points.html", "Machines", **content, left_out=left_out(figures))
-    site.write("method.html", "method.html", "Method", pages=pages, citation=citation, answers=every)
+    site.write("method.html", "method.html", "Method", pages=pages, citation=citation, answers=marks)
     for place in places:
         site.write(place["file"], "machine.html", "Machines", families=FAMILIES, tasks=BY_KEY, links=links, **place)
-    write_claims(figures / "claims.csv", claims, site, called)
-    _write_data(every, folder / "data", citation)
+    write_claims(figures / "claims.csv", outcomes, site, called)
+    _write_data(marks, folder / "data", citation)
     site.finish()
     return folder / "index.html"
 
 
 class Site:
-    """The folder of the pages; every page has the bar, and its address where the site's is in BENCHBOOK_ADDRESS."""
+    """The folder of the pages. Pages have the navigation bar, and their URL if BENCHBOOK_ADDRESS is the site's URL."""
 
     def __init__(self, folder: Path):
-        """Take a folder, which is made if need be."""
+        """Take a folder, which may not exist yet."""
         self.folder = folder
         self.address = os.environ.get("BENCHBOOK_ADDRESS", "").rstrip("/")
         self.environment = _environment()
         self.paths = []
 
     def render(self, path: str, template: str, section: str, **content) -> str:
-        """Return a page, given its path from the folder, its template and the bar's part that it belongs to."""
+        """Return a page.
+
+        Args:
+            path: of the page in the site's folder.
+            template: its name.
+            section: the entry of the navigation bar that the page belongs to.
+            content: variables of the template.
+        """
         root = "../" * path.count("/")
         shared = {"root": root, "path": path, "section": section, "root_page": path == "index.html"}
         return self.environment.get_template(template).render(shared | {"address": self.address} | content)
@@ -151,11 +159,8 @@ class Site:
         self.paths.append(path)
 
     def finish(self) -> None:
-        """Write what pages share, the page of missing addresses and, where the address is known, the map.
-
-        Pages that were not written are deleted.
-        """
-        package = importlib.metadata.distribution("itables")  # DataTables as it ships it, to stand in a data URL
+        """Write the shared files, 404.html and, if the site's URL is known, the sitemap; delete older pages."""
+        package = importlib.metadata.distribution("itables")  # has DataTables, which becomes a data URL
         code = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
         library = {"code": quote(code, safe=" !$&'()*+,-./:;=?@[]^_`{|}~")}
         library["licence"] = package.read_text("licenses/LICENSE")
@@ -177,41 +182,39 @@ class Site:
 
 
 def write_claims(judged: Path, outcomes: list[dict], site: Site, called: Mapping[str, str]) -> None:
-    """Write a page for each published claim, at an address that stays: what was claimed, and what was found.
+    """Write a page for each published claim and its results; the address of the page never changes.
 
     Args:
         judged: the CSV of `claims.table`; without the file there are no pages.
         outcomes: lines of `claim_outcomes.table`.
-        site: to write to.
-        called: what machines are called, by id.
+        site: the site to write to.
+        called: names of machines by id.
     """
     printed = {claim["id"]: claim for claim in outcomes}
-    lines = sorted(tables.lines(judged), key=lambda line: line["id"])
-    for name, group in itertools.groupby(lines, key=lambda line: line["id"]):
+    lines = sorted(tables.lines(judged), key=itemgetter("id"))
+    for name, group in itertools.groupby(lines, itemgetter("id")):
         path, own = f"claims/{layout.check_name(name, 'claim')}.html", list(group)
         claim = {"article": "", "link": "", "unit": ""} | own[0] | printed.get(name, {})
         site.write(path, "claim.html", "Claims", claim=claim, lines=own, called=called, open=OPEN)
 
 
 def _sections(figures: Path, lines: list[dict]) -> list[dict]:
-    """Return each study that has figures, with its finding."""
+    """Return the sections of all studies that have figures."""
     findings = {line["study"]: line for line in tables.lines(figures / "findings.csv")}
     sections = []
     for study in studies.every().values():
         if shown := _figures(figures, study.name, study.charts, lines):
-            said = {"finding": "", "basis": ""} | findings.get(study.name, {})
-            sections.append(
-                said | {"study": study.name, "name": study.title, "title": study.question, "figures": shown}
-            )
+            section = {"study": study.name, "name": study.title, "title": study.question, "figures": shown}
+            sections.append({"finding": "", "basis": ""} | findings.get(study.name, {}) | section)
     return sections
 
 
-def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
+def _write_data(marks: list[Mark], folder: Path, citation: str) -> None:
     """Write the marks as data, with their schema, licence and citation; nothing without marks."""
     shutil.rmtree(folder, ignore_errors=True)
-    if not every:
+    if not marks:
         return
-    table = answers.lines(every)
+    table = answers.lines(marks)
     folder.mkdir(parents=True)
     texts = {
         "LICENCE.txt": f"{LICENCE}.\n\nCite: {citation}\n",
@@ -224,7 +227,7 @@ def _write_data(every: list[Mark], folder: Path, citation: str) -> None:
 
 
 def _environment() -> jinja2.Environment:
-    """Return the templates' environment; whatever comes from rows is escaped."""
+    """Return the templates' environment; it escapes all text."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=jinja2.select_autoescape(["html"]),
@@ -239,7 +242,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _copy(figures: Path, files: Path) -> None:
-    """Copy the figures' files again; text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """Replace the copies of the figures' files; in CSV files an apostrophe is put before text that is a formula."""
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True)
     for file in (path for path in figures.iterdir() if path.is_file()):
@@ -254,7 +257,7 @@ def _copy(figures: Path, files: Path) -> None:
 
 
 def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict]) -> list[dict]:
-    """Return the figures that were written."""
+    """Return the charts that the aggregation drew, each with its description, conditions and citation."""
     drawn = []
     for name in (chart.name for chart in charts if (folder / f"{chart.name}.json").exists()):
         described = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))

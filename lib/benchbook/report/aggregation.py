@@ -1,4 +1,4 @@
-"""All machines' rows merged with the published ones, and the files that the report shows of them."""
+"""The rows of all machines, merged with the published rows, and the files that the report shows."""
 
 import datetime
 import gc
@@ -24,12 +24,12 @@ SOURCES = {"measured": "measured here", "published": "published", "predicted": "
 
 @dataclass(frozen=True)
 class Aggregation:
-    """All rows that may be published, and what they say; each table is made once.
+    """The tables and charts of all rows that may be published; each is made once.
 
     Attributes:
-        evidence: the measured rows of all machines, and the published ones.
-        manifests: of the measured runs, by run id.
-        left_out: a sentence for each file and run that was left out, and for each column that is unknown.
+        evidence: the measured rows of all machines, and the published rows.
+        manifests: the manifests of the measured runs, by run id.
+        left_out: a sentence for each file and run that was left out, and for each unknown column.
     """
 
     evidence: Evidence
@@ -48,7 +48,7 @@ class Aggregation:
 
     @cached_property
     def findings(self) -> pandas.DataFrame:
-        """Return what each study finds; see `findings.table`."""
+        """Return the finding of each study; see `findings.table`."""
         return findings.table(self.evidence, studies.every().values(), self.headlines)
 
     @cached_property
@@ -58,18 +58,18 @@ class Aggregation:
 
     @cached_property
     def drawings(self) -> dict[str, Drawing]:
-        """Return every chart of the studies and of the predictions, drawn, by its name."""
+        """Return the drawn charts of the studies and of the predictions, by name."""
         charts = [chart for study in studies.every().values() for chart in study.charts]
         return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
 
     @cached_property
     def answers(self) -> tuple[list[Mark], list[dict]]:
-        """Return what each machine and chip takes for each task, and what is not predicted; see `answers.gather`."""
+        """Return the marks of all tasks with prices, and why others are not predicted; see `answers.gather`."""
         marks, refused = answers.gather(self.evidence, self.headlines, answers.here(self.evidence.folder))
         return answers.priced(marks, datetime.date.today()), refused
 
     def fastest(self) -> pandas.DataFrame:
-        """Return the shortest time of one device for each task that a study answers: measured, published, predicted."""
+        """Return the shortest measured, published and predicted time of one device, for each task of a study."""
         lines = []
         for task in (task for task in TASKS if task.study):
             line = {"to train": task.short}
@@ -81,21 +81,25 @@ class Aggregation:
         return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
 
     def missing(self) -> pandas.DataFrame:
-        """Return the points, charts and claims that are left out: how many of each kind, and up to five reasons."""
+        """Return the numbers of files, points, charts and claims that are left out, with the five most common reasons.
+
+        Returns:
+            Columns: what, number, why.
+        """
         failed = self.evidence.summary[~self.evidence.summary["status"].isin(records.TRAINED)]
-        claims = self.claims
+
         undrawn = [name for name, drawing in self.drawings.items() if drawing.figure is None]
         reasons = {
             "files and runs": self.left_out,
             "points": failed["study"].map(studies.title) + ": " + failed["status"].str.replace("_", " "),
             "charts": [f"nothing to compare yet: {', '.join(undrawn)}"] * len(undrawn),
-            "claims": claims.loc[claims["outcome"] == claim_outcomes.OUT_OF_REACH, "why"],
+            "claims": self.claims.loc[self.claims["outcome"] == claim_outcomes.OUT_OF_REACH, "why"],
         }
         counts = {kind: pandas.Series(own, dtype=str).value_counts().head(5) for kind, own in reasons.items()}
         return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
 
     def write(self, folder: Path) -> None:
-        """Write every chart, and the tables that the report shows, into a folder."""
+        """Write all charts, and the tables that the report shows, into a folder."""
         for name, drawing in self.drawings.items():
             drawing.save(folder, name)
         tables = {
@@ -116,7 +120,7 @@ class Aggregation:
 
 
 def merge(runs: Path, meter_file: str = "") -> Aggregation:
-    """Merge the rows of all machines with the published ones.
+    """Merge the rows of all machines with the published rows.
 
     A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest.
 
@@ -124,7 +128,7 @@ def merge(runs: Path, meter_file: str = "") -> Aggregation:
         runs: the folder of all machines' rows.
         meter_file: see `meter.fill`.
     """
-    gc.set_threshold(100_000, 20, 100)  # by default the garbage collector takes a tenth of the time
+    gc.set_threshold(100_000, 20, 100)  # with the default thresholds, garbage collection takes a tenth of the time
     described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = meter.fill(measured, identity.identify().name, meter_file)

@@ -1,7 +1,7 @@
-"""The headline: what training costs a machine in time, energy and money; and the frameworks of one chip side by side.
+"""The headline table: time, energy and money of training on each machine. And the frameworks of one chip compared.
 
-Apple's GPU is reached by torch as mps, by TensorFlow and by MLX as metal: it is one chip. Architecture, padding,
-constants and optimiser are the same in every framework of a study, which is what makes ratios of frameworks fair.
+PyTorch calls Apple's GPU mps, TensorFlow and MLX call it metal: it is one chip. Architecture, padding, constants and
+optimiser are the same in every framework of a study, so ratios between frameworks are fair.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_co
 COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
 COLUMNS += ["energy_boundary", "dollars_per_million", "status", "place"]
 LINE = ["machine", "study", "variant", "device", "source"]
-OWN = ["image_size", "batch_size", "framework"]  # columns in which a point agrees with the study's own setting
-# Parameters in which two points must agree to be the same work; those that a study lacks are alike.
+OWN = ["image_size", "batch_size", "framework"]  # the columns of a study's own setting
+# Parameters that must be equal in two points with the same work; a parameter that a study lacks is equal.
 SAME = ("precision", "data_resident", "trainable", "weights", "learning_rate", "width", "device_count")
 ALIKE = ["machine", "study", "view", "processor", "dataset", "batch_size", "image_size", *SAME]
-FREE = ["precision", "data_resident"]  # a search may choose these, so tuned points may differ in them
+FREE = ["precision", "data_resident"]  # tuned points may differ in these, because a search chooses them
 FRAMEWORK_COLUMNS = ["machine", "study", "variant", "processor", "framework", "framework_version", "device"]
 FRAMEWORK_COLUMNS += ["precision", "dataset", "batch_size", "image_size", *SAME[1:], "images_per_second", "ratio"]
 FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]
@@ -34,37 +34,37 @@ NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_
 
 
 def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
-    """Return one line per machine, study, variant and device, measured ones first.
+    """Return one line per machine, study, variant and device; measured lines are first.
 
-    A line shows one point of several. The ranking:
-    1. one that trained before one that failed;
-    2. the study's own setting (batch size, framework and image size that most of its published rows have);
+    If there are several points, a line shows the first in this ranking:
+    1. points that trained before points that failed;
+    2. the study's own setting (the batch size, framework and image size of most of its published rows);
     3. the study's own data set;
-    4. not unproven, then not unstable;
-    5. the fastest (of published ones the first).
-    A published machine has a line where a rate or a time of training was printed; bounds are then the rounding.
+    4. points that are not unproven, then points that are not unstable;
+    5. the fastest measured point, or the first published one.
+    A published machine has a line if a rate or a time of training was printed; its bounds are the rounding.
 
-    An epoch is as many images as the article's; where it printed none, epochs have no time. It is what the article
-    timed: for MNIST with set-up and test, for SimCLR with its nearest-neighbour evaluation, at the article's batch
-    size; else training alone. What is printed of an epoch holds what its article counted. Dollars are those of the
-    price that the run states, else of the one on demand. Where there is no price, dollars are missing.
+    An epoch has as many images as the article's; without a published number, epochs have no time. An epoch's time
+    includes what the article timed: set-up and test for MNIST, the nearest-neighbour evaluation at the article's batch
+    size for SimCLR; training alone for other studies. A published epoch includes what its article counted. Dollars use
+    the price that the run states, else the price on demand; without a price, dollars are missing.
 
     Args:
         evidence: measured and published rows of all studies, and prices.
-        studies: by name; a study without a line here has no line in the table.
+        studies: the studies of the table, by name.
 
     Returns:
-        Columns: COLUMNS, and of, a dictionary: the line of the summary, or the published row, that each line shows.
-        place is the machine and device as people call them, source is measured or published, and joules_per_image come
-        with the boundary they were read at.
+        Columns: COLUMNS and of. place is the machine's and device's name for people; source is measured or published;
+        energy_boundary belongs to joules_per_image; of is a dictionary, the line of the summary or the published row
+        that the line shows.
     """
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
     seconds = epoch_seconds(evidence, studies)
-    points = (
+    keyed = (
         (tuple(point[name] for name in statistics.POINT_KEY), point) for point in evidence.summary.to_dict("records")
     )
-    measured = [_point(point, seconds[key]) for key, point in points if key in seconds]
+    measured = [_point(point, seconds[key]) for key, point in keyed if key in seconds]
     printed = evidence.published[
         evidence.published["source"].eq("published") & evidence.published["study"].isin(own.index)
     ]
@@ -75,27 +75,27 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
     ]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
-    spoken = _rank(lines, own).drop_duplicates(LINE)
-    listed, lines = estimate.on_demand(evidence.prices), spoken.to_dict("records")
+    best = _rank(lines, own).drop_duplicates(LINE)
+    listed, lines = estimate.on_demand(evidence.prices), best.to_dict("records")
     hourly = [estimate.price_of_hour(line["machine"], line["price_per_hour"], listed) for line in lines]
     dollars = [
         estimate.cost_per_million(line["images_per_second"], price) if line["images_per_second"] > 0 else numpy.nan
         for line, price in zip(lines, hourly, strict=True)
     ]
     places = list(map(evidence.names.place, lines))
-    spoken = spoken.assign(dollars_per_million=pandas.Series(dollars, spoken.index, dtype=float), place=places)
-    return spoken.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[[*COLUMNS, "of"]]
+    best = best.assign(dollars_per_million=pandas.Series(dollars, best.index, dtype=float), place=places)
+    return best.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[[*COLUMNS, "of"]]
 
 
 def _own_settings(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return each study's own setting and data set: what most of its published rows have."""
+    """Return each study's own setting and data set: the values of most of its published rows."""
     printed = rows[rows["source"] == "published"]
     columns = [*OWN, "dataset", "dataset_samples"]
     return printed.groupby("study")[columns].agg(lambda values: next(iter(values.dropna().mode()), None))
 
 
 def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines with those first that are to speak for the others."""
+    """Return the lines sorted by the ranking of `table`."""
     theirs = own[[*OWN, "dataset"]].reindex(lines["study"]).set_axis(lines.index)
     same = pandas.DataFrame({name: (lines[name] == theirs[name]) | theirs[name].isna() for name in theirs})
     keys = {
@@ -111,9 +111,9 @@ def _rank(lines: pandas.DataFrame, own: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def epoch_seconds(evidence: Evidence, studies: Mapping[str, Study]) -> dict[tuple[str, str, str], float]:
-    """Return the seconds of what a study's article calls an epoch, for each measured point of these studies.
+    """Return the seconds of an epoch for each measured point of these studies; `table` says what an epoch includes.
 
-    Keys are the columns of `statistics.POINT_KEY`; an epoch of a study without one is NaN. See `table`.
+    Keys are values of `statistics.POINT_KEY`; the time is NaN if the study's article has no epoch.
     """
     images = _own_settings(evidence.rows)["dataset_samples"]
     images = images[images.index.isin(list(studies))]
@@ -146,7 +146,7 @@ def _point(point: dict, epoch_seconds: float) -> dict:
 
 
 def _printed(row: dict) -> dict:
-    """Return the line of a printed figure: a rate of training, or the time of something that holds an epoch."""
+    """Return the line of a published row: a training rate, a training time, or a total time that includes epochs."""
     kept = ("machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "status", *OWN)
     line = {name: row[name] for name in kept} | {"of": row}
     if row["phase"] == "train" and pandas.notna(row["samples_per_second"]):
@@ -165,19 +165,20 @@ def _printed(row: dict) -> dict:
 
 
 def frameworks(evidence: Evidence) -> pandas.DataFrame:
-    """Return a line for each framework that trained the same work on the same chip as another one did.
+    """Return a line for each framework, if several frameworks trained the same work on the same chip.
 
-    Reference and controlled points are compared at the same precision, tuned ones as the best of each framework. Wrong
-    and failed points are left out.
+    Reference and controlled points are compared at the same precision; of tuned points, the best of each framework is
+    compared. Wrong and failed points are left out.
 
     Returns:
-        Columns FRAMEWORK_COLUMNS, the fastest of a work first: processor is CPU or accelerator, ratio the rate over
-        that of the fastest framework with its bounds and their kind (of the fastest itself 1, without bounds).
+        Columns FRAMEWORK_COLUMNS, the fastest framework of each work first. processor is CPU or accelerator; ratio is
+        the rate divided by that of the fastest framework, with low, high and interval (the fastest has 1, without
+        bounds).
     """
     points = evidence.summary
-    points = points[(points["status"] == "ok") & points["samples_per_second"].notna()]  # a wrong one is not ok
+    points = points[(points["status"] == "ok") & points["samples_per_second"].notna()]
     kept = dict.fromkeys(name for name in (*READ, *SAME) if name in points)
-    points = points[list(kept)]  # a table of few columns is divided much faster
+    points = points[list(kept)]  # grouping a table of few columns is much faster
     stated = {name: [settings.get(name) for settings in points["settings"]] for name in SAME if name not in points}
     points = points.assign(
         **stated,
@@ -195,7 +196,7 @@ def frameworks(evidence: Evidence) -> pandas.DataFrame:
 
 
 def _compared(group: pandas.DataFrame) -> list[dict]:
-    """Return the lines of one work, each rate over the fastest."""
+    """Return the lines of one work, with each rate divided by the fastest."""
     first, *others = group.sort_values("samples_per_second", ascending=False).to_dict("records")
     lines = [first | {"ratio": 1.0, "low": None, "high": None, "interval": None}]
     for line in others:

@@ -1,4 +1,4 @@
-"""Tables of the report: each number as text and as sort key; missing values are empty."""
+"""Tables of the report: each number has a text and a sort key; missing values are empty."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.rows.points import setting
 
-# The columns of each table that are shown, in their order.
+# The shown columns of each table, in their order.
 COLUMNS = {
     "headline": "machine study seconds_per_epoch images_per_second joules_per_image dollars_per_million verdict",
     "summary": "machine study point dataset samples_per_second accuracy energy_per_sample"
@@ -24,18 +24,18 @@ COLUMNS = {
     "support": "machine device framework_version precision compiled status speedup message",
     "prediction-errors": "situation group rule pairs publications median_error within_2 coverage",
 }
-# The headers of columns; other columns have their names as headers.
+# The headers of columns; the header of any other column is its name.
 HEADERS = {
     "batch_size": "batch",
     "coverage": "covered",
     "dataset": "data set",
     "dollars_per_million": "$ per million samples",
-    "energy_boundary": "of",
-    "energy_method": "read by",
+    "energy_boundary": "measured at",
+    "energy_method": "energy method",
     "energy_note": "energy note",
     "energy_per_sample": "J/sample",
     "framework_version": "version",
-    "group": "of",
+    "group": "rates of",
     "idle_watts": "idle W",
     "images_per_second": "samples/s",
     "joules_per_image": "J/sample",
@@ -44,35 +44,34 @@ HEADERS = {
     "num_runs": "runs",
     "num_steps": "steps",
     "passed": "agrees",
-    "ratio": "of the fastest",
+    "ratio": "share of the fastest",
     "reason": "why",
     "samples_per_second": "samples/s",
     "seconds_per_epoch": "one epoch",
-    "situation": "with",
     "speedup": "speed, fp32 = 1",
     "within_2": "within a factor of 2",
 }
-# Names and messages that look like a number, or like NA, stay what they are.
+# Columns of text: a name or message that looks like a number, or like NA, is still text.
 TEXT = ["machine", "place", "name", "id", "chip", "point", "message", "commit", "session", "framework_version", "study"]
 TEXT += ["dataset"]
-# How a column's values are written for people.
+# Functions that turn the values of a column into words.
 WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get, "point": setting}
 PERCENT = ("median_error", "coverage", "within_2")
-# What stands small below a cell, besides a machine's id.
+# Columns in small print below the cells of another column; a machine always has its id.
 NOTES = {
-    "summary": {"point": "point", "samples_per_second": "bounds"},  # of a point its settings in words, and its id
+    "summary": {"point": "point", "samples_per_second": "bounds"},  # a point's settings in words, and below them its id
     "headline": {"study": "setting", "images_per_second": "bounds", "joules_per_image": "energy_boundary"},
     "support": {"speedup": "bounds"},
     "tuning": {"confirmed": "bounds"},
     "frameworks": {"framework": "framework_version", "ratio": "bounds"},
 }
-# A spreadsheet runs such text as a formula: https://owasp.org/www-community/attacks/CSV_Injection
+# Text that begins so is a formula to a spreadsheet: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-MOST_LINES = 1_000  # of a table in a page, which a browser has to lay out
+MOST_LINES = 1_000  # of a table on a page
 
 
 def read(path: Path) -> pandas.DataFrame:
-    """Return a table that the aggregation wrote; one that it did not write is empty."""
+    """Return a table that the aggregation wrote; a missing file is an empty table."""
     if not path.exists():
         return pandas.DataFrame()
     table = pandas.read_csv(path, dtype=dict.fromkeys(TEXT, "string"), keep_default_na=False, na_values=[""])
@@ -86,28 +85,27 @@ def lines(path: Path) -> list[dict]:
 
 
 def names(path: Path) -> dict[str, str]:
-    """Return what machines are called, by id, from the table that the aggregation wrote of it; nothing without one."""
+    """Return the names of machines by id, from the aggregation's table; a missing file has none."""
     return {line["machine"]: line["name"] for line in lines(path)}
 
 
 def table(path: Path, name: str, called: Mapping[str, str]) -> dict:
-    """Return a table as a template shows it.
+    """Return a table for a template.
 
     Args:
-        path: of the CSV.
-        name: which columns to show: a key of COLUMNS.
-        called: from `names`; a machine that is not among them goes by its id.
+        path: of the CSV; a missing file is an empty table.
+        name: a key of COLUMNS.
+        called: from `names`; a machine that is not among them is shown by its id.
 
     Returns:
-        `columns`: name, header and whether it holds numbers. `lines`: of each cell its text, a note or nothing, and
-        `order`, all digits of a number; of very many lines the first. `count`: of all lines. No lines where the file
-        has none or is not there.
+        `columns`: name, header, and whether the column is numeric. `lines`: for each cell its text, note, link, and
+        `order` (all digits of a number); at most MOST_LINES. `count`: the number of all lines.
     """
     names, notes = COLUMNS[name].split(), {"machine": "id"} | NOTES.get(name, {})
     content = read(path)
     if name == "headline":
         content = _headline(content)
-    elif "machine" in content:  # by its name; below it what the name stands for
+    elif "machine" in content:  # its name, and its id in small print
         ids = content["machine"].astype("string")
         theirs = ids.map(lambda each: called.get(each, each), na_action="ignore").astype("string")
         content = content.assign(machine=theirs, id=content["id"] if "id" in content else ids.where(theirs != ids))
@@ -133,7 +131,7 @@ def table(path: Path, name: str, called: Mapping[str, str]) -> dict:
 
 
 def harmless(cell: object) -> object:
-    """Return a cell as a CSV may hold it: text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """Return a cell for a CSV: an apostrophe is put before text that a spreadsheet would run as a formula."""
     if not isinstance(cell, str) or not cell.startswith(FORMULA):
         return cell
     try:
@@ -144,7 +142,7 @@ def harmless(cell: object) -> object:
 
 
 def text(value) -> str:
-    """Return a value as it is read: numbers with four digits, truth as yes and no, nothing for what is missing."""
+    """Return a value as text: numbers with four digits, booleans as yes and no, missing values as nothing."""
     if value is None or pandas.isna(value):
         return ""
     if isinstance(value, (bool, numpy.bool_)):
@@ -155,12 +153,12 @@ def text(value) -> str:
 
 
 def shown(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table for a notebook: values as `text` has them, without columns that are empty throughout."""
+    """Return a table for a notebook: values as `text` writes them, without empty columns."""
     return wording.filled(table).map(text)
 
 
 def _text(column: str, value) -> str:
-    """Return a value as it is read in a column."""
+    """Return a value as the text of a cell."""
     if pandas.isna(value):
         return ""
     if column in WORDS:
@@ -173,9 +171,9 @@ def _text(column: str, value) -> str:
 
 
 def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the headline's lines, measured ones first; a published machine says so, and a failure is a verdict.
+    """Return the lines of the headline table, measured lines first; the verdict of a failed point is its status.
 
-    A machine goes by its name for people; below it stands the id of one that measured.
+    A machine is shown by its name; in small print below it is its id, or `published`.
     """
     content = _with(content, "machine", "place", "variant", "device", "dataset", "source", "status", "verdict")
     settings = content[["variant", "dataset"]].astype("string")
@@ -193,7 +191,7 @@ def _headline(content: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table with its bounds and windows in words; bounds that read the same are none."""
+    """Return a table with a column of bounds and number of windows in words; bounds that read the same are left out."""
     columns = ["low", "high", "num_windows", "interval"]
     bounds = []
     for low, high, count, kind in _with(content, *columns)[columns].itertuples(index=False):
@@ -204,5 +202,5 @@ def _bounded(content: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _with(content: pandas.DataFrame, *columns: str) -> pandas.DataFrame:
-    """Return a table that has these columns; one it lacked is missing throughout."""
+    """Return a table that has these columns; new columns are empty."""
     return content.reindex(columns=[*content, *(name for name in columns if name not in content)])

@@ -20,8 +20,7 @@ OPERATIONS = tuple(sorted([*(float(f"{value:.3g}") for value in numpy.geomspace(
 MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connection between machines
 TO_ACCURACY = "resnet50-accuracy"
 METRIC = "time_to_75.9"
-PREDICTION = {"bounds": "90 % interval of the prediction"}
-PREDICTION |= {"sources": ("Predicted by benchbook from the public record",)}
+PREDICTION = {"bounds": "90 % interval", "sources": ("Predicted by benchbook from the public record",)}
 
 
 def of_record(forecaster: Forecaster, marks: list[Mark]) -> tuple[list[Mark], list[dict[str, object]]]:
@@ -146,7 +145,7 @@ def _published(this: Task, forecaster: Forecaster) -> Iterator[Mark]:
             low=float(own["seconds"].min()) if several else None,
             high=float(own["seconds"].max()) if several else None,
             bounds="least and most of the published figures" if several else "",
-            based_on=f"{len(own)} figures in {publications}" if several else "one published figure",
+            based_on=f"{wording.count(len(own), 'figure')} in {publications}",
             sources=tuple(sorted(set(own["cited"]))),
         )  # fmt: skip
 

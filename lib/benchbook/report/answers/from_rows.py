@@ -12,7 +12,7 @@ from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
 from benchbook.report import tables
 from benchbook.report.answers.from_record import REFERENCE
-from benchbook.report.answers.marks import MEASURED, NO_SENSOR, TASKS, UNKNOWN, Mark, Task, kind_of
+from benchbook.report.answers.marks import MEASURED, NOT_MEASURED, TASKS, UNKNOWN, Mark, Task, kind_of
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
@@ -34,6 +34,7 @@ SETTINGS = {
     "session": "session",
     "verdict": "verdict",
 }
+WORDS = {"framework": libraries.WORDS.get, "dataset": naming.dataset}
 
 
 def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> Iterator[Mark]:
@@ -126,7 +127,7 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
     measured, device, point = line["source"] == MEASURED, line["device"], line["of"]
     chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-    boundary, based_on = line["energy_boundary"], "one published figure"
+    boundary, based_on = line["energy_boundary"], "1 figure in 1 publication"
     if measured:
         kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
         starts = "one run" if kernels == 1 else f"{kernels} starts"
@@ -148,9 +149,9 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
         estimated=point.get("energy_method") == ESTIMATED,
         energy_note="; ".join(filter(None, (f"measured at: {boundary}", wall_note(boundary))))
         if pandas.notna(joules)
-        else NO_SENSOR,
+        else NOT_MEASURED,
         settings={
-            label: tables.text(libraries.WORDS.get(value, value))
+            label: tables.text(WORDS[name](value) if name in WORDS else value)
             for name, label in SETTINGS.items()
             if pandas.notna(value := (point | {"verdict": line["verdict"]}).get(name))
         },

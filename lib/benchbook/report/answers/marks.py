@@ -15,7 +15,7 @@ KINDS = ("Apple", "NVIDIA", "Google TPU", "CPU", "other")
 CPUS = ("Xeon", "Epyc", "EPYC", "Core i", "Threadripper", "Ryzen")  # words in names of CPUs
 FAMILIES = {"fp32": "fp32", "half": "16 bits"}  # of precisions; TF32 counts as fp32, as in most publications
 UNKNOWN = "unknown"  # the family of a mark whose precision was not stated
-NO_SENSOR = "no energy was measured for this work on this chip"
+NOT_MEASURED = "not measured for this work on this chip"
 MINUTE = 60.0
 IMAGENET = 1_281_167
 
@@ -226,7 +226,7 @@ class Mark:
     here: bool = False
     joules: float | None = None
     estimated: bool = False
-    energy_note: str = NO_SENSOR
+    energy_note: str = NOT_MEASURED
     chip: str = ""
     count: int = 1
     memory_gb: float | None = None
@@ -280,7 +280,7 @@ class Mark:
         """Return its source and basis in a few words."""
         elsewhere = " on another computer" if self.source == MEASURED and not self.here else ""
         ends = [wording.duration(end) for end in (self.low, self.high) if end]
-        bounds = f"; {' to '.join(dict.fromkeys(ends))}: {self.bounds}" if len(set(ends)) > 1 else ""
+        bounds = f"; {self.bounds}: {' to '.join(ends)}" if len(set(ends)) > 1 else ""
         return f"{self.source}{elsewhere}: {self.based_on}{bounds}"
 
 

@@ -1,4 +1,4 @@
-// The table is the picture. This compares, filters and sorts; the address keeps the choice. Sentences are in the page.
+// Compares, filters, sorts and draws the rows of the table. The URL keeps the choice. All sentences are in the page.
 {
 const constants = JSON.parse(document.getElementById("constants").textContent);
 const form = document.getElementById("choice");
@@ -6,14 +6,14 @@ const table = document.getElementById("marks");
 const card = document.getElementById("card");
 const more = document.getElementById("more");
 const SHOWN_AT_FIRST = innerWidth < 800 ? 12 : 24;
-const TICK_WIDTH = 56;  // pixels, so that no two labels of the axis touch
+const TICK_WIDTH = 56;  // pixels between labels of the axis
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = {
   measured: ["circle", {r: 4.6}], published: ["rect", {x: -4, y: -4, width: 8, height: 8}],
   predicted: ["path", {d: "M0-5.2 5.2 0 0 5.2-5.2 0Z"}],
 };
-const EXAMPLE = "NVIDIA RTX 4090", NETWORK = "ResNet-50";  // that the page opens on
-const RINGED = "fp32";  // the family of precisions whose marks are rings
+const EXAMPLE = "NVIDIA RTX 4090", NETWORK = "ResNet-50";  // the first choice on the page
+const RINGED = "fp32", UNKNOWN = "unknown";  // families of precisions: marks that are rings, marks that fit any choice
 const rows = constants.rows.map((row) => {
   const element = document.getElementById(row.id);
   const marks = row.marks.map((mark) => ({...mark, atFirst: {...mark}}));
@@ -21,14 +21,14 @@ const rows = constants.rows.map((row) => {
 });
 const fields = [...form.elements].filter((element) => element.name);
 const field = (name) => form.elements[name];
-let everything = false;
+let showsAll = false;
 
 function stated(name, otherwise) {
   const value = field(name) ? parseFloat(field(name).value) : NaN;
   return Number.isFinite(value) && value >= 0 ? value : otherwise;
 }
 
-// Numbers as the page has them: two digits, three from 100 on; money to a cent.
+// Numbers are written as in Python's wording: two digits, three from 100 on; money below $10 to a cent.
 const formats = [2, 3].map((digits) =>
   new Intl.NumberFormat("en", {minimumSignificantDigits: digits, maximumSignificantDigits: digits}));
 const cents = new Intl.NumberFormat("en", {minimumFractionDigits: 2, maximumFractionDigits: 2});
@@ -46,11 +46,11 @@ function dollars(value) {
   return `$${value < 10 ? cents.format(value) : number(value)}`;
 }
 
-// The mark of a row that counts, of those wanted: of the precision that is asked for, else the fastest that has a time.
+// The fastest mark of a row in the chosen precision and sources.
 const isPredicted = (mark) => mark.source === "predicted", isCertain = (mark) => !isPredicted(mark);
 function choose(row, family, isWanted = () => true) {
   const timed = row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked && isWanted(mark));
-  const own = family ? timed.filter((mark) => mark.family === family || mark.family === "unknown") : timed;
+  const own = family ? timed.filter((mark) => mark.family === family || mark.family === UNKNOWN) : timed;
   return own.reduce((best, mark) => best && best.seconds <= mark.seconds ? best : mark, null);
 }
 const rentOf = (row, mark) => row.rent === undefined ? null : row.rent * mark.seconds / 3600;
@@ -59,7 +59,7 @@ const COSTS = {time: (row, mark) => mark.seconds, price: (row) => row.price ?? n
   electricity: (row, mark) => electricityOf(mark)};
 const least = (pairs, measure) => pairs.reduce((best, pair) => best && measure(best) <= measure(pair) ? best : pair, null);
 
-// The user's network: between the operations at which rates were predicted, along straight lines of logarithms.
+// The user's network: interpolate linearly, in logarithms, between the operations at which times were predicted.
 function interpolate(curve, operations) {
   const x = constants.operations.map(Math.log), y = curve.map(Math.log);
   const at = Math.log(operations);
@@ -78,9 +78,10 @@ function train() {
         else if (mark.atFirst[name]) mark[name] = mark.atFirst[name] * share;
       }
     }
-    if (!row.counted) continue;  // a network that was measured is compared at its own operations alone
-    row.element.classList.toggle("different", Math.abs(Math.log(row.counted / operations)) >= constants.alike);
-    row.difference = row.element.classList.contains("different") ? row.difference || " " : "";
+    if (!row.counted) continue;  // a measured network is compared only at its own number of operations
+    const isDifferent = Math.abs(Math.log(row.counted / operations)) >= constants.alike;
+    row.element.classList.toggle("different", isDifferent);
+    row.difference = isDifferent ? say("operations", {operations: number(row.counted)}) : "";
   }
 }
 
@@ -89,7 +90,7 @@ function matches(row, text) {
   const wanted = text.toLowerCase().split(/[,;]/).filter((each) => each.trim());
   return !wanted.length || wanted.some((each) => each.trim().split(/\s+/).every((word) => row.search.includes(word)));
 }
-// One row for a text: the one of that name, else the shortest name with its words; the same work, one device first.
+// The row with this name, else the row with the shortest name that has all words; same work and fewest devices first.
 function find(text) {
   if (!text.trim()) return null;
   const exact = rows.find((row) => row.name.toLowerCase() === text.trim().toLowerCase());
@@ -104,14 +105,14 @@ function passes(row) {
     && (!field("devices").value || row.count === Number(field("devices").value) || row.here);
 }
 
-// The first tick is at the axis's start, the last at its end.
-function steps(values) {
+// The first tick is the start of the axis, the last tick is its end.
+function ticksOf(values) {
   const smallest = Math.min(...values), largest = Math.max(...values);
   const first = constants.time.findLast((each) => each <= smallest) ?? constants.time[0];
   const last = constants.time.find((each) => each >= largest && each > first) ?? constants.time.at(-1);
   const inside = constants.time.filter((each) => first <= each && each <= last);
-  const apart = Math.ceil((inside.length - 1) / constants.most);
-  return apart > 1 ? [...inside.slice(0, -1).filter((_, place) => place % apart === 0), last] : inside;
+  const step = Math.ceil((inside.length - 1) / constants.most);
+  return step > 1 ? [...inside.slice(0, -1).filter((_, place) => place % step === 0), last] : inside;
 }
 const made = (name, properties, ...children) => {
   const element = Object.assign(document.createElement(name), properties);
@@ -130,13 +131,13 @@ function shape({source, family}) {
 function draw(shown) {
   const timed = (row) => row.marks.filter((mark) => mark.seconds !== null && field(mark.source).checked);
   const values = shown.flatMap((row) => timed(row).flatMap((mark) => [mark.seconds, mark.low, mark.high])).filter(Boolean);
-  const ticks = values.length ? steps(values) : [1, 10];
+  const ticks = values.length ? ticksOf(values) : [1, 10];
   const share = (each) => 100 * Math.log(each / ticks[0]) / Math.log(ticks.at(-1) / ticks[0]);
   const head = table.querySelector(".ticks");
   const room = 100 * TICK_WIDTH / (head.clientWidth || innerWidth);
   let last = -room;
-  const apart = ticks.filter((each) => share(each) - last >= room && ((last = share(each)), true));
-  head.replaceChildren(...apart.map((each) => made("i", {textContent: duration(each), style: `left:${share(each)}%`})));
+  const labelled = ticks.filter((each) => share(each) - last >= room && ((last = share(each)), true));
+  head.replaceChildren(...labelled.map((each) => made("i", {textContent: duration(each).replace(".0 ", " "), style: `left:${share(each)}%`})));
   for (const row of shown) {
     const track = made("span", {className: timed(row).length > 1 ? "track several" : "track"});
     for (const mark of timed(row)) {
@@ -161,7 +162,7 @@ function write(row, mark) {
   cell("electricity").textContent = electricity === null ? "" : (mark.estimated ? "≈ " : "") + dollars(electricity);
 }
 
-// Sentences are in the page, with places for their numbers; without numbers the other half of a sentence is shown.
+// Fill the numbers of a sentence in the page; without numbers the sentence's alternative is shown.
 function say(name, numbers) {
   const [words, otherwise] = document.querySelector(`[data-say=${name}]`).children;
   words.hidden = !numbers;
@@ -181,12 +182,12 @@ function summarise(rows, family) {
   });
   const offered = (some) => some.filter((pair) => rent(pair) !== null && !pair[0].market);
   const known = least(offered(certain), rent), likely = least(offered(guesses), rent);
-  const says = (name, pair) => say(name, pair && {
+  const sayRent = (name, pair) => say(name, pair && {
     name: called(pair[0]), cost: dollars(rent(pair)), rent: dollars(pair[0].rent), note: pair[0].rentNote,
     source: pair[1].source,
   });
-  says("cheapest", known ?? likely);
-  says("cheaper", known && likely && rent(likely) < rent(known) ? likely : null);
+  sayRent("cheapest", known ?? likely);
+  sayRent("cheaper", known && likely && rent(likely) < rent(known) ? likely : null);
   const metered = certain.filter(([, mark]) => mark.kwh !== undefined && !mark.estimated);
   const frugal = least(metered, ([, mark]) => mark.kwh);
   say("frugal", frugal && {
@@ -194,7 +195,7 @@ function summarise(rows, family) {
   });
 }
 
-// The card: what the user has next to what the user considers.
+// The card compares what the user has with what the user considers.
 function fill(column, row, mark) {
   const set = (line, text) => { card.querySelector(`[data-line=${line}] .${column}`).replaceChildren(...text); };
   const lines = ["time", "fits", "price", "rent", "electricity", "pays", "sure"];
@@ -263,7 +264,7 @@ function missing(text) {
     made("a", {href: `${address}#consider=${encodeURIComponent(text)}`, textContent: `${place ? "; " : ""}${short}`})));
 }
 
-// The address keeps what is not as at first; another network takes the machines along.
+// The URL keeps every choice that differs from the first one; the page of another task gets the same choices.
 function remember() {
   const choice = new URLSearchParams();
   for (const element of fields) {
@@ -278,9 +279,9 @@ function remember() {
 function recall() {
   const choice = new URLSearchParams(location.hash.includes("=") ? location.hash.slice(1) : "");
   for (const element of fields.filter((each) => each.name !== "train")) {
-    const kept = choice.get(element.name);
-    if (element.type === "checkbox") element.checked = kept !== "no";
-    else element.value = kept ?? element.dataset.first;
+    const value = choice.get(element.name);
+    if (element.type === "checkbox") element.checked = value !== "no";
+    else element.value = value ?? element.dataset.first;
     if (element.tagName === "SELECT" && element.selectedIndex < 0) element.value = element.dataset.first;
   }
 }
@@ -294,7 +295,7 @@ function update() {
   const drawn = known.sort((a, b) => cost(a) - cost(b) || a[1].seconds - b[1].seconds);
   const isKnown = ([row]) => choose(row, family, isCertain);
   const ranked = [...drawn.filter(isKnown), ...drawn.filter((pair) => !isKnown(pair))];
-  const first = new Set(everything ? drawn : ranked.slice(0, SHOWN_AT_FIRST));
+  const first = new Set(showsAll ? drawn : ranked.slice(0, SHOWN_AT_FIRST));
   const shown = drawn.filter((pair) => first.has(pair) || pair[0].here);
   const elements = new Set(shown.map(([row]) => row.element));
   for (const row of rows) row.element.hidden = !elements.has(row.element);
@@ -303,8 +304,8 @@ function update() {
   draw(shown.map(([row]) => row));
   summarise(pairs.map(([row]) => row).filter((row) => !row.difference), family);
   compare();
-  more.hidden = drawn.length === shown.length && !everything;
-  more.textContent = everything ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
+  more.hidden = drawn.length === shown.length && !showsAll;
+  more.textContent = showsAll ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${drawn.length}`;
   document.getElementById("count").textContent = `${shown.length} of ${drawn.length} shown.`;
   remember();
 }
@@ -342,7 +343,7 @@ form.addEventListener("reset", (event) => {
   recall();
   update();
 });
-more.addEventListener("click", () => { everything = !everything; update(); });
+more.addEventListener("click", () => { showsAll = !showsAll; update(); });
 addEventListener("hashchange", () => {
   recall();
   update();

@@ -9,14 +9,10 @@ for (const button of document.querySelectorAll("button.copy")) {
     try {
       await navigator.clipboard.writeText(citation.textContent + address);
       status.textContent = "Copied.";
-    } catch {  // the browser refuses: the text is shown and selected, to be copied by hand
+    } catch {  // the browser refuses: show and select the text, so that the reader can copy it
       citation.classList.add("shown");
       getSelection().selectAllChildren(citation);
       status.textContent = "Copy the selected text:";
     }
   });
 }
-// A link to something inside a closed part opens it.
-const open = () => document.getElementById(decodeURIComponent(location.hash.slice(1)))?.closest("details")?.setAttribute("open", "");
-addEventListener("hashchange", open);
-open();

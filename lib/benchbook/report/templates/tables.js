@@ -1,10 +1,10 @@
 /*
-DataTables and its parts as itables ships them; their licences are at the end of the text below. itables itself:
+DataTables and its extensions, from the package itables; their licences are at the end of the text below. The licence of itables:
 
 {{ library.licence|safe }}
 */
 const library = "data:text/javascript;charset=utf-8,{{ library.code|safe }}";
-// A missing number is last, whichever way the column is sorted.
+// A missing number is last in either order.
 const last = (a, b, ascending) => a === null || b === null ? (a === null) - (b === null) : ascending ? a - b : b - a;
 import(library).then(({default: DataTable}) => {
   DataTable.type("measure", {
@@ -27,9 +27,9 @@ import(library).then(({default: DataTable}) => {
         search: "Filter: ",
         entries: {_: "lines", 1: "line"},
         info: "_TOTAL_ _ENTRIES-TOTAL_",
-        infoEmpty: "no line",
+        infoEmpty: "no lines",
         infoFiltered: "of _MAX_",
-        zeroRecords: "No line holds this text.",
+        zeroRecords: "No line has this text.",
       },
       initComplete() {
         this.api().table().container().querySelector("input")?.setAttribute("aria-label", `Filter: ${label}`);
