@@ -27,7 +27,6 @@ SAME_FIGURE = 0.003  # figures of two sources that differ by less, relative, are
 # Kinds of prices, and the units that each is paid for.
 RENT = ("hour", "month")
 KINDS = {"on_demand": RENT, "reserved": RENT, "purchase": ("unit",), "electricity": ("kwh",)}
-PER = ("hour", "month", "unit", "kwh")
 PRICE_COLUMNS = ("machine", "kind", "amount", "currency", "per", "includes", "region", "date", "source")
 MOST_PRICE = 1e9
 CURRENCIES = ("AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "ILS", "INR", "JPY", "KRW", "MXN")
@@ -182,17 +181,14 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
     The text is empty for a figure that is used.
     """
     allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE_PEAK, False: WINOGRAD})
-    bandwidths = figures["chip"].map(chips.table()["bandwidth_gb_s"])
+    bandwidths = ABOVE_PEAK * figures["chip"].map(chips.table()["bandwidth_gb_s"])
     named = figures[figures["rate"].notna() & figures["network"].ne("")]
     key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
     copied = named.groupby(key, dropna=False)["network"].transform("nunique").gt(1)  # to the last digit
     reasons = pandas.Series("", index=figures.index)
     for reason, wrong in (
         ("above the chip's published peak", shares > allowed),
-        (
-            "above the chip's published bandwidth",
-            figures["unit"].eq("GB/s") & (figures["value"] > ABOVE_PEAK * bandwidths),
-        ),
+        ("above the chip's published bandwidth", figures["unit"].eq("GB/s") & (figures["value"] > bandwidths)),
         ("the same figure in another source", _repeated(figures)),
         ("one table under two networks", copied.reindex(figures.index, fill_value=False)),
         ("the chip is not stated", figures["chip"].str.contains("not stated")),
@@ -222,10 +218,9 @@ def _repeated(figures: pandas.DataFrame) -> pandas.Series:
     kept, wrong = {}, pandas.Series(False, index=figures.index)
     for place, line in zip(rates.index, rates.to_dict("records"), strict=True):
         others = kept.setdefault(tuple(str(line[name]) for name in key), [])
-        wrong[place] = any(
-            article != line["article"] and abs(rate / line["rate"] - 1) < SAME_FIGURE for article, rate in others
-        )
-        others.append((line["article"], line["rate"]))
+        own, printed = line["article"], line["rate"]
+        wrong[place] = any(article != own and abs(rate / printed - 1) < SAME_FIGURE for article, rate in others)
+        others.append((own, printed))
     return wrong
 
 
@@ -269,9 +264,8 @@ def prices(path: Path | None = None) -> pandas.DataFrame:
     if missing := [name for name in PRICE_COLUMNS if name not in table]:
         raise ValueError(f"{path.name}: column {missing[0]} is missing; allowed: {', '.join(PRICE_COLUMNS)}")
     table["amount"] = pandas.to_numeric(table["amount"], errors="coerce")
-    for column, allowed in (("kind", tuple(KINDS)), ("per", PER), ("currency", CURRENCIES)):
-        unknown = sorted(set(table[column].astype(str)) - set(allowed))
-        if unknown:
+    for column, allowed in (("kind", tuple(KINDS)), ("currency", CURRENCIES)):
+        if unknown := sorted(set(table[column]) - set(allowed)):
             raise ValueError(f"{path.name}: {column} {unknown[0]!r}; allowed: {', '.join(allowed)}")
     today = pandas.Timestamp(datetime.datetime.now(datetime.UTC).date())
     for line in table.to_dict("records"):

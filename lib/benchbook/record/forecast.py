@@ -237,11 +237,8 @@ class Forecaster:
                 width = math.hypot(factor * float(deviation), target["growth"][1])
                 bounds = [math.exp(log) for log in (middle, middle - width, middle + width)]
                 answers[place] = self._bounded_by_launches(questions[place], Range(*bounds, self._basis(target)))
-        plain = [
-            place
-            for place, target in targets.items()
-            if target["family"] == rates.PLAIN_HALF and target["product"] not in self._known["plain"]
-        ]
+        plain = [place for place, target in targets.items() if target["family"] == rates.PLAIN_HALF]
+        plain = [place for place in plain if targets[place]["product"] not in self._known["plain"]]
         fp32 = self.rates([replace(questions[place], precision="fp32") for place in plain]) if plain else []
         for place, other in zip(plain, fp32, strict=True):
             answers[place] = max(answers[place], other, key=lambda rate: rate.value)
@@ -336,13 +333,13 @@ class Forecaster:
             work.largest_batches([memory] if memory else networks.MEMORIES, question.precision), notes,
         )  # fmt: skip
 
-    def nearest(self, asked: dict) -> pandas.DataFrame:
+    def nearest(self, target: dict) -> pandas.DataFrame:
         """Return the published or measured rates nearest to a target: same network and product, then similar chips."""
         lines = self.lines
-        far = numpy.hypot(*(lines[name].to_numpy(float) - asked[name] for name in ("peak", "bandwidth")))
-        far += 3.0 * (lines["network"] != asked["network"]) + 1.0 * (lines["family"] != asked["family"])
-        far += 2.0 * (lines["product"] != asked["product"])
-        order = lines.assign(far=far).sort_values("far", kind="stable").head(NEAREST)
+        distances = numpy.hypot(*(lines[name].to_numpy(float) - target[name] for name in ("peak", "bandwidth")))
+        for column, weight in (("network", 3.0), ("family", 1.0), ("product", 2.0)):
+            distances += weight * (lines[column] != target[column])
+        order = lines.assign(distance=distances).sort_values("distance", kind="stable").head(NEAREST)
         return order[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(drop=True)
 
     def check_operations(self, name: str, flops_per_sample: float) -> None:

@@ -65,8 +65,8 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
         counted = [claims.COUNTED in str(line["source"]) for line in deciding]
         machines = [" and ".join(map(names.machine, str(line["machine"]).split(" / "))) for line in deciding]
         by = ["Counted" if own else f"Measured here on {name}" for own, name in zip(counted, machines, strict=True)]
-        said = [f"{who}: {_bounds(line)} {unit}".strip() for who, line in zip(by, deciding, strict=True)]
-        why = wording.sentence("; ".join(said))
+        results = [f"{who}: {_bounds(line)} {unit}".strip() for who, line in zip(by, deciding, strict=True)]
+        why = wording.sentence("; ".join(results))
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
         why = "Measured, but not on the article's chip."
     else:

@@ -121,7 +121,7 @@ def table(path: Path, name: str, called: Mapping[str, str]) -> dict:
         for column in numeric:
             value = line[column]
             cells.append(
-                {"text": _text(column, titles.get(value, value) if column == "study" else value)}
+                {"text": cell_text(column, titles.get(value, value) if column == "study" else value)}
                 | {"note": text(line.get(notes.get(column)))}
                 | {"order": f"{value}" if numeric[column] and pandas.notna(value) else "", "link": links.get(column)}
             )
@@ -157,7 +157,7 @@ def shown(table: pandas.DataFrame) -> pandas.DataFrame:
     return wording.filled(table).map(text)
 
 
-def _text(column: str, value) -> str:
+def cell_text(column: str, value) -> str:
     """Return a value as the text of a cell."""
     if pandas.isna(value):
         return ""

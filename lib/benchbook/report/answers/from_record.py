@@ -48,11 +48,11 @@ def of_record(forecaster: Forecaster, marks: list[Mark]) -> tuple[list[Mark], li
     shown = [mark for mark in predicted if (mark.task, chips.product(mark.chip), mark.family) not in taken]
     # Sizes of a product with the same specifications have the same prediction; only the shortest name is shown.
     longest_first = sorted(shown, key=lambda mark: len(mark.name), reverse=True)
-    alone = {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in longest_first}
+    unique = {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in longest_first}
     reasons = [
         dict(zip(("task", "family", "reason"), key, strict=True)) | {"chips": own} for key, own in refused.items()
     ]
-    return published + list(alone.values()), reasons
+    return published + list(unique.values()), reasons
 
 
 def rounded(value: float) -> float:

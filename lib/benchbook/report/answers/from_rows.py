@@ -7,7 +7,6 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, wording
-from benchbook.machine import libraries
 from benchbook.record import chips, naming
 from benchbook.record.estimate import wall_note
 from benchbook.report import tables
@@ -34,7 +33,6 @@ SETTINGS = {
     "session": "session",
     "verdict": "verdict",
 }
-WORDS = {"framework": libraries.WORDS.get, "dataset": naming.dataset}
 
 
 def of_studies(evidence: Evidence, headlines: pandas.DataFrame, here: str) -> Iterator[Mark]:
@@ -127,7 +125,10 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
     measured, device, point = line["source"] == MEASURED, line["device"], line["of"]
     chip = chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or ""
     count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-    boundary, based_on = line["energy_boundary"], "1 figure in 1 publication"
+    based_on, energy_note = "1 figure in 1 publication", NOT_MEASURED
+    if pandas.notna(joules):
+        boundary = line["energy_boundary"]
+        energy_note = "; ".join(filter(None, (f"measured at: {boundary}", wall_note(boundary))))
     if measured:
         kernels, windows = int(point["num_kernels"]), int(point["num_windows"])
         starts = "one run" if kernels == 1 else f"{kernels} starts"
@@ -147,11 +148,9 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
         count=count,
         joules=joules * this.images if pandas.notna(joules) else None,
         estimated=point.get("energy_method") == ESTIMATED,
-        energy_note="; ".join(filter(None, (f"measured at: {boundary}", wall_note(boundary))))
-        if pandas.notna(joules)
-        else NOT_MEASURED,
+        energy_note=energy_note,
         settings={
-            label: tables.text(WORDS[name](value) if name in WORDS else value)
+            label: tables.cell_text(name, value)
             for name, label in SETTINGS.items()
             if pandas.notna(value := (point | {"verdict": line["verdict"]}).get(name))
         },
