@@ -103,10 +103,10 @@ def test_lightlys_published_peaks_are_predicted(figures):
 
 def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(figures):
     mlperf = figures["article"].str.startswith("MLPerf")
-    assert figures.loc[mlperf, "mark"].str.contains("not verified by MLCommons").all()
-    assert not figures.loc[~mlperf, "mark"].str.contains("MLCommons").any()
+    assert figures.loc[mlperf, "caveats"].str.contains("not verified by MLCommons").all()
+    assert not figures.loc[~mlperf, "caveats"].str.contains("MLCommons").any()
     bare = figures["note"].str.contains("no licence")
-    assert figures.loc[bare, "mark"].str.contains("states no licence").all()
+    assert figures.loc[bare, "caveats"].str.contains("states no licence").all()
     line = figures[bare].iloc[0].to_dict()
     assert line["source"] in record.citation(line)
     assert "licence" in record.citation(line)
@@ -116,10 +116,10 @@ def test_fp32_of_an_ampere_gpu_that_may_be_tf32_is_tf32_and_of_an_older_one_fp32
     printed = figures[figures["precision"] == "fp32 or tf32 (not stated)"]
     assert printed["chip"].map(chips.has_tf32).all()
     assert set(printed["computed"]) == {"tf32"}
-    assert printed["mark"].str.contains("TF32").all()
+    assert printed["caveats"].str.contains("TF32").all()
     older = articles.read(write(tmp_path, precision="fp32 or tf32 (not stated)"))
     assert list(older["computed"]) == ["fp32", "fp32"]
-    assert not older["mark"].str.contains("TF32").any()
+    assert not older["caveats"].str.contains("TF32").any()
 
 
 TOKENS = {"model": "llama3_3b", "phase": "train", "sequence_length": 2048, "device_count": 1}

@@ -46,8 +46,8 @@ def read(path: Path | None = None) -> pandas.DataFrame:
         same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
         batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
         fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
-        together; missing if the figure is not a rate); mark (caveats for the reader); refused (why the figure is not
-        used; empty if it is used).
+        together; missing if the figure is not a rate); caveats (for the reader; empty without); refused (why the figure
+        is not used; empty if it is used).
 
     Raises:
         ValueError: the file is not a table or is too large, a column or a value is missing, or settings are not a JSON
@@ -83,7 +83,7 @@ def _read(path: Path) -> pandas.DataFrame:
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
     shares = _shares_of_peak(figures)
-    figures["mark"] = [_mark(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
+    figures["caveats"] = [_caveats(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     figures["refused"] = _refusals(figures, shares)
     return figures
 
@@ -99,7 +99,7 @@ def sources() -> pandas.DataFrame:
         boundary), and three counts of its figures: figures (all), marked (with a caveat) and refused.
     """
     figures = read()
-    counted = figures.assign(figures=1, marked=figures["mark"].ne(""), refused=figures["refused"].ne(""))
+    counted = figures.assign(figures=1, marked=figures["caveats"].ne(""), refused=figures["refused"].ne(""))
     count = counted.groupby("article")[["figures", "marked", "refused"]].sum()
     return _sources().join(count).reset_index().fillna({"figures": 0, "marked": 0, "refused": 0})
 
@@ -112,7 +112,7 @@ def refused() -> pandas.DataFrame:
 
 def citation(line: dict) -> str:
     """Return the citation of a figure: article, place in the article, and caveats."""
-    return "; ".join(filter(None, (line["article"], line["source"], line["mark"])))
+    return "; ".join(filter(None, (line["article"], line["source"], line["caveats"])))
 
 
 @functools.cache
@@ -161,18 +161,18 @@ def _rates(figures: pandas.DataFrame) -> pandas.Series:
     return rates.where(figures["phase"].eq("train"))
 
 
-def _mark(line: dict, share_of_peak: float) -> str:
+def _caveats(line: dict, share_of_peak: float) -> str:
     """Return the caveats of a figure."""
     as_tf32 = line["precision"].startswith("fp32") and line["computed"] == "tf32"
     above = ABOVE_PEAK < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s"
-    marks = {
+    caveats = {
         UNOFFICIAL: line["article"].startswith("MLPerf"),
         "the source states no licence": "no licence" in line["note"],
         f"printed as {line['precision']}, computed in TF32 or assumed to be": as_tf32,
         "the vendor's own": "the vendor's own" in line["note"],
         f"{share_of_peak:.1f} times the published peak, which convolutions with fewer multiplications allow": above,
     }
-    return "; ".join(mark for mark, holds in marks.items() if holds)
+    return "; ".join(caveat for caveat, holds in caveats.items() if holds)
 
 
 def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series:
