@@ -1,11 +1,11 @@
-"""Count the activations that a sample keeps, and fit what training needs beyond them to measured peaks.
+"""Count the activation bytes of networks, and fit the memory of training to measured peaks.
 
 `python benchmarks/fit_memory.py` prints `activation_bytes` of networks.csv for each network that it can build: the
-bytes that autograd keeps of one sample in float32, counted on tensors without data.
+bytes that autograd keeps for one sample in float32, counted on tensors without data.
 
-`python benchmarks/fit_memory.py peaks` trains those of FITTED and CHECKED with Adam on the CPU, prints the most bytes
-that torch's allocator held, fits the constants of `rows.networks` to the first, and says how far they are off on the
-others. It takes minutes.
+`python benchmarks/fit_memory.py peaks` trains the networks FITTED and CHECKED with Adam on the CPU and prints the most
+bytes that torch's allocator held. It fits the constants of `rows.networks` to FITTED and prints their error for each
+network. It takes minutes.
 """
 
 import gc
@@ -29,7 +29,7 @@ PRECISIONS = ("fp32", "amp_bf16")
 
 
 def build(name: str) -> tuple[torch.nn.Module, Callable[[int], tuple]]:
-    """Return a network of random weights, and what makes its inputs and targets.
+    """Return a network with random weights, and a function from a batch size to inputs and targets.
 
     Raises:
         ValueError: neither torchvision nor a study has it.
@@ -57,12 +57,12 @@ def build(name: str) -> tuple[torch.nn.Module, Callable[[int], tuple]]:
 
 
 def kept_bytes(name: str, count: int) -> int:
-    """Return the bytes that autograd keeps of a batch, each storage once; parameters may be among them."""
+    """Return the bytes that autograd keeps for a batch, each storage once; this may include parameters."""
     model, make = build(name)
     kept = {}
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()  # held, so that no other takes its place
+        kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage()  # referenced, so that no address is reused
         return tensor
 
     with FakeTensorMode(allow_non_fake_inputs=True), torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
@@ -78,7 +78,7 @@ def activation_bytes(name: str) -> int:
 
 
 def peak_bytes(name: str, precision: str) -> int:
-    """Return the most bytes that torch held on the CPU in a step of BATCH samples, the optimizer's state among them."""
+    """Return the most bytes that torch held on the CPU in a step, the optimizer's state included."""
     gc.collect()
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         torch.manual_seed(0)
@@ -99,7 +99,7 @@ def peak_bytes(name: str, precision: str) -> int:
 
 
 def main(words: list[str]) -> None:
-    """Print the counts, or the peaks with what is fitted to them."""
+    """Print the counts, or the peaks and the fit."""
     if not words:
         for name in networks.table().index:
             try:
@@ -111,12 +111,12 @@ def main(words: list[str]) -> None:
         shares = []
         for name in (*FITTED, *CHECKED):
             network, count = networks.describe(name), BATCH.get(name, USUAL_BATCH)
-            peak, said = peak_bytes(name, precision), network.memory_bytes(count, precision)
+            peak, predicted = peak_bytes(name, precision), network.memory_bytes(count, precision)
             share = (peak - network.memory_bytes(0, precision)) / (count * network.activation_bytes)
             shares += [share] if name in FITTED else []
             kind = "fitted" if name in FITTED else "checked"
             print(f"{precision}, {name}, batch {count}: {peak / 1e6:,.0f} MB: {share:.3f} times the count; ", end="")
-            print(f"predicted {said / peak - 1:+.1%} ({kind})", flush=True)
+            print(f"predicted {predicted / peak - 1:+.1%} ({kind})", flush=True)
         print(
             f"{precision}: activations take {numpy.median(shares):.3f} times the count (median of FITTED)", flush=True
         )

@@ -1,7 +1,7 @@
-"""Fit the constants of `benchbook.record.model` to the record: the spreads under which its rates are likeliest.
+"""Fit the constants of `benchbook.record.model` to the record: the spreads with the highest marginal likelihood.
 
-`python benchmarks/fit_spreads.py` prints them, in about a minute; they are then written into the module by hand. No
-prediction error is looked at, so that the errors which are published stay those of rates that were hidden.
+`python benchmarks/fit_spreads.py` prints them in about a minute; copy them into the module by hand. The fit uses no
+prediction errors, so the published errors remain errors on hidden rates.
 
 Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 5.4.1: the marginal likelihood.
 """
@@ -17,12 +17,12 @@ ORIGINS = (model.RECORD, model.ARTICLES)
 
 
 def fit(lines: pandas.DataFrame) -> dict[str, float]:
-    """Return the spread of each kind of columns and the noise of each origin that make the lines likeliest."""
-    learnt = model.Model(lines)
+    """Return the most likely spread of each kind of columns and noise of each origin."""
+    fitted = model.Model(lines)
     products = {kind: numpy.zeros((len(lines), len(lines))) for kind in (*FITTED, "free")}
-    for kind, columns in learnt.blocks(learnt.observations):
+    for kind, columns in fitted.blocks(fitted.observations):
         products[kind] += columns @ columns.T
-    origins = learnt.observations["origin"]
+    origins = fitted.observations["origin"]
     parts = [products[kind] for kind in FITTED] + [numpy.diag(origins.eq(name).to_numpy(float)) for name in ORIGINS]
     free = model.SPREADS["free"] ** 2 * products["free"]
 
@@ -30,8 +30,8 @@ def fit(lines: pandas.DataFrame) -> dict[str, float]:
         variances = numpy.exp(2 * logs)
         covariance = free + sum(variance * part for variance, part in zip(variances, parts, strict=True))
         precision = numpy.linalg.inv(covariance)
-        weights = precision @ learnt.logs
-        value = learnt.logs @ weights / 2 + numpy.linalg.slogdet(covariance)[1] / 2
+        weights = precision @ fitted.logs
+        value = fitted.logs @ weights / 2 + numpy.linalg.slogdet(covariance)[1] / 2
         slopes = [(precision * part).sum() - weights @ part @ weights for part in parts]
         return value, variances * slopes
 

@@ -1,8 +1,8 @@
-"""How often intervals cover the truth, how wide they are, and how often equal code is called faster or unstable.
+"""Simulate intervals: how often they cover the truth, their width, and how often equal code is called faster.
 
-`make bench STUDIES=intervals` prints it in some seconds; nothing is timed. The kernels of points of many machines are
-drawn by chance, and judged as `benchbook.judging` judges rows. Points differ as those of the machines at hand did: the
-standard deviations between their kernels were 0.7 to 27.7 %.
+`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws the kernels of points of many
+machines at random and judges them as `benchbook.judging` judges rows. The standard deviations between a point's kernels
+are drawn from 0.7 to 27.7 %, the range that was measured.
 """
 
 import argparse
@@ -11,16 +11,17 @@ import numpy
 
 from benchbook.judging import confirmation, intervals, verdicts
 
-LEAST, MOST = 0.007, 0.277  # standard deviations between the kernels of one point that were seen
+LEAST, MOST = intervals.SEEN_DEVIATIONS  # between the kernels of a point
 WINDOWS, NOISE = 6, 0.02  # of a kernel, and their standard deviation
 KERNELS, POINTS, CASES = (1, 2, 3), (4, 10, 20), ("alike", "unlike", "bimodal", "drifting")
 
 
 def draw(case: str, random: numpy.random.Generator, shape: tuple) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return log levels of kernels, shape (machines, points, kernels), and the deviation of each point between them.
+    """Return log levels of kernels, shape (machines, points, kernels), and each point's deviation between kernels.
 
-    Points are alike in how much their kernels differ, or unlike: log-uniform, as the real ones. Kernels of a bimodal
-    machine fall into two modes, each as likely; a drifting one slows down, by 5 % or so, while its points take turns.
+    Cases: with `alike`, all points have the same deviation; with the others, deviations are log-uniform, like measured
+    ones. Kernels of a `bimodal` machine have one of two equally likely levels. A `drifting` machine changes its speed
+    by about 5 % while its points alternate.
     """
     deviation = numpy.exp(random.uniform(numpy.log(LEAST), numpy.log(MOST), (*shape[:2], 1)))
     if case == "alike":
@@ -52,9 +53,9 @@ def measured(levels: numpy.ndarray, random: numpy.random.Generator) -> numpy.nda
 
 
 def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
-    """Return shares of intervals that cover, of all points and of the tenth that varies most; half-width; false alarms.
+    """Return four numbers: coverage of all points, coverage of the tenth that varies most, half-width, false alarms.
 
-    False are those pairs of equal points of one machine of which one is called faster.
+    A false alarm is a pair of equal points of one machine of which one is called faster.
     """
     random = numpy.random.default_rng([points, kernels])
     levels, deviation = draw(case, random, (repeats, points, kernels))
@@ -70,7 +71,7 @@ def coverage(case: str, points: int, kernels: int, repeats: int) -> list[float]:
 
 
 def bad_kernel(points: int, kernels: int, repeats: int) -> tuple[float, float]:
-    """Return the half-width of points that vary by 3 %, without and with a kernel of another point 3 times as slow."""
+    """Return the half-width of points that vary by 3 %, without and with another point's kernel 3 times as slow."""
     random = numpy.random.default_rng([points, kernels])
     medians = measured(0.03 * random.normal(size=(repeats, points, kernels)), random)
     without = numpy.median(half_widths(medians)[:, 1:])
@@ -83,8 +84,8 @@ def across_sessions(deviation: float, earlier: int, shared: bool, points: int, r
 
     Args:
         deviation: between sessions.
-        earlier: sessions of the same code before the one that is compared, of which some is known of their deviation.
-        shared: whether a session slows all points alike, or each by its own.
+        earlier: number of earlier sessions of the same code, which tell the deviation between sessions.
+        shared: whether a session slows all points alike, or each point differently.
         points: of the machine.
         repeats: machines drawn.
     """
@@ -105,7 +106,7 @@ def across_sessions(deviation: float, earlier: int, shared: bool, points: int, r
 
 
 def false_tuned(kernels: int, repeats: int) -> float:
-    """Return the share of settings that are as fast as the reference and are called tuned."""
+    """Return the share of settings that are called tuned although they are only as fast as the reference."""
     random = numpy.random.default_rng(kernels)
     levels, _ = draw("unlike", random, (repeats, 1, kernels))
     ratios = numpy.exp(levels[:, 0, :, None] + NOISE * random.normal(size=(repeats, kernels, WINDOWS)))
@@ -115,7 +116,7 @@ def false_tuned(kernels: int, repeats: int) -> float:
 
 
 def false_alarms(kernels: int, windows: int, noise: float, correlation: float, repeats: int) -> float:
-    """Return the share of steady points that are called unstable, with so much noise of windows and kernels."""
+    """Return the share of steady points that are called unstable, at a given noise and correlation of windows."""
     random, runs = numpy.random.default_rng([kernels, windows]), numpy.repeat(numpy.arange(kernels), windows)
     drawn = random.normal(size=(repeats, kernels, windows))
     for place in range(1, windows):

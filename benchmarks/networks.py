@@ -1,4 +1,4 @@
-"""Networks with what real ones have and images alone do not show, as a user of `benchbook measure` writes them."""
+"""Networks as users of `benchbook measure` write them, each with a feature that makes measuring or parity harder."""
 
 from dataclasses import dataclass
 
@@ -122,7 +122,7 @@ FUNCTIONS = {"swish": Swish.apply, "wrong": WrongSwish.apply, "rounded": Rounded
 
 
 class WithFunction(nn.Module):
-    """Goes through an autograd.Function."""
+    """Applies an autograd.Function."""
 
     def __init__(self, name: str, num_classes: int) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ def library(num_classes):
 
 @dataclass
 class Output:
-    """What libraries for language models return."""
+    """An output as libraries for language models return it."""
 
     loss: torch.Tensor | None
     logits: torch.Tensor
@@ -224,7 +224,7 @@ def noisy(num_classes):
 
 
 class Casting(nn.Module):
-    """Casts to float32 itself, which float64 does not go through."""
+    """Casts its input to float32, so that it cannot be computed in float64."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ def bag(batch_size, seed):
 
 
 class Graph(nn.Module):
-    """Nodes that add up what their edges bring."""
+    """Each node adds up the values of its incoming edges."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""Compare the measured training loop with the plain one that anyone would write: `make bench`.
+"""Compare the measured training loop with a plain one: `make bench`.
 
-For torch that is a bare loop over the same steps; for Keras it is `model.fit` with the same network, optimiser and
-batches, timed between an epoch's beginning and its end, so that its preparations do not count against it. Windows
-alternate (plain, measured, measured, plain), so that a machine whose speed drifts slows both alike; what is compared
-is the ratio within each such block.
+For torch, the plain loop runs the same steps. For Keras, it is `model.fit` with the same network, optimiser and
+batches, timed from an epoch's beginning to its end, without its preparations. Windows alternate (plain, measured,
+measured, plain), so that a drift of the machine's speed affects both alike. The result is the ratio within each block.
 """
 
 import argparse
@@ -26,7 +25,7 @@ STEPS = {"mnist_speedup": 40, "simclr_epochs": 2, "resnet50_cost": 2} | KERAS
 
 
 def bare_seconds(workload, batches) -> float:
-    """Return the seconds of a training loop as anyone would write it, synchronised at its ends."""
+    """Return the seconds of a plain training loop, synchronised at both ends."""
     workload.device.backend.synchronize(workload.device)
     started = time.perf_counter()
     for batch in batches:
@@ -36,7 +35,7 @@ def bare_seconds(workload, batches) -> float:
 
 
 def measured_seconds(workload, batches, sensor) -> float:
-    """Return the seconds of the same loop as every run measures it, bookkeeping outside the window included."""
+    """Return the seconds of the same loop as a run measures it, including bookkeeping outside the window."""
     num_images = len(batches) * workload.batch_size
     with tqdm(total=num_images, mininterval=1.0, disable=True) as bar:
         started = time.perf_counter()
@@ -45,9 +44,9 @@ def measured_seconds(workload, batches, sensor) -> float:
 
 
 def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
-    """Return functions to the seconds of a plain and of a measured window.
+    """Return functions that return the seconds of a plain and of a measured window.
 
-    Batches lie on the device or are made there: no worker process, so no noise of theirs.
+    Batches are on the device or made there, so no worker process adds noise.
     """
     sensor = sensors.open_sensor(workload.device)
 
@@ -58,7 +57,7 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
 
 
 def torch_workload(study: str, device: Device):
-    """Return a workload whose batches are ready, with few images where a step is long."""
+    """Return a workload whose batches are ready, with small batches if a step takes long."""
     from benchbook.studies.mnist_speedup import plan as mnist
     from benchbook.studies.resnet50_cost import plan as resnet50
     from benchbook.studies.simclr_epochs import plan as simclr
@@ -71,7 +70,7 @@ def torch_workload(study: str, device: Device):
 
 
 def keras_workload(study: str, device: Device):
-    """Return a workload and the loss that Keras's own `fit` takes for it."""
+    """Return a workload and its loss for Keras's `fit`."""
     from benchbook.frameworks.keras.runtime import import_keras
     from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
     from benchbook.studies.segmentation_scaling import plan as segmentation
@@ -86,13 +85,13 @@ def keras_workload(study: str, device: Device):
 
 
 def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, Callable]:
-    """Return functions to the seconds of an epoch of `model.fit` and of a measured window."""
+    """Return functions that return the seconds of an epoch of `model.fit` and of a measured window."""
     import keras
 
     (workload, _), (plain, loss) = keras_workload(study, device), keras_workload(study, device)
     batches, sensor = list(itertools.islice(workload.batches(0), num_steps)), sensors.open_sensor(device)
     images, labels = (numpy.concatenate(part) for part in zip(*batches, strict=True))
-    # Without XLA, as the workload: Keras 3 would choose it by itself.
+    # XLA as in the workload: by default, Keras 3 would decide.
     plain.model.compile(plain.make_optimizer(), loss, jit_compile=plain.settings.compiled)
 
     class Watch(keras.callbacks.Callback):

@@ -2,8 +2,8 @@
 
     python benchmarks/own_networks.py [torch|tensorflow|jax] [NAME ...]
 
-A line for each: the verdict, the rate over that of a plain loop (windows alternate), seconds to the first number and in
-all (without the start of a process, which takes about 5 s), and the reason of a verdict that is not "passed".
+Prints a line for each network: the verdict, the rate over that of a plain loop (their windows alternate), seconds to
+the first number, seconds in all (a process needs about 5 more to start), and the reason if the verdict is not "passed".
 """
 
 import statistics
@@ -74,7 +74,7 @@ KERAS = {
 
 
 def plain_torch(plan: your_network.Plan, precision: str):
-    """Return what trains so many steps, as a user writes it."""
+    """Return a plain training loop, as a function of the number of steps."""
     import torch
 
     from benchbook.studies.your_network.network_torch import _default_loss, _tensors
@@ -105,7 +105,7 @@ def plain_torch(plan: your_network.Plan, precision: str):
 
 
 def plain_keras(plan: your_network.Plan, precision: str):
-    """Return what trains so many steps with Keras's own compiled step."""
+    """Return a training loop with Keras's compiled step, as a function of the number of steps."""
     import keras
 
     model, batches = plan.make_network(keras.Model), list(plan.batches(0))
@@ -159,7 +159,7 @@ def main() -> None:
             continue
         try:
             line = measured(title.split()[0], dict(chosen), device)
-        except Exception as error:  # the next one may go well
+        except Exception as error:  # the next network may succeed
             traceback.print_exc()
             line = f"{type(error).__name__}: {str(error)[:150]}"
         print(f"{title.replace(HERE, 'networks:').replace(VISION, '')} | {line}", flush=True)

@@ -1,9 +1,9 @@
-"""How long a report takes, and how much memory, as the files of rows grow in number.
+"""Measure the time and memory of a report for growing numbers of files of rows.
 
-Run it with `make bench STUDIES=scale`. The files are copies of the committed rows: other machines, sessions, runs and
-times, rates a few percent apart, each with a manifest that agrees. For 5,000 files a report may take 30 s by the clock
-of two cores, with nothing else running, and 600 MB in its largest process; twice as many files at most 2.5 times the
-processors' seconds; and a page 3 MB. What is more is named, and the exit status is 1.
+Run it with `make bench STUDIES=scale`. The files are copies of the committed rows with other machines, sessions, runs
+and times, with rates a few percent apart and matching manifests. Limits: for 5,000 files, 30 s of wall time on two idle
+cores and 600 MB in the largest process; for twice as many files, 2.5 times the CPU seconds; for a page, 3 MB. Broken
+limits are printed, and the exit status is then 1.
 """
 
 import argparse
@@ -21,9 +21,9 @@ import numpy
 from rows import COMMITTED
 
 FILES_OF_MACHINE = 50
-FASTEST = 0.1  # by how much a copy is faster than its original, at most: windows then never overlap
+FASTEST = 0.1  # copies are up to this share faster than their original, so that their windows never overlap
 MOST_SECONDS, MOST_BYTES, MOST_PAGE_BYTES, JUDGED_FILES = 30.0, 600e6, 3e6, 5_000
-MOST_GROWTH = 1.25  # of the processors' seconds a file takes, from one number of files to the next
+MOST_GROWTH = 1.25  # of the CPU seconds per file, from one number of files to the next
 TIMES = ("seconds", "input_seconds")
 
 
@@ -31,9 +31,9 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
     """Write copies of runs, with their manifests, as `outputs/runs` holds them.
 
     Args:
-        originals: CSV files of runs, each with its manifest beside it.
-        folder: that gets a folder for each machine.
-        count: how many files of rows.
+        originals: CSV files of runs, with their manifests in the same folders.
+        folder: gets a folder for each machine.
+        count: number of files of rows.
     """
     read = [(path, *_read(path)) for path in originals]
     random = numpy.random.default_rng(0)
@@ -78,7 +78,7 @@ def _faster(row: dict, factor: float) -> dict:
 
 
 def report(outputs: Path) -> tuple[float, float, int]:
-    """Write the report of a folder; return seconds by the clock and of processors, and its largest process's bytes.
+    """Write the report of a folder; return its wall seconds, its CPU seconds, and the bytes of its largest process.
 
     Raises:
         RuntimeError: it failed.
@@ -90,7 +90,7 @@ def report(outputs: Path) -> tuple[float, float, int]:
         actions = [(os.POSIX_SPAWN_DUP2, file.fileno(), descriptor) for descriptor in (1, 2)]
         started = time.monotonic()
         process = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
-        _, status, used = os.wait4(process, 0)  # with all processes that it has waited for
+        _, status, used = os.wait4(process, 0)  # includes the report's child processes
     clock = time.monotonic() - started
     if status:
         raise RuntimeError(f"the report of {outputs} failed: {log.read_text()[-2000:]}")
@@ -118,8 +118,7 @@ def main() -> None:
             f"over {MOST_SECONDS:g} s": count <= JUDGED_FILES and clock > MOST_SECONDS,
             f"over {MOST_BYTES / 1e6:.0f} MB": count <= JUDGED_FILES and size > MOST_BYTES,
             f"a page over {MOST_PAGE_BYTES / 1e6:g} MB": page > MOST_PAGE_BYTES,
-            "more CPU seconds a file than fewer files took": before is not None
-            and seconds / count > MOST_GROWTH * before,
+            "CPU seconds per file grew too much": before is not None and seconds / count > MOST_GROWTH * before,
         }
         broken += [f"{count} files: {fault}" for fault, is_so in faults.items() if is_so]
         before = seconds / count

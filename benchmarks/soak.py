@@ -1,7 +1,7 @@
 """Measure a hundred tiny points while processes are killed, signals arrive and the disk fills up, then look for losses.
 
-`make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one. Every point must end in one state, no
-row may be lost, no window measured twice, and no process, marker or temporary file may be left.
+Run it with `make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one. Every point must end in one
+state, no row may be lost, no window may be measured twice, and no process, marker or temporary file may be left.
 """
 
 import argparse
@@ -24,28 +24,26 @@ from benchbook.rows import records
 from toy import copy_project
 
 ENDED, SOME_FAILED = 0, 3
-LIMIT_OF_POINT_SECONDS = 60.0  # after the last fault the study may take as long for each of all its points,
-LIMIT_OF_REPORT_SECONDS = 600.0  # and as long for its report
-PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some meet a start, some a point under way
+LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault
+LIMIT_OF_REPORT_SECONDS = 600.0  # for the report after that
+PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some happen during a start, some during a point
 DISK = "512m"
 
 
 class Soak:
-    """A study in a copy of the project, and what is done to it.
+    """A study in a copy of the project, and its faults.
 
     Args:
-        folder: for the copy, which gets a disk of its own where this user may mount one.
+        folder: for the copy; its outputs are on a disk of their own if this user may mount one.
         num_points: of the toy study.
-        chance: decides what happens next.
-        only_kills: nothing else happens.
+        chance: chooses the faults.
+        only_kills: kill processes, and do nothing else.
     """
 
     def __init__(self, folder: Path, num_points: int, chance: random.Random, only_kills: bool) -> None:
         self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
         self.only_kills, self.seen = only_kills, set()
-        self.temporary = (
-            folder / "tmp"
-        )  # a short name: the sockets of kernels lie below, whose paths may be 100 letters
+        self.temporary = folder / "tmp"  # short, because the path of a kernel's socket has at most 100 characters
         for own in (self.outputs, self.temporary):
             own.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.outputs)]
@@ -56,7 +54,7 @@ class Soak:
         self.study, self.statuses = None, Counter()
 
     def start(self) -> None:
-        """Start the study, or go on with it."""
+        """Start or continue the study."""
         variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs), "BENCHBOOK_PATIENCE": "0"}
         variables |= {"TMPDIR": str(self.temporary)}
         command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
@@ -64,7 +62,7 @@ class Soak:
         self.study = subprocess.Popen(command, env=os.environ | variables, **quiet)
 
     def disturb(self) -> str:
-        """Do one bad thing to the study; return its name."""
+        """Cause one fault; return its name."""
         self.seen |= self.lines()
         if self.only_kills:
             return self.kill_one()
@@ -72,12 +70,12 @@ class Soak:
         return self.chance.choice([*faults, self.kill_one, *([self.fill_disk] if self.mounted else [])])()
 
     def lines(self) -> set[tuple[Path, str]]:
-        """Return every whole line of rows, with its file."""
+        """Return every complete line of rows, with its file."""
         files = {path: path.read_text() for path in (self.outputs / "runs").rglob("*.csv")}
         return {(path, line) for path, text in files.items() for line in text.splitlines(True) if line.endswith("\n")}
 
     def kill_one(self) -> str:
-        """Kill one of the study's processes, as a lack of memory would."""
+        """Kill one of the study's processes, as the system does when memory is short."""
         members = processes.tree(self.study.pid)
         if members:
             victim = self.chance.choice(members)
@@ -85,7 +83,7 @@ class Soak:
         return "SIGKILL"
 
     def signal(self, number: int) -> str:
-        """Send a signal to the study, and to its whole group where a terminal would."""
+        """Send SIGTERM to the study, or another signal to its whole process group, as a terminal does."""
         send = os.kill if number == signal.SIGTERM else os.killpg
         send(self.study.pid, number)
         return signal.Signals(number).name
@@ -104,7 +102,7 @@ class Soak:
 
 
 def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
-    """Disturb the study so many times, then let it end within the limit; return the faults by name."""
+    """Disturb the study `num_faults` times, then let it end within the limit; return the count of each fault."""
     faults = Counter()
     soak.start()
     may_disturb = num_faults > 0
@@ -125,10 +123,10 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
 
 
 def losses(soak: Soak, num_points: int) -> list[str]:
-    """Return what should not be."""
+    """Return a line for each loss, repetition or leftover."""
     rows = records.merge(records.find(soak.outputs / "runs"))
     is_whole = rows.groupby(["point", "run_id"])["status"].agg(lambda statuses: statuses.eq("ok").all())
-    measured = is_whole[is_whole].groupby("point").size()  # a run that was cut short after its windows is no whole one
+    measured = is_whole[is_whole].groupby("point").size()  # runs that were cut short after their windows do not count
     last = rows.sort_values(["run_id"]).groupby("point")["status"].last()
     left = [member for member in psutil.process_iter(["environ"]) if _is_ours(member, soak)]
     return [
@@ -148,11 +146,11 @@ def _is_ours(member: psutil.Process, soak: Soak) -> bool:
 
 
 def main() -> None:
-    """Run the soak and print what was done and what was lost."""
+    """Run the soak and print its faults and losses."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--faults", type=int, default=60)
-    parser.add_argument("--kills", action="store_true", help="kill processes (kill -9) and do nothing else")
+    parser.add_argument("--kills", action="store_true", help="kill processes (kill -9), and do nothing else")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="where to copy the outputs if anything was lost")
     arguments = parser.parse_args()

@@ -1,6 +1,7 @@
 """README and its kin: what they name exists."""
 
 import re
+import runpy
 import subprocess
 import tomllib
 
@@ -63,6 +64,25 @@ def test_the_example_of_plain_papermill_names_parameters_that_exist():
     example = re.search(r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md"))
     study, parameter = example.groups()
     assert parameter in profiles.declared(study)
+
+
+BENCHMARKS = {path.stem: path for path in (layout.root() / "benchmarks").glob("*.py")}
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS.keys() - {"networks"}))  # whose torch operator is registered once
+def test_every_benchmark_finds_what_it_imports(name):
+    assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main" if name != "fit_spreads" else "fit"))
+
+
+def test_the_benchmark_of_parity_names_faults_that_exist():
+    benchmark = runpy.run_path(str(BENCHMARKS["parity"]))
+    assert set().union(*benchmark["STUDIES"].values()) <= benchmark["plants"].EVERY.keys()
+    assert {study: len(benchmark["faults"](study)) for study in benchmark["STUDIES"]} == {
+        "mnist_speedup": 10,
+        "simclr_epochs": 12,
+        "mobilenetv2_energy": 11,
+        "resnet50_cost": 12,
+    }
 
 
 def test_version_and_changelog_agree():
