@@ -1,4 +1,4 @@
-"""A small transformer that learns to continue text, as an example of a network of your own; see the README.
+"""A small transformer that learns to continue text, an example for `benchbook measure`; see docs/your-network.md.
 
     benchbook measure docs/examples/transformer.py:transformer \
         --example docs/examples/transformer.py:make_batch --loss docs/examples/transformer.py:next_character
@@ -26,7 +26,7 @@ class Transformer(nn.Module):
         self.register_buffer("mask", torch.full((LENGTH, LENGTH), float("-inf")).triu(1))
 
     def forward(self, text: torch.Tensor) -> torch.Tensor:
-        """Return logits; a character sees those before it."""
+        """Return logits; each character sees itself and the characters before it."""
         return self.logits(self.layers(self.characters(text) + self.places, mask=self.mask))
 
 
@@ -36,7 +36,7 @@ def transformer() -> nn.Module:
 
 
 def make_batch(batch_size: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return pieces of the text, and the same pieces one character later."""
+    """Return pieces of the text, and the same pieces shifted by one character."""
     text = numpy.frombuffer(TEXT.encode("ascii"), numpy.uint8).astype("int64")
     starts = numpy.random.default_rng(seed).integers(len(text) - LENGTH - 1, size=batch_size)
     pieces = text[starts[:, None] + numpy.arange(LENGTH + 1)]
@@ -44,5 +44,5 @@ def make_batch(batch_size: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray
 
 
 def next_character(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy of the characters that follow."""
+    """Return the mean cross-entropy of the next characters."""
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())

@@ -1,4 +1,4 @@
-"""A small U-Net that finds a bright disc in a noisy image, as an example of a network of your own; see the README.
+"""A small U-Net that finds a disc in a noisy image, an example for `benchbook measure`; see docs/your-network.md.
 
     benchbook measure docs/examples/unet.py:unet --example docs/examples/unet.py:make_batch \
         --loss docs/examples/unet.py:loss --optimizer adam --learning-rate 0.001
