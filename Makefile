@@ -19,8 +19,8 @@ SLOW ?=
 LAB ?=
 
 UV_VERSION := 0.13.8
-# Which environment: the one in .venv, else the one for this computer; PLATFORM=name decides otherwise.
-# A Cloud TPU is known by /dev/accel0 or, from v6e on, as a chip of Google's on the PCI bus that is no network card.
+# The environment: the one in .venv, else the one for this computer; PLATFORM=name sets another.
+# A Cloud TPU has /dev/accel0 or, from v6e on, one of these devices of Google's on the PCI bus.
 HOST := $(shell uname -sm | tr ' ' '-')
 # Source of the numbers: jax/_src/hardware_utils.py
 TPU_CHIPS := 0x0027 0x0056 0x005e 0x0062 0x0063 0x006f 0x0076
@@ -37,7 +37,7 @@ endif
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
-$(shell test -x $(BIN)/python || rm -f $(READY)) # an interpreter that is gone is installed once more
+$(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpreter is gone
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE) $(if $(LIKE),--like "$(LIKE)")
 WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
@@ -47,36 +47,36 @@ WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
-setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt those of a file of yours
+setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
 	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
-plan: $(READY) ## Show the points of PROFILE and how long they should take, with PRICE=dollars-an-hour also dollars
+plan: $(READY) ## Show the points of PROFILE, how long they should take and, with PRICE=dollars-per-hour, what they cost
 	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))
 
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
 
-test: lint ## Set up, lint and run every test but the slow ones and Slurm's; MARKS="not slow and not mps" chooses others
+test: lint ## Set up, lint and run every test except slow ones and Slurm's; MARKS="not slow and not mps" selects others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
-test-slow: $(READY) ## The slow tests: every variant of every notebook, locks resolved again, the Mac's versions on Linux, rehearsals; SLOW=a-file chooses
+test-slow: $(READY) ## Run the slow tests: every variant of every notebook, the locks, the Mac's versions on Linux, rehearsals; SLOW=file selects
 	@$(BIN)/python -m pytest -m slow $(SLOW)
 
-lint: $(READY) ## Check the style of modules and notebooks
+lint: $(READY) ## Check the style of modules and notebooks, and that notebooks have no outputs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## Compare the measured loop with a bare one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity
+bench: $(READY) ## Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity
 	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity,$(STUDIES))); do \
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
 	@for bench in $(filter intervals soak scale parity,$(STUDIES)); do \
 		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py || exit 1; done
 
-lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options on
+lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
 
 pack: $(READY) ## Check this machine's rows and manifests, and zip them to send: MACHINE=name
@@ -89,8 +89,8 @@ picture: report ## Take the README's picture again: the report's start page, in 
 	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,860 \
 		--screenshot=.github/answer.png 'file://$(CURDIR)/outputs/report/index.html#have=Apple%20M1'
 
-# `resolve` turns the pins of one environment file into a lock with hashes; the platform follows the file's name.
-# Wheels only, so that nothing is compiled at set-up. torch needs macOS 14.
+# `resolve` turns the pins of an environment file into a lock with hashes; arguments: the file's name and the platform.
+# Only wheels, so that nothing is compiled at set-up. torch needs macOS 14.
 resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) pip compile - \
 	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt

@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: a wheel holds the files that a checkout has beside the library; see `layout.root`."""
+"""Add the checkout's files outside the library to a wheel, which pyproject.toml cannot; see `layout.root`."""
 
 from pathlib import Path
 
