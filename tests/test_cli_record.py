@@ -57,7 +57,7 @@ def test_a_language_model_is_answered_in_tokens_with_a_judged_error(run):
     ((size, batch),) = answer["largest_batches"].items()
     assert f"{batch} in {float(size):g} GB" in text
     assert "keeps the chip busy" in text
-    assert " 2 a step" in run(*question, "--batch-size", "2")
+    assert " 2 per step" in run(*question, "--batch-size", "2")
 
 
 def test_sources_are_counted_and_refusals_have_their_reason(run):
@@ -68,6 +68,10 @@ def test_sources_are_counted_and_refusals_have_their_reason(run):
     assert {line["refused"] for line in listed["refused"]} == set(counts.index)
     assert sum(line["figures"] for line in listed["refused"]) == counts.sum()
     assert "MLPerf" in run("sources")
+
+
+def test_without_words_the_help_is_printed(run):
+    assert "Usage: benchbook" in run()
 
 
 def test_what_cannot_be_answered_is_refused_before_any_work(run):

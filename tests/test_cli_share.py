@@ -138,7 +138,7 @@ def test_a_second_call_adds_to_the_open_request_a_third_has_nothing_new_and_a_cl
     write(make_row(run_id="run-2", seconds=4.0, samples_per_second=160.0))
     assert typed().endswith("Added to the open pull request: https://pull/1\n")
     assert sent(world) == {CSV.format(1), CSV.format(2)}
-    assert "https://pull/1 has all of them already" in typed()
+    assert "https://pull/1 already has all of these files" in typed()
     assert len(world.pulls) == 1
     world.pulls[0]["open"] = False
     assert typed().endswith("Pull request: https://pull/2\n")
@@ -156,6 +156,7 @@ def test_who_may_write_needs_no_fork_and_a_fork_hands_on_to_its_origin(typed, wo
 def test_a_dry_run_and_a_no_send_nothing_and_the_zip_can_be_sent_later(typed, world, tmp_path):
     assert CSV.format(1) in typed("--dry-run")
     assert "sends them later" in typed(answer="n\n")
+    assert "the question was not answered" in typed(answer="", status=1)
     assert world.asked == []
     (tmp_path / "desk.zip").rename(tmp_path / "kept.zip")
     (tmp_path / "runs").rename(tmp_path / "gone")
@@ -169,7 +170,7 @@ LIMIT = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1795000000"}
     ("fault", "message"),
     [
         ((401, {"message": "Bad credentials"}, {}), "does not know this token"),
-        ((403, {"message": "API rate limit exceeded"}, LIMIT), r"limit of requests is reached until \d\d:\d\d"),
+        ((403, {"message": "API rate limit exceeded"}, LIMIT), r"request limit is reached until \d\d:\d\d"),
         ((403, {"message": "Resource not accessible"}, {}), "lacks the permission.*Resource not acc"),
         ((404, {"message": "Not Found"}, {}), "repository does not exist"),
         ((422, {"message": "Validation Failed", "errors": [{"code": "custom"}]}, {}), "Failed; custom"),

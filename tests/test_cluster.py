@@ -108,16 +108,25 @@ def test_a_wrong_site_is_one_line_with_its_place(tmp_path, content, message):
 
 
 def test_a_site_is_for_a_cluster_alone_and_a_cluster_has_a_name(tmp_path):
-    assert cluster.chosen("local", None) is None
-    assert cluster.chosen("slurm", layout.root() / "sites" / "example.yaml").gpu_type == "a100"
+    assert cluster.choose_site("local", None) is None
+    assert cluster.choose_site("slurm", layout.root() / "sites" / "example.yaml").gpu_type == "a100"
     with pytest.raises(ValueError, match="executor 'lsf'; allowed: local, slurm"):
-        cluster.chosen("lsf", None)
-    with pytest.raises(ValueError, match=r"site\.yaml: it is a cluster's"):
-        cluster.chosen("local", tmp_path / "site.yaml")
+        cluster.choose_site("lsf", None)
+    with pytest.raises(ValueError, match=r"site\.yaml with executor local; allowed: executor slurm"):
+        cluster.choose_site("local", tmp_path / "site.yaml")
     with pytest.raises(profile_files.ProfileError, match=r"site\.yaml does not exist"):
-        cluster.chosen("slurm", tmp_path / "site.yaml")
+        cluster.choose_site("slurm", tmp_path / "site.yaml")
     with pytest.raises(ValueError, match="MACHINE=name"):
         cluster.check_name("")
+
+
+def test_a_study_whose_jobs_end_early_is_one_line_and_the_status_of_points_left_out(outputs, monkeypatch, command):
+    def run(points, name, *options):
+        raise cluster.Unfinished("not all points are done (vae_stability: job 7 TIMEOUT)")
+
+    monkeypatch.setattr(cluster, "run", run)
+    words = ("study", "--executor", "slurm", "--machine", "desk", "--studies", "vae_stability")
+    assert command(*words) == (cli.SOME_LEFT_OUT, "not all points are done (vae_stability: job 7 TIMEOUT).\n")
 
 
 def test_the_plan_of_a_cluster_names_its_jobs_and_what_they_ask_for(tmp_path, outputs, capsys):

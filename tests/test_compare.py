@@ -205,4 +205,4 @@ def test_the_command_prints_writes_and_fails_if_slower(outputs, command):
     assert command(*sides, "--fail-if-slower", "50")[0] == 0
     assert command("compare", "session:s2", "session:s1", "--fail-if-slower", "10")[0] == 0
     write(*windows(session="s2", point="tuned-cpu-12345678"))
-    assert "no point of these settings: tuned, CPU of session:s2" in command(*sides)[1]
+    assert "no such point: tuned, CPU of session:s2" in command(*sides)[1]

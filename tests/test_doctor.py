@@ -31,17 +31,17 @@ pytestmark = pytest.mark.usefixtures("own_random_state")
 
 def test_what_is_planted_is_found_and_what_a_framework_raises_is_an_answer(monkeypatch):
     for check in (doctor.check_waiting, doctor.check_memory):
-        assert doctor.answer(lambda check=check: check(CPU))[0] == RIGHT
+        assert doctor.run_check(lambda check=check: check(CPU))[0] == RIGHT
 
     def planted(device, work_seconds):
         raise calibration.NotSynchronized("synchronising left 90% of the work undone")
 
     monkeypatch.setattr(calibration, "check_synchronize", planted)
     monkeypatch.setattr(devices, "peak_memory", lambda device: (None, None))
-    state, detail, hint = doctor.answer(lambda: doctor.check_waiting(CPU))
+    state, detail, hint = doctor.run_check(lambda: doctor.check_waiting(CPU))
     assert (state, "90%" in detail, "publish none" in hint) == (WRONG, True, True)
     assert doctor.check_memory(CPU)[0] == MISSING
-    state, detail, _ = doctor.answer(lambda: torch.zeros(2) @ torch.zeros(3))
+    state, detail, _ = doctor.run_check(lambda: torch.zeros(2) @ torch.zeros(3))
     assert (state, detail.partition(":")[0]) == (WRONG, "RuntimeError")
 
 
@@ -160,8 +160,6 @@ def test_of_one_kind_of_device_alone_that_is_tried(seen):
     tried = seen(torch=Answer((CUDA, CPU)), jax=Answer((CPU,)))
     list(doctor.examine(60, device="cuda"))
     assert tried == [("torch", "cuda")]
-    with pytest.raises(ValueError, match="device 'gpu'; allowed: all, cpu, "):
-        list(doctor.examine(60, device="gpu"))
 
 
 def test_the_zip_holds_findings_machine_condition_and_packages_and_nothing_private(tmp_path, monkeypatch):

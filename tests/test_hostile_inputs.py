@@ -124,9 +124,9 @@ COMMANDS = [
     (("validate", "{here}/none"), "none does not exist; allowed: a CSV of rows"),
     (("validate", "{here}/folder"), "folder has no CSV of rows"),
     (("validate", "{here}/empty.csv"), "empty.csv: not a table of rows"),
-    (("validate", "{here}/pipe.csv"), "pipe.csv is no file"),
+    (("validate", "{here}/pipe.csv"), "pipe.csv is not a plain file"),
     (("validate", "{here}/pipes"), "pipe.csv: cannot be read (it is no plain file)"),
-    (("validate", "/dev/zero"), "/dev/zero is no file"),
+    (("validate", "/dev/zero"), "/dev/zero is not a plain file"),
     (("add", "{here}/none"), "not a readable zip"),
     (("add", "/dev/null"), "not a readable zip"),
     (("add", "{here}/folder"), "has no archive; allowed"),
@@ -144,6 +144,16 @@ COMMANDS = [
     (("doctor", "--minutes", "nan"), "minutes nan"),
     (("doctor", "--device", "gpu"), "device 'gpu'; allowed: all, cpu"),
     (("measure", "x"), "network 'x'; allowed"),
+    (("plan", "--profile", "full", "--studies", "gpt_tokens", "--device", "cpu"), "none of these points can run here"),
+    (("plan", "--studies", "mnist_speedup", "--device", "best"), "device 'best'; allowed: all, cpu, mps"),
+    (("plan", "--like", "nobody"), "machine 'nobody' has no rows in "),
+    (("chips", "nosuch"), "no chip on record is called 'nosuch'"),
+    (("measure", "keras:Model", "--against", "HEAD", "--kernels", "2"), "against 'HEAD'; allowed without"),
+    (("nosuch",), "No such command 'nosuch'"),
+    (("plan", "--nosuch"), "(in `benchbook plan --nosuch`); `benchbook plan --help` lists what is allowed"),
+    (("plan", "more words"), "(in `benchbook plan 'more words'`)"),
+    (("plan", "--price", "abc"), "(in `benchbook plan --price abc`); `benchbook plan --help`"),
+    (("validate",), "`benchbook validate --help` lists what is allowed"),
 ]
 
 

@@ -200,7 +200,7 @@ def test_a_study_in_which_no_point_fits_ends_without_a_report(outputs, monkeypat
     choice = ["--profile", "smoke", "--studies", "mnist_speedup", "--device", "cpu", "--machine", "desk"]
     status, said = command("study", *choice, "--deadline", deadline)
     assert status == cli.SOME_LEFT_OUT, said
-    assert "it measures what was left out" in said
+    assert "it measures the points that were left out" in said
 
 
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):

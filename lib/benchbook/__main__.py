@@ -1,7 +1,8 @@
-"""Start the command line, and end it in one line whatever happens, from the first import on."""
+"""Start the command line, and end every failure in one line, from the first import on."""
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 import traceback
@@ -17,7 +18,7 @@ def main() -> None:
         processes.stop_on_signals()
         from benchbook.commands import cli
 
-        cli.app()
+        sys.exit(cli.app(sys.argv[1:] or ["--help"], prog_name="benchbook", standalone_mode=False))
     except SystemExit:
         raise
     except BaseException as error:
@@ -31,14 +32,20 @@ def main() -> None:
 def describe(error: BaseException) -> tuple[str, int]:
     """Return one line about what ended a command, and its exit status.
 
-    Statuses: 2 something is wrong with what was asked for, or with a file; 1 something failed that should not have;
-    128 and the signal's number after a stop.
+    Statuses: 1 an unexpected failure, 2 bad input or a bad file, 128 plus the signal's number after a stop.
     """
     name, text = type(error).__name__, " ".join(str(error).split())
-    if isinstance(error, KeyboardInterrupt):  # before signals were handled
+    if isinstance(error, KeyboardInterrupt):  # before `stop_on_signals`
         return f"Stopped. {STOPPED}", 130
-    if hasattr(error, "status"):  # processes.Stopped, which may not be imported yet
+    if hasattr(error, "status"):  # processes.Stopped, whose import may have failed
         return f"Stopped ({text}). {STOPPED}", error.status
+    if hasattr(error, "format_message"):  # words that typer does not understand
+        command = getattr(getattr(error, "ctx", None), "command_path", "benchbook")
+        problem = " ".join(error.format_message().split()).rstrip(".")
+        typed = shlex.join(["benchbook", *sys.argv[1:]])
+        return f"error: {problem} (in `{typed}`); `{command} --help` lists what is allowed", 2
+    if name == "Abort":  # the end of the input, where typer asks a question
+        return "Stopped: the question was not answered.", 1
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
         return f"error: {error.filename or 'a file'}: {error.strerror}; the rows written before are kept", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):

@@ -13,46 +13,49 @@ import psutil
 import typer
 
 from benchbook.commands import measure, record, share
-from benchbook.commands.output import number, say, say_table, short
+from benchbook.commands.output import check_device, number, say, say_table, short
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, statistics, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import condition, identity, layout, processes
+from benchbook.machine.kinds import KINDS
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 from benchbook.studies.study import Evidence
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
-# The groups of commands in `benchbook --help`.
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+# The panels of `benchbook --help`.
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
 ORDER = "Each framework is calibrated before the first study that uses it; the points of a study alternate (A B B A)."
-SOME_FAILED = 3  # exit status of a study in which some points failed
+SOME_FAILED = 3  # exit status of a study with failed points
 SOME_LEFT_OUT = 4  # exit status of a study that the same command continues
 MOST_FINDINGS = 3
-REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have all of it
-REPORT_SECONDS = 60.0  # the time that a report needs at most
+REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have the whole message
+REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
-Profile = Annotated[str, typer.Option(help="a file in notebooks/profiles")]
+Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
 Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
-SiteFile = Annotated[Path | None, typer.Option(help="slurm: what its jobs ask for, as in sites/example.yaml")]
-DeviceKind = Annotated[str, typer.Option(help="cpu, cuda, mps, or all of this machine")]
+SiteFile = Annotated[
+    Path | None, typer.Option(help="with slurm: a YAML file with the resources of jobs, like sites/example.yaml")
+]
+DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
 Like = Annotated[str, typer.Option(help="run the points of this machine instead of a profile's, then compare")]
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option(help="show where an error comes from")] = False) -> None:
-    """Measure what it costs to train networks: time, energy and money, on this machine, on others and on rented ones.
+def options(debug: Annotated[bool, typer.Option("--debug", help="show where an error comes from")] = False) -> None:
+    """Measure or predict what training a network costs, in time, energy and money.
 
-    `benchbook study` measures this machine and writes a report. Rows of other machines merge with yours.
+    `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
     """
     if debug:
         os.environ["BENCHBOOK_DEBUG"] = "1"
@@ -65,13 +68,15 @@ def study(
     machine: MachineName = "",
     device: DeviceKind = "all",
     like: Like = "",
-    retry: Annotated[bool, typer.Option(help="run failed points again")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
     deadline: Annotated[
-        float, number("seconds until this command ends; a point that no longer fits is left out", 0)
+        float, number("seconds until this command ends; points that no longer fit are left out", 0)
     ] = math.inf,
-    verbose: Annotated[bool, typer.Option(help="show the ids of points, which are the names of their folders")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="show the ids of points, which name their folders")
+    ] = False,
 ) -> None:
     """Measure this machine, or the nodes of a cluster, and write the report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
@@ -85,20 +90,24 @@ def study(
     cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
     left_out = []
     if cluster_site:
-        lines = cluster.run(points, name, cluster_site, retry, say)
+        try:
+            lines = cluster.run(points, name, cluster_site, retry, say)
+        except cluster.Unfinished as error:
+            say(f"{error}.")
+            raise typer.Exit(SOME_LEFT_OUT) from None
     else:
         say(ORDER)
         left_out = session.measure(points, name, retry, until)
         lines = session.summary(points, name, left_out)
     _show(lines, left_out, until, like)
     if left_out:
-        say("Next: run the same command again; it measures what was left out.")
+        say("Next: run the same command again; it measures the points that were left out.")
         raise typer.Exit(SOME_LEFT_OUT)
     if (lines["status"] != "ok").any():
-        say("Next: see the failures above and in the report; RETRY=1 runs them again.")
+        say("Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again.")
         raise typer.Exit(SOME_FAILED)
     if following := LONGER.get("" if like else profile):
-        say(f"Next: open the report; `make plan PROFILE={following}` shows what the longer profile takes.")
+        say(f"Next: open the report; `make plan PROFILE={following}` shows the time of the longer profile.")
     else:
         say("Next: open the report, and send the rows of this machine: `make share`.")
 
@@ -110,11 +119,11 @@ def plan(
     machine: MachineName = "",
     device: DeviceKind = "all",
     like: Like = "",
-    price: Annotated[float, number("US dollars for an hour of this machine; 0: none", 0, 1e6)] = 0.0,
+    price: Annotated[float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)] = 0.0,
     executor: Executor = "local",
     site: SiteFile = None,
 ) -> None:
-    """Show a profile's points and how long they should take, with a price also the dollars; nothing runs."""
+    """Show a profile's points, how long they should take and, with a price, what they cost; nothing runs."""
     cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
     lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
     shown = {
@@ -128,8 +137,8 @@ def plan(
     if cluster_site:
         say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
-    hours = wording.duration(lines["seconds"].sum(min_count=1))
-    say(f"Estimate for {estimated} of {len(lines)} points: {hours}. Limit for all of them: {wording.duration(most)}.")
+    time_needed = wording.duration(lines["seconds"].sum(min_count=1))
+    say(f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}.")
     if price > 0:
         costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
@@ -144,10 +153,10 @@ def report() -> None:
 
 @app.command(rich_help_panel=SHARE)
 def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
-    """Check rows against the schema, each other and their manifests; the first fault is named with file and line."""
+    """Check rows against the schema, each other and their manifests; name the first fault with file and line."""
     paths = records.find(path)
     if not paths:
-        found = "has no CSV of rows" if path.is_dir() else "is no file" if path.exists() else "does not exist"
+        found = "has no CSV of rows" if path.is_dir() else "is not a plain file" if path.exists() else "does not exist"
         raise ValueError(f"{path} {found}; allowed: a CSV of rows, or a folder of them")
     rows = records.merge(paths)
     if wrong := manifests.faults(paths):
@@ -186,8 +195,8 @@ def compare(
         named = lines["point"].groupby(decided).agg(", ".join).to_dict()
         if comparison.UNDECIDED in named:
             say(
-                f"Undecided, because the interval contains {1 - fail_if_slower / 100:g} or there is none:"
-                f" {named[comparison.UNDECIDED]}. More kernels help."
+                f"Undecided, because the interval contains {1 - fail_if_slower / 100:g} or is missing:"
+                f" {named[comparison.UNDECIDED]}. More kernels would decide."
             )
         if comparison.SLOWER in named:
             say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {named[comparison.SLOWER]}")
@@ -201,20 +210,20 @@ def pack(
     machine: MachineName = "",
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
 ) -> None:
-    """Check this machine's rows and manifests, and write a zip of them to send."""
+    """Check this machine's rows and manifests, and zip them for sending."""
     path, rows = packing.pack(identity.identify(machine).name, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
 @app.command(rich_help_panel=SHARE)
 def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
-    """Check another machine's zip and unpack it into outputs/runs; if it has a fault, nothing is changed.
+    """Check another machine's zip and unpack it into outputs/runs; a zip with a fault changes nothing.
 
-    A bad zip in a folder is named and does not stop the others.
+    A bad zip in a folder is named, and the others are added.
     """
     packs = sorted(path.glob("*.zip")) if path.is_dir() else [path]
     if not packs:
-        raise ValueError(f"{path} has no archive; allowed: a folder of .zip files made by `benchbook pack`")
+        raise ValueError(f"{path} has no archive; allowed: a zip made by `benchbook pack`, or a folder of them")
     bad = []
     for each in packs:
         try:
@@ -236,10 +245,10 @@ def doctor(
     device: DeviceKind = "all",
 ) -> None:
     """Try every framework on every device of this machine; list what is right, wrong and missing, and the next step."""
-    from benchbook.commands import doctor as trying
+    from benchbook.commands import doctor as examination
 
     findings = []
-    for finding in trying.examine(60 * minutes, device):
+    for finding in examination.examine(60 * minutes, device):
         findings.append(finding)
         place = f"{finding.framework} {finding.device}".strip()
         say(f"{place}, {finding.check}: {finding.state}")
@@ -247,16 +256,17 @@ def doctor(
     table.insert(0, "where", (table.pop("framework") + " " + table.pop("device")).str.strip())
     say_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
     counts = table["state"].value_counts()
-    say(", ".join(f"{counts.get(state, 0)} {state}" for state in (trying.RIGHT, trying.WRONG, trying.MISSING)) + ".")
-    say(f"To attach to an issue: {short(trying.write(findings, to))}")
-    if counts.get(trying.WRONG, 0):
+    states = (examination.RIGHT, examination.WRONG, examination.MISSING)
+    say(", ".join(f"{counts.get(state, 0)} {state}" for state in states) + ".")
+    say(f"To attach to an issue: {short(examination.write(findings, to))}")
+    if counts.get(examination.WRONG, 0):
         raise typer.Exit(1)
 
 
 @app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
     """Show this computer's name, parts and condition; all of it may be published."""
-    names = installed()  # and only the first one's devices, because asking all of them takes long
+    names = installed()  # devices are shown of the first framework only, because asking all takes long
     values = identity.as_dictionary(identity.identify()) | condition.read() | {"frameworks": ", ".join(names)}
     values |= {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
@@ -281,14 +291,22 @@ def _write_report() -> Path:
 def _planned(
     profile: str, studies: str, machine: str, device: str, like: str, executor: str, site: Path | None
 ) -> tuple[cluster.Site | None, str, list[profiles.Point]]:
-    """Return the cluster, if any, the machine's name, and the points of a profile or of another machine.
+    """Return the cluster's site, if any, the machine's name, and the points of a profile or of another machine.
 
-    Studies and accelerators that are left out are named, and points that wait until kernels are compiled.
+    Prints which studies and accelerators are left out, and where kernels are compiled first.
+
+    Raises:
+        ValueError: no point can run here.
     """
-    cluster_site = cluster.chosen(executor, site)
+    cluster_site = cluster.choose_site(executor, site)
     name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
     kinds = cluster_site.kinds if cluster_site else survey.kinds
     points = (profiles.like if like else profiles.read)(like or profile, studies, device, kinds, say)
+    if not points:
+        raise ValueError(
+            f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
+            " allowed: another profile, study or device"
+        )
     if cluster_site:
         return cluster_site, name, points
     for framework, answer in survey.ANSWERS.items():
@@ -297,26 +315,25 @@ def _planned(
     for kind, framework in sorted({point.place for point in points}):
         if survey.compiles_first(kind, framework):
             say(
-                f"{framework} has no binaries for this GPU: its first point waits, once, for up to half an hour, until "
-                f"they are compiled. Its points may take {profiles.FIRST_USE_SECONDS // 60} minutes longer than the "
-                "profile says."
+                f"{framework} has no binaries for this GPU and compiles them once, in its first point, for up to half "
+                f"an hour. The limits of its points are {profiles.FIRST_USE_SECONDS // 60} minutes longer."
             )
     return None, name, points
 
 
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
-    """Print what a session measured and left out, write the report if there is time, and compare with `like`."""
+    """Print a session's results and the points left out, write the report if there is time, and compare with `like`."""
     from benchbook import studies
     from benchbook.studies import findings
 
-    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # a kind of node each
+    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # one per kind of node
     _print_summary(lines, own)
     for point, reason in left_out:
         say(f"Left out: {point.title} ({reason})")
     if own and until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
-        own_studies = [each for name, each in studies.every().items() if name in set(lines["study"]) and each.sentences]
-        for each in own_studies[:MOST_FINDINGS]:  # the report has those of all machines
+        own_studies = [study for name, study in studies.every().items() if name in set(lines["study"]) and study.sentences]
+        for each in own_studies[:MOST_FINDINGS]:  # the report has the findings of all machines
             say(findings.finding(each, own[0]))
         say(f"Report: {short(page)}")
     elif own:
@@ -324,12 +341,17 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     if like and own:
         try:
             _compare_sides(f"machine:{like}", f"machine:{lines['machine'].iloc[0]}")
-        except ValueError as error:  # none of their points are alike
+        except ValueError as error:  # the machines have no point in common
             say(f"Not compared with {like}: {error}")
 
 
 def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
-    """Print a line for each point that has a rate, and one for each that failed; `own` is of the machines."""
+    """Print a line for each point that has a rate or failed.
+
+    Args:
+        lines: see `session.summary`.
+        own: the evidence of each machine in `lines`.
+    """
     from benchbook import studies
     from benchbook.report import headline
 
@@ -385,5 +407,5 @@ def _compare_sides(a: str, b: str) -> pandas.DataFrame:
     for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
         if points:
             shown = "; ".join(map(setting, points))
-            say(f"Not compared, because the other side has no point of these settings: {shown} of {name}")
+            say(f"Not compared, because the other side has no such point: {shown} of {name}")
     return lines

@@ -1,4 +1,4 @@
-"""The command `benchbook measure`: one network of the user's own, measured as a study is."""
+"""The command `benchbook measure`: the user's network, measured like a study's."""
 
 import threading
 import time
@@ -13,6 +13,7 @@ from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
+from benchbook.machine.kinds import KINDS
 from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import nested
 from benchbook.running import execute, profiles, session, versions
@@ -31,8 +32,8 @@ def measure(
     ],
     framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
     image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
-    channels: Annotated[int, typer.Option(help="of an image")] = 3,
-    num_classes: Annotated[int, typer.Option(help="of the labels")] = 1000,
+    channels: Annotated[int, typer.Option(help="channels of an image")] = 3,
+    num_classes: Annotated[int, typer.Option(help="number of classes")] = 1000,
     arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
     example: Annotated[
         str, typer.Option(help="file.py:callable; called with (batch_size, seed), it returns (inputs, target)")
@@ -45,10 +46,10 @@ def measure(
     learning_rate: Annotated[float, typer.Option(help="the same for all steps")] = 0.01,
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
     batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
-    precision: Annotated[str, typer.Option(help="fp32, tf32, amp_bf16, amp_fp16, ...")] = "fp32",
+    precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
     kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
-    device: Annotated[str, typer.Option(help="cpu, cuda, mps, ..., best, or all of this machine")] = "best",
+    device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, best, or all of this machine")] = "best",
     minutes: Annotated[int, number("time limit in minutes of each process; with --against, of all", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
     against: Annotated[
@@ -56,22 +57,22 @@ def measure(
     ] = "",
     percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
-    """Measure your network as a study measures its own: its cost here, and a prediction for other chips."""
+    """Measure your network like a study's: its cost on this machine, and a prediction for other chips."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
-    for name in loading.NAMED:  # a file is found from any folder
+    for name in loading.NAMED:  # files become absolute paths, because a kernel has another current folder
         place, colon, attribute = given[name].rpartition(":")
         if place.endswith(".py"):
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
     if against:
-        if tuned or batch_sizes:
-            raise ValueError("--against; allowed without --tuned and --batch-sizes")
+        if tuned or batch_sizes or kernels > 1:
+            raise ValueError(f"against {against!r}; allowed without --tuned, --batch-sizes and --kernels")
         raise typer.Exit(STATUSES[_compare(given, against, percent, minutes, identify(machine).name)])
     entry = {"points": [nested(STUDY, given)], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
-    if not session.is_cut_short(points, name):  # the code of this name may have changed
+    if not session.is_cut_short(points, name):  # the code may have changed since the point was done
         for point in points:
             session.forget(layout.point(name, STUDY, point.name))
     ended = threading.Event()
@@ -87,24 +88,24 @@ def measure(
 
 
 def _compare(given: dict, commit: str, percent: float, minutes: int, machine: str) -> str:
-    """Run the network and that of a commit by turns; print and return the decision of `compare.decide`."""
+    """Train the network here and at a commit by turns; print and return the decision of `compare.decide`."""
     deadline, trial = time.monotonic() + 60 * minutes, versions.Trial(percent)
     with execute.only_one(layout.state(machine) / ".study.lock"), awake():
         versions.run(trial, lambda: versions.measure_round(given, commit, deadline), say)
     if not trial.rounds:
-        raise ValueError(f"minutes {minutes}; no round of {given['network']!r} ended within them")
-    ratio, rounds = trial.ratio, f"{len(trial.rounds)} rounds of a kernel each"
+        raise ValueError(f"minutes {minutes}: no round of {given['network']!r} ended in time; allowed: more minutes")
+    ratio, rounds = trial.ratio, wording.count(len(trial.rounds), "round")
     bounds = wording.bounds(ratio.low, ratio.high, ratio.kind)
     words = {compare.UNDECIDED: "undecided whether it is slower"}.get(trial.decision, trial.decision)
     say(f"Speed here / at {commit}: {ratio.value:.3f} ({bounds}; {rounds}): {words} by more than {percent:g} %.")
     if trial.decision == compare.UNDECIDED:
         needed = f"About {trial.needed}" if len(trial.rounds) > 1 else "More"
-        say(f"{needed} kernels of each would decide; --minutes allows more.")
+        say(f"{needed} rounds would decide; --minutes sets the time for them.")
     return trial.decision
 
 
 def _say_first(folder: Path, ended: threading.Event) -> None:
-    """Print the rate of the first row that a new run writes, as soon as it is there."""
+    """Print the rate of a new run's first row as soon as it is written."""
     before = set(folder.glob("*.csv"))
     while not ended.wait(FIRST_NUMBER_POLL_SECONDS):
         for path in set(folder.glob("*.csv")) - before:
@@ -129,30 +130,31 @@ def _say_results(points: list, lines) -> None:
         rate, batch_size, peak = line["samples_per_second"], line["batch_size"], peaks.get(line["point"], 0)
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
         say(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
-        said = {
+        share = shares.get(line["point"], 0)
+        known = {
             f"{1000 * batch_size / rate:,.3g} ms per step of {batch_size:.0f}": rate,
             f"{line['tokens_per_second']:,.3g} tokens/s": line["tokens_per_second"],
             f"{peak / 2**30:,.3g} GiB of memory": peak,
-            f"{shares.get(line['point'], 0):.0%} of this machine's matrix products": shares.get(line["point"], 0),
+            f"{share:.0%} of this machine's matrix products": share,
         }
-        say(f"  {', '.join(text for text, value in said.items() if value > 0)}")
+        say(f"  {', '.join(text for text, value in known.items() if value > 0)}")
         if line["device"] != "cpu" and peak > 0 and pandas.notna(line["parameters"]):
             work = networks.Network.from_peak(line["model"], line["parameters"], peak, batch_size, line["precision"])
-            held = networks.batches_text(work.largest_batches(networks.MEMORIES, line["precision"]))
-            say(f"  Largest batch, predicted from this peak: {held or 'unknown'}")
+            largest = networks.batches_text(work.largest_batches(networks.MEMORIES, line["precision"]))
+            say(f"  Largest batch, predicted from this peak: {largest or 'unknown'}")
         if line["verdict"].codes(verdicts.UNPROVEN):
             say(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
-    tried = study.batch_sizes(evidence)
-    tried = tried[tried["point"].isin(names)]
-    if len(tried):
-        say(f"{study.batch_sizes_title(tried)}.")
+    sizes = study.batch_sizes(evidence)
+    sizes = sizes[sizes["point"].isin(names)]
+    if len(sizes):
+        say(f"{study.batch_sizes_title(sizes)}.")
     measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
     if len(measured):
         table = study.elsewhere(evidence)
         _say_elsewhere(table[table["model"].isin(measured["model"])])
     say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
     if len(measured):
-        say("Next: `make report` draws it next to other chips; `benchbook compare` compares two of its commits.")
+        say("Next: `make report` draws it next to other chips; `benchbook compare` compares two commits of your file.")
 
 
 def _say_elsewhere(table) -> None:
@@ -164,7 +166,7 @@ def _say_elsewhere(table) -> None:
     for line in others[others["hours"].notna()].to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
         cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
-        spent = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
-        say(f"  {line['where']}: {rate} samples/s ({low} to {high}); {spent}")
+        time_and_cost = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
+        say(f"  {line['where']}: {rate} samples/s ({low} to {high}); {time_and_cost}")
     for reason in others["reason"].dropna().unique()[:1]:
         say(f"  Other chips: {reason}.")

@@ -1,4 +1,4 @@
-"""Print lines and tables; text of a user or of a row is never read as markup."""
+"""Print lines and tables; text of users and rows is never read as markup."""
 
 import math
 from pathlib import Path
@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from benchbook.machine import layout
+from benchbook.machine.kinds import KINDS
 
-# The columns of words, which are aligned to the left.
+# Columns of words, which are aligned to the left.
 WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "check", "state", "detail", "next step")
 WORDS += ("study", "setting", "remark")
 WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
@@ -24,12 +25,12 @@ def say(text: str) -> None:
 
 
 def say_table(title: str, lines: pandas.DataFrame) -> None:
-    """Print a table; what is missing is empty."""
+    """Print a table; a missing value is an empty cell."""
     table = Table(title=Text(title), show_edge=False)
     cells = lines.map(lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v))
     for name in lines.columns:
         longest = max(len(word) for text in [name, *cells[name]] for word in text.split() or [""])
-        width = min(longest, LONGEST_WORD)  # an identifier may be cut, a word of a sentence may not
+        width = min(longest, LONGEST_WORD)  # identifiers may be folded, words of a sentence may not
         justify = "left" if name in WORDS else "right"
         table.add_column(Text(name), justify=justify, overflow="fold", min_width=width)
     for values in cells.itertuples(index=False):
@@ -42,8 +43,15 @@ def short(path: Path) -> str:
     return str(path.relative_to(layout.root()) if path.is_relative_to(layout.root()) else path)
 
 
+def check_device(kind: str) -> str:
+    """Return a kind of device, or all; raise a ValueError for another word."""
+    if kind not in ("all", *KINDS):
+        raise ValueError(f"device {kind!r}; allowed: all, {', '.join(KINDS)}")
+    return kind
+
+
 def number(text: str, low: float, high: float = math.inf) -> typer.models.OptionInfo:
-    """Return an option for a number, with its help and its bounds; one outside raises a ValueError."""
+    """Return an option for a number, with its help and its bounds; a value outside them raises a ValueError."""
 
     def check(option: typer.CallbackParam, value: float | None) -> float | None:
         if value is not None and not low <= value <= high:

@@ -1,4 +1,4 @@
-"""The commands that ask the public record: `predict`, `chips` and `sources`; they need no framework."""
+"""The commands on the public record: `predict`, `chips` and `sources`; they need no framework."""
 
 import datetime
 import json
@@ -34,13 +34,13 @@ SPECIFICATIONS = {
 
 def predict(
     chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
-    work: Annotated[str, typer.Option(help="a study or a network")] = "",
+    work: Annotated[str, typer.Option(help="a study such as resnet50_cost, or a network such as vgg11")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(forecast.PRECISIONS))] = "fp32",
-    flops: Annotated[float, number("operations of a training step per image, in place of --work", 0, 1e18)] = 0.0,
-    image_size: Annotated[float, number("pixels of a side; 0: the work's own", 0, 100000)] = 0.0,
-    sequence_length: Annotated[float, number("tokens of a sequence; 0: the work's own", 0, 1e7)] = 0.0,
-    batch_size: Annotated[float, number("of one device; 0: 64 images or 8 sequences", 0, 1e6)] = 0.0,
-    count: Annotated[int, typer.Option(help="devices, 1 to 8")] = 1,
+    flops: Annotated[float, number("operations of a training step per image, instead of --work", 0, 1e18)] = 0.0,
+    image_size: Annotated[float, number("pixels per side; 0: the default of --work", 0, 100000)] = 0.0,
+    sequence_length: Annotated[float, number("tokens per sequence; 0: the default of --work", 0, 1e7)] = 0.0,
+    batch_size: Annotated[float, number("samples per step and device; 0: 64 images or 8 sequences", 0, 1e6)] = 0.0,
+    count: Annotated[int, typer.Option(help="number of devices, 1 to 8")] = 1,
     images: Annotated[
         float, number("images or sequences to train on; 0: an epoch of ImageNet, or a billion tokens", 0, 1e15)
     ] = 0.0,
@@ -48,7 +48,7 @@ def predict(
     prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
     judge: Annotated[
-        Path | None, typer.Option(help="predict the rates of this CSV with their chips hidden, and show the errors")
+        Path | None, typer.Option(help="predict the rates in this CSV with their chips hidden, and show the errors")
     ] = None,
 ) -> None:
     """Predict a chip's rate, time, dollars and joules for a study or network, each with its interval and basis."""
@@ -62,7 +62,7 @@ def predict(
             _print_judgement(summary, lines, reasons)
         return
     if not chip:
-        raise ValueError("no --chip; `benchbook chips` lists those that are known")
+        raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = forecast.Question(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
         sequence_length=sequence_length or None, batch_size=batch_size or None, count=count, images=images or None,
@@ -81,6 +81,8 @@ def chips(
 ) -> None:
     """List the chips of the record with their published specifications; rates are in TFLOP/s."""
     chosen = listed.search(text)
+    if chosen.empty:
+        raise ValueError(f"no chip on record is called {text!r}; `benchbook chips` without words lists all")
     if as_json:
         _say_json(chosen)
         return
@@ -91,7 +93,7 @@ def chips(
 def sources(
     as_json: Annotated[bool, typer.Option("--json", help="print the sources as JSON")] = False,
 ) -> None:
-    """List the record's sources: how many figures each has, what they mean, and what was refused and why."""
+    """List the record's sources: the number and meaning of their figures, and which figures were refused and why."""
     listed_sources, refused = record.sources(), record.refused()
     if as_json:
         _say_json({"sources": listed_sources, "refused": refused})
@@ -110,7 +112,7 @@ def _print_answer(answer) -> None:
     devices = f"{question.count} x {question.chip}" if question.count > 1 else question.chip
     say(f"PREDICTED, not measured: {devices}, {what}, {question.precision}")
     expected, low, high = (wording.rate(value * length) for value in (rate.value, rate.low, rate.high))
-    batch = f"{question.batch_size:g} a step" if question.batch_size else "a batch size that keeps the chip busy"
+    batch = f"{question.batch_size:g} per step" if question.batch_size else "at a batch size that keeps the chip busy"
     say(f"  rate    {expected} {unit}/s (90 %: {low} to {high}), {batch}")
     say(f"          from {rate.basis}; {answer.error}")
     time, low, high = (wording.duration(value, 3) for value in (seconds.value, seconds.low, seconds.high))
@@ -123,18 +125,18 @@ def _print_answer(answer) -> None:
         )
     for line in answer.bought.to_dict("records"):
         hours = line["hours_to_break_even"]
-        even = f"; {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
+        even = f"; as much as {hours:,.0f} hours at the median of these rents" if pandas.notna(hours) else ""
         say(f"  buy     {wording.price(line['usd'], 3)}{_dated(line)}; {line['includes']}{even}")
     if answer.memory_bytes is None:
-        say("  memory  the activations of this network were not counted")
+        say("  memory  unknown: the activations of this network were not counted")
     else:
         say(
-            f"  memory  {answer.memory_bytes / 2**30:,.3g} GiB a step with Adam; largest batch:"
+            f"  memory  {answer.memory_bytes / 2**30:,.3g} GiB in a step with Adam; largest batch:"
             f" {networks.batches_text(answer.largest_batches)} ({networks.MEMORY_ERROR})"
         )
     joules = answer.joules_per_image
     if joules is None:
-        say("  energy  the record has no measured power of this chip in this work")
+        say("  energy  unknown: the record has no measured power of this chip for this work")
     else:
         say(f"  energy  {joules.value:.3g} J {sample} ({joules.low:.3g} to {joules.high:.3g}): {joules.basis}")
     for note in answer.notes:
@@ -164,7 +166,7 @@ def _dated(line: dict) -> str:
 
 
 def _say_json(value: object) -> None:
-    """Print a value as JSON: a table as a list of its lines, what is missing as null."""
+    """Print a value as JSON: a table as a list of its lines, a missing value as null."""
 
     def plain(part: object) -> object:
         return json.loads(part.to_json(orient="records")) if isinstance(part, pandas.DataFrame) else asdict(part)

@@ -1,4 +1,4 @@
-"""The command `benchbook share`: a machine's rows as a pull request on GitHub."""
+"""The command `benchbook share`: send a machine's rows as a pull request on GitHub."""
 
 import json
 import os
@@ -25,7 +25,7 @@ API, SITE = "https://api.github.com", "https://github.com"
 ANSWER_SECONDS = 60.0
 FORK_SECONDS, FORK_POLL_SECONDS = 60.0, 2.0  # GitHub answers before the fork is ready
 NO_TOKEN = "neither GITHUB_TOKEN nor GH_TOKEN is set, and `gh auth token` has none (`gh auth login` gets one)"
-NO_REPOSITORY = "unknown repository; allowed: BENCHBOOK_REPOSITORY=owner/name, or a checkout whose origin is on GitHub"
+NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=owner/name, or a checkout from GitHub"
 
 
 def share(
@@ -33,12 +33,12 @@ def share(
         Path | None, typer.Argument(help="a zip made by `benchbook pack`; default: a new one of this machine")
     ] = None,
     machine: Annotated[str, typer.Option(help="name of the machine; empty: made from chip and memory")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="list what would be sent and send nothing")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files and send nothing")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask before sending")] = False,
 ) -> None:
     """List a machine's files, ask, and send them as a pull request on GitHub.
 
-    A second call adds to the request while it is open. Without a token the command prints where to attach the zip.
+    A second call adds to the request while it is open. Without a token, the command prints where to attach the zip.
     """
     if archive is None:
         archive, rows = packing.pack(identify(machine).name, None, say)
@@ -50,7 +50,7 @@ def share(
     for file, content in contents.items():
         say(f"  outputs/runs/{file} ({len(content):,} bytes)")
     what = f"{len(rows)} rows of {rows['run_id'].nunique()} runs of {name}"
-    say(f"{what}: these {len(contents)} files, packed in {short(archive)}, to {repository or 'no repository yet'}.")
+    say(f"{what}: {len(contents)} files, in {short(archive)}, for {repository or 'no repository yet'}.")
     if dry_run:
         say("Nothing was sent." if repository else f"Nothing was sent; {NO_REPOSITORY}.")
         return
@@ -73,13 +73,13 @@ def share(
 
 
 def ask(token: str, method: str, path: str, **body):
-    """Return the answer of GitHub's REST API to a request, as JSON has it; GITHUB_API_URL names another server of it.
+    """Return the JSON that GitHub's REST API answers to a request; GITHUB_API_URL names another server.
 
     Source: https://docs.github.com/en/rest
 
     Raises:
-        HTTPError: GitHub refused; its note is method and path.
-        OSError, JSONDecodeError: there was no answer, or no JSON in it.
+        HTTPError: GitHub refused; the error's note is method and path.
+        OSError, JSONDecodeError: there was no answer, or it is not JSON.
     """
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/vnd.github+json"}
     headers |= {"X-GitHub-Api-Version": "2022-11-28", "User-Agent": "benchbook", "Content-Type": "application/json"}
@@ -98,17 +98,17 @@ def _server() -> str:
 
 
 def send(ask: Callable, repository: str, machine: str, contents: dict[str, bytes], what: str) -> str:
-    """Commit a pack's files to a branch of the machine's, in a fork where the user may not write; open a pull request.
+    """Commit a zip's files to the branch `rows-<machine>` and open a pull request; without write access, use a fork.
 
     Args:
         ask: the function above, with the user's token.
-        repository: owner/name; of a fork the one that it was made from gets the request.
+        repository: owner/name; if it is a fork, its parent gets the request.
         machine: names the branch.
         contents: files by their names below outputs/runs.
         what: the request's text.
 
     Returns:
-        What happened, with the request's address.
+        A sentence with the result and the request's address.
 
     Raises:
         HTTPError, OSError, JSONDecodeError: see `ask`.
@@ -120,32 +120,32 @@ def send(ask: Callable, repository: str, machine: str, contents: dict[str, bytes
     may_write = target.get("permissions", {}).get("push")
     home = to if may_write else ask("POST", f"/repos/{to}/forks")["full_name"]
     head = f"{home.partition('/')[0]}:{branch}"
-    begun = ask("GET", f"/repos/{to}/pulls?{urlencode({'head': head, 'state': 'open'})}")
-    parent = _commit_of(ask, home, branch if begun else base)
+    opened = ask("GET", f"/repos/{to}/pulls?{urlencode({'head': head, 'state': 'open'})}")
+    parent = _commit_of(ask, home, branch if opened else base)
     before = ask("GET", f"/repos/{home}/git/commits/{parent}")["tree"]["sha"]
     blob = {"mode": "100644", "type": "blob"}
     files = [blob | {"path": f"outputs/runs/{name}", "content": text.decode()} for name, text in contents.items()]
     tree = ask("POST", f"/repos/{home}/git/trees", base_tree=before, tree=files)["sha"]
     if tree == before:
-        return f"{begun[0]['html_url'] if begun else to} has all of them already."
+        return f"{opened[0]['html_url'] if opened else to} already has all of these files."
     title = f"Add rows of {machine}"
     commit = ask("POST", f"/repos/{home}/git/commits", message=title, tree=tree, parents=[parent])["sha"]
     reference = f"/repos/{home}/git/refs"
-    if begun:
+    if opened:
         ask("PATCH", f"{reference}/heads/{branch}", sha=commit)
-        return f"Added to the open pull request: {begun[0]['html_url']}"
+        return f"Added to the open pull request: {opened[0]['html_url']}"
     try:
         ask("POST", reference, ref=f"refs/heads/{branch}", sha=commit)
     except HTTPError as error:
         if error.code != 422:
             raise
-        ask("PATCH", f"{reference}/heads/{branch}", sha=commit, force=True)  # left of a request that was closed
-    opened = ask("POST", f"/repos/{to}/pulls", title=title, head=head, base=base, body=f"{what}.")
-    return f"Pull request: {opened['html_url']}"
+        ask("PATCH", f"{reference}/heads/{branch}", sha=commit, force=True)  # the branch of a closed request
+    created = ask("POST", f"/repos/{to}/pulls", title=title, head=head, base=base, body=f"{what}.")
+    return f"Pull request: {created['html_url']}"
 
 
 def _commit_of(ask: Callable, home: str, branch: str) -> str:
-    """Return the commit of a branch; wait until a new fork is ready."""
+    """Return the commit of a branch; wait until a new fork has it."""
     deadline = time.monotonic() + FORK_SECONDS
     while True:
         try:
@@ -162,13 +162,13 @@ def _reason(error: OSError | json.JSONDecodeError) -> str:
         return f"no answer from {_server()} ({getattr(error, 'reason', error)})"
     try:
         answer = json.load(error)
-        said = [answer["message"], *(each.get("message") or each.get("code", "") for each in answer.get("errors", []))]
-        text = "; ".join(filter(None, said))
-    except (ValueError, KeyError, TypeError, AttributeError):  # of a proxy, say
+        errors = [each.get("message") or each.get("code", "") for each in answer.get("errors", [])]
+        text = "; ".join(filter(None, [answer["message"], *errors]))
+    except (ValueError, KeyError, TypeError, AttributeError):  # the answer of a proxy, for example
         text = str(error.reason)
     reset = error.headers.get("x-ratelimit-reset", "")
     if error.code in (403, 429) and error.headers.get("x-ratelimit-remaining") == "0" and reset.isdigit():
-        return f"GitHub's limit of requests is reached until {time.strftime('%H:%M', time.gmtime(int(reset)))} UTC"
+        return f"GitHub's request limit is reached until {time.strftime('%H:%M', time.gmtime(int(reset)))} UTC"
     meanings = {
         401: "GitHub does not know this token; `gh auth login` or another GITHUB_TOKEN helps",
         403: "this token lacks the permission; allowed: a token that may write contents and pull requests",
@@ -178,7 +178,7 @@ def _reason(error: OSError | json.JSONDecodeError) -> str:
 
 
 def _repository() -> str:
-    """Return owner/name: of BENCHBOOK_REPOSITORY, of the checkout's origin, or of what pip installed; else nothing."""
+    """Return owner/name from BENCHBOOK_REPOSITORY, from the checkout's origin or from pip's record, else ''."""
     if named := os.environ.get("BENCHBOOK_REPOSITORY", ""):
         return named if re.fullmatch(r"[\w.-]+/[\w.-]+", named) else ""
     if folder := layout.checkout():

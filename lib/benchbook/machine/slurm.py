@@ -136,6 +136,8 @@ def _tail(log: str) -> str:
 def _ask(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+    except FileNotFoundError:
+        raise Unreachable(f"{command[0]} is not here; allowed: a host that has Slurm's commands") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unreachable(f"{command[0]} does not answer ({error})") from error
     if done.returncode:

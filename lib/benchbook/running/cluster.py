@@ -1,9 +1,9 @@
 """Run a study on a Slurm cluster: points that are compared run in one job, on a node without other jobs.
 
-A job measures the points of one study and the calibrations they are compared with, as `session.measure` does on one
-computer. Rows are those of the kind of node: `<machine>-<four digits>`, from its fingerprint. What a session keeps lies
-in `outputs/slurm/<machine>/<study>/<kind of node>/`, logs of jobs in `logs/`. What is not done, for whatever reason,
-the same command goes on with.
+A job measures the points of one study and their calibrations, as `session.measure` does on one computer. Each kind of
+node is a machine, `<machine>-<four digits of its fingerprint>`. A session's state is in
+`outputs/slurm/<machine>/<study>/<kind of node>/`, the logs of jobs are in `outputs/slurm/<machine>/logs/`. The same
+command continues with the points that are not done.
 """
 
 import hashlib
@@ -29,12 +29,12 @@ from benchbook.running.profiles import CALIBRATION, Point
 EXECUTORS = ("local", "slurm")
 MARGIN_MINUTES = 5  # of a job, for work outside its kernels
 LOOK_SECONDS = 10.0  # between two queries of the queue
-STOP_SECONDS = 90.0  # until cancelled jobs have ended: Slurm kills after KillWait, 30 s by default
-SETTLE_SECONDS = 60.0  # for the files of a job that has ended to arrive here by NFS
+STOP_SECONDS = 90.0  # to wait for the end of cancelled jobs: Slurm kills after KillWait, 30 s by default
+NFS_SECONDS = 60.0  # to wait for the files of an ended job, which NFS may show late
 
 
 class Unfinished(RuntimeError):
-    """Jobs ended before their points did; the message names each, its state and its log."""
+    """Jobs ended with points left; the message names each job, its state and its log."""
 
 
 def _of_kinds(text: str) -> str:
@@ -47,14 +47,14 @@ Word = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class Site(BaseModel):
-    """What jobs ask for, from a YAML file that `sites/example.yaml` explains; what is empty, or 0, is the cluster's.
+    """The resources of jobs, from a YAML file; `sites/example.yaml` explains it. Empty or 0: the cluster's default.
 
     Attributes:
-        partition, account, qos, constraint: as sbatch names them.
-        gpu_type: of the GPUs, as the cluster names it: a100.
-        max_minutes: the longest job that the partition takes; what needs longer is continued by the same command.
+        partition, account, qos, constraint: options of sbatch.
+        gpu_type: the GPUs' name on the cluster, such as a100.
+        max_minutes: the longest job of the partition; a longer study continues with the same command.
         memory_gib: of a node; 0: all of it.
-        devices: kinds that the nodes have, separated by blanks, the fastest first; the submitting host may have none.
+        devices: the nodes' kinds of device, separated by blanks, the fastest first; the submitting host may differ.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,25 +72,25 @@ class Site(BaseModel):
         return tuple(kind for kind in self.devices.split() if framework in devices.KINDS[kind].frameworks)
 
 
-def chosen(executor: str, path: Path | None) -> Site | None:
-    """Return the settings of the cluster that points run on; None where they run on this computer.
+def choose_site(executor: str, path: Path | None) -> Site | None:
+    """Return the cluster's settings for executor slurm, and None for executor local.
 
     Raises:
-        ValueError: an unknown executor, or the settings of a site for this computer.
-        ProfileError: as `read_site`.
+        ValueError: an unknown executor, or a site with executor local.
+        ProfileError: see `read_site`.
     """
     if executor not in EXECUTORS:
         raise ValueError(f"executor {executor!r}; allowed: {', '.join(EXECUTORS)}")
     if executor == "local" and path is not None:
-        raise ValueError(f"site {path}: it is a cluster's, which executor slurm runs on, not {executor}")
+        raise ValueError(f"site {path} with executor local; allowed: executor slurm, or no site")
     return (read_site(path) if path else Site()) if executor == "slurm" else None
 
 
 def read_site(path: Path) -> Site:
-    """Return the settings of a file.
+    """Return the settings in a file.
 
     Raises:
-        ProfileError: no such YAML, or a key or value that is not allowed; the message names it.
+        ProfileError: the file is missing or not YAML, or has a key or value that is not allowed; the message names it.
     """
     if not path.is_file():
         raise profile_files.ProfileError(f"{path} does not exist; sites/example.yaml shows what such a file holds")
@@ -101,7 +101,7 @@ def read_site(path: Path) -> Site:
 def groups(points: list[Point]) -> dict[str, list[Point]]:
     """Return the points of each job: those of a study and the calibrations of its devices and frameworks.
 
-    Calibrations that no study needs are a job of their own.
+    Calibrations that no study needs share one more job.
     """
     ceilings = [point for point in points if point.study == CALIBRATION]
     made, left = {}, ceilings
@@ -114,42 +114,45 @@ def groups(points: list[Point]) -> dict[str, list[Point]]:
 
 
 def resources(group: list[Point], site: Site) -> dict[str, object]:
-    """Return what a job asks for, by the name of sbatch's option; the node is its alone.
+    """Return the resources that a job requests, by the name of sbatch's option; a job does not share its node.
 
     Source: https://slurm.schedmd.com/sbatch.html
     """
     gpus = [point.parameters.get("device_count", 1) for point in group if point.parameters["device"] == "cuda"]
     minutes = math.ceil(sum(point.num_kernels * point.time_limit_seconds for point in group) / 60) + MARGIN_MINUTES
-    asked = {"time": min(minutes, site.max_minutes or minutes), "mem": f"{site.memory_gib}G" if site.memory_gib else 0}
+    options = {"time": min(minutes, site.max_minutes or minutes)}
+    options["mem"] = f"{site.memory_gib}G" if site.memory_gib else 0
     if gpus:
-        asked["gres"] = ":".join(filter(None, ["gpu", site.gpu_type, str(max(gpus))]))
+        options["gres"] = ":".join(filter(None, ["gpu", site.gpu_type, str(max(gpus))]))
     named = {name: getattr(site, name) for name in ("partition", "account", "qos", "constraint")}
-    return asked | {name: value for name, value in named.items() if value}
+    return options | {name: value for name, value in named.items() if value}
 
 
 def jobs(points: list[Point], site: Site) -> pandas.DataFrame:
-    """Return a line for each job: job, points, gpus, and the minutes that it asks for."""
+    """Return a line for each job: job, points, and the requested gpus and minutes."""
     lines = []
     for study, group in groups(points).items():
-        asked = resources(group, site)
-        gpus = int(str(asked.get("gres", 0)).rpartition(":")[2])
-        lines.append({"job": study, "points": len(group), "gpus": gpus, "minutes": asked["time"]})
+        options = resources(group, site)
+        gpus = int(str(options.get("gres", 0)).rpartition(":")[2])
+        lines.append({"job": study, "points": len(group), "gpus": gpus, "minutes": options["time"]})
     return pandas.DataFrame(lines)
 
 
 def check_name(name: str) -> str:
-    """Return the name of a cluster's machines; nobody but its user can tell one.
+    """Return the checked name of a cluster's machines; it has no default.
 
     Raises:
-        ValueError: no name, or one that cannot be a folder's.
+        ValueError: no name, or one that a folder cannot have.
     """
     if not name:
-        raise ValueError("machine name '': a cluster needs one (MACHINE=name); its kinds of node add digits to it")
+        raise ValueError(
+            "machine name ''; a cluster needs a name (MACHINE=name), to which its kinds of node add digits"
+        )
     return layout.check_name(name, "machine name")
 
 
 def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
-    """Return, per point, how long it should take on the slowest kind of node that has measured; see `session`."""
+    """Return an estimate of each point's time on the slowest kind of node that has rows; see `session`."""
     pattern = f"{name}-{'[0-9a-f]' * identity.KIND_DIGITS}"
     kinds = sorted(path.name for path in layout.runs(name).parent.glob(pattern) if path.is_dir())
     parts = [session.estimate_seconds(points, kind) for kind in kinds or [name]]
@@ -159,13 +162,13 @@ def estimate_seconds(points: list[Point], name: str) -> pandas.DataFrame:
 def run(
     points: list[Point], name: str, site: Site, retry: bool = False, say: Callable[[str], None] = print
 ) -> pandas.DataFrame:
-    """Run every point that is not done yet, in jobs of Slurm; jobs of a session that was cut short are waited for.
+    """Run every point that is not done yet, in jobs of Slurm, after the jobs of a session that was cut short.
 
     Args:
         points: from `profiles.read`.
-        name: of the machine, see `check_name`; each kind of node adds digits of its own.
-        site: what jobs ask for.
-        retry: run points again that ended in a failure row.
+        name: of the machine, see `check_name`; each kind of node adds its digits.
+        site: the resources of jobs.
+        retry: run failed points again.
         say: takes lines for the user.
 
     Returns:
@@ -173,27 +176,27 @@ def run(
 
     Raises:
         slurm.Unreachable: there is no Slurm here.
-        Unfinished: jobs ended before their points; what was measured is kept, with a row of what ended it.
+        Unfinished: jobs ended with points left; finished windows are kept, and a row says what ended the run.
         Stopped: this process was asked to stop; its jobs were cancelled.
     """
     folder, own = layout.outputs() / "slurm" / name, groups(points)
     prefix = f"benchbook-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}-"
     session.check_room(folder)
-    slurm.jobs(prefix)  # first of all, check that Slurm is here
+    slurm.jobs(prefix)  # fails at once where Slurm is missing
     with execute.only_one(folder / ".study.lock"):
         if retry:
             for done in folder.glob("*/*/*/*/done"):
                 if done.parts[-5] in own and session.forget_failure(done.parent):
                     (done.parents[2] / session.SESSION).unlink(missing_ok=True)
         try:
-            if former := _under_way(prefix):
-                say(f"Waiting for jobs of a session that was cut short: {', '.join(former)}")
-                _follow(former, prefix, own, folder, say)
-            waiting = [study for study in own if not _kind(folder / study, own[study])]
+            if earlier := _running_jobs(prefix):
+                say(f"Waiting for jobs of a session that was cut short: {', '.join(earlier)}")
+                _wait_for(earlier, prefix, own, folder, say)
+            waiting = [study for study in own if not _done_on(folder / study, own[study])]
             submitted = {_submit(study, own[study], name, site, folder, prefix): study for study in waiting}
-            states = _follow(submitted, prefix, own, folder, say)
+            states = _wait_for(submitted, prefix, own, folder, say)
         except BaseException:
-            slurm.cancel(_under_way(prefix), STOP_SECONDS)
+            slurm.cancel(_running_jobs(prefix), STOP_SECONDS)
             raise
         finally:
             for path in folder.glob("*/*/"):
@@ -201,21 +204,21 @@ def run(
     problems = [
         f"{study}: job {job} {states[job]}, {folder}/logs/{study}-{job}.log"
         for job, study in submitted.items()
-        if not _kind(folder / study, own[study])
+        if not _done_on(folder / study, own[study])
     ]
     if problems:
-        raise Unfinished(f"not all points are done ({'; '.join(problems)}); the same command goes on with them")
-    parts = [session.summary(group, _kind(folder / study, group)) for study, group in own.items()]
+        raise Unfinished(f"not all points are done ({'; '.join(problems)}); run the same command again to continue")
+    parts = [session.summary(group, _done_on(folder / study, group)) for study, group in own.items()]
     return pandas.concat(parts).drop_duplicates(["machine", "study", "point"], ignore_index=True)
 
 
-def _under_way(prefix: str) -> dict[str, str]:
+def _running_jobs(prefix: str) -> dict[str, str]:
     """Return the study of each job that has not ended."""
     return {job: study for job, (study, state) in slurm.jobs(prefix).items() if state not in slurm.OVER}
 
 
-def _kind(folder: Path, group: list[Point]) -> str:
-    """Return the kind of node, by its machine's name, on which all points of a group are done; empty: none yet."""
+def _done_on(folder: Path, group: list[Point]) -> str:
+    """Return the machine, a kind of node, on which all points of a group are done; empty if there is none yet."""
     kinds = [kind for kind in folder.glob("*/") if _num_done(kind, group) == len(group)]
     return max(kinds, key=lambda kind: kind.stat().st_mtime).name if kinds else ""
 
@@ -229,43 +232,43 @@ def _submit(study: str, group: list[Point], name: str, site: Site, folder: Path,
     (folder / "logs").mkdir(exist_ok=True)
     plan = folder / f"{study}.json"
     profiles.write_points(plan, group)
-    asked = resources(group, site) | {"job-name": prefix + study, "output": f"{folder}/logs/{study}-%j.log"}
-    words = [f"--{option}={value}" for option, value in asked.items()]
+    options = resources(group, site) | {"job-name": prefix + study, "output": f"{folder}/logs/{study}-%j.log"}
+    words = [f"--{option}={value}" for option, value in options.items()]
     command = [sys.executable, "-m", "benchbook.running.cluster", str(plan), name]
     return slurm.submit([*words, "--exclusive", "--nodes=1", "--ntasks=1"], command)
 
 
-def _follow(
-    followed: dict[str, str], prefix: str, own: dict[str, list[Point]], folder: Path, say: Callable[[str], None]
+def _wait_for(
+    awaited: dict[str, str], prefix: str, own: dict[str, list[Point]], folder: Path, say: Callable[[str], None]
 ) -> dict[str, str]:
-    """Wait until jobs are over, and say what changes; return their last states.
+    """Wait until jobs are over, and print changes; return the jobs' last states.
 
     Args:
-        followed: the study of each job.
+        awaited: the study of each job.
         prefix, own, folder, say: see `run`.
     """
-    states, said = dict.fromkeys(followed, "SUBMITTED"), {}
+    states, printed = dict.fromkeys(awaited, "SUBMITTED"), {}
     while not set(states.values()) <= slurm.OVER:
         time.sleep(LOOK_SECONDS)
         with suppress(slurm.Unreachable):  # the controller restarts
             found = slurm.jobs(prefix)
-            states = {job: found.get(job, ("", slurm.GONE))[1] for job in followed}
-        for job, study in followed.items():
+            states = {job: found.get(job, ("", slurm.GONE))[1] for job in awaited}
+        for job, study in awaited.items():
             points = own.get(study, [])
             done = max((_num_done(kind, points) for kind in (folder / study).glob("*/")), default=0)
             line = f"{study}: job {job} {states[job]}, {done} of {len(points)} points done"
-            if said.get(job) != line:
+            if printed.get(job) != line:
                 say(line)
-                said[job] = line
-    deadline = time.monotonic() + SETTLE_SECONDS
-    completed = [study for job, study in followed.items() if states[job] == "COMPLETED" and study in own]
-    while time.monotonic() < deadline and not all(_kind(folder / study, own[study]) for study in completed):
+                printed[job] = line
+    deadline = time.monotonic() + NFS_SECONDS
+    completed = [study for job, study in awaited.items() if states[job] == "COMPLETED" and study in own]
+    while time.monotonic() < deadline and not all(_done_on(folder / study, own[study]) for study in completed):
         time.sleep(1.0)
     return states
 
 
 def main() -> None:
-    """Measure the points of a file on this node, as `_submit` asks: FILE MACHINE, its name without the kind of node."""
+    """Measure the points of a file on this node. Arguments: FILE MACHINE, a name without the digits of the node."""
     points, name = Path(sys.argv[1]), identity.with_kind(sys.argv[2], identity.fingerprint())
     processes.stop_on_signals()
     os.environ["BENCHBOOK_STATE"] = str(points.with_suffix("") / name)

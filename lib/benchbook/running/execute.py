@@ -1,8 +1,8 @@
 """Run one point through papermill, and determine how it ended.
 
-papermill itself cannot be asked: an unknown parameter only warns there, a dead kernel leaves cells marked
-completed, and its time-out is per cell. So papermill runs as a child; what it leaves behind decides: a run
-whose marker is still there has failed, and gets its failure row here.
+papermill's own result is not enough: it only warns of an unknown parameter, marks cells of a dead kernel as completed,
+and limits the time of cells, not of runs. So papermill runs as a child process. If the run's marker is still there when
+the child has ended, the run has failed, and its failure row is written here.
 """
 
 import os
@@ -29,16 +29,16 @@ from benchbook.running.profiles import Point
 
 POLL_SECONDS = 0.5
 FULL_BYTES = 2**20  # a disk with less free space counts as full
-LOCK_SECONDS = 30.0  # an orphan of a killed study ends within seconds
+LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
 def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None) -> str:
     """Run one kernel of a point, in the session that BENCHBOOK_SESSION names.
 
     Args:
-        point: what to run.
-        machine_name: whose rows these are.
-        watch: called twice a second with the run under way.
+        point: the point to run.
+        machine_name: the machine of the rows.
+        watch: called twice a second with the current run.
 
     Returns:
         The run's status: ok, or that of its failure row.
@@ -88,10 +88,10 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
     Args:
         lock: the lock's file.
-        seconds: how long to wait for whoever holds it.
+        seconds: how long to wait for its holder.
 
     Raises:
-        RuntimeError: another process still holds it then.
+        RuntimeError: another process still holds it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     held = FileLock(lock)
@@ -112,7 +112,7 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 
 def _holder(lock: Path) -> str:
-    """Return who measures on a machine, as far as a run's marker says it: machine, since when, process."""
+    """Describe the study that holds a machine's lock; its run's marker, if any, has the process."""
     for path in sorted(lock.parent.rglob("*.running"), reverse=True):
         state = marker.read(path)
         if state is None:
@@ -120,7 +120,7 @@ def _holder(lock: Path) -> str:
         try:
             process = psutil.Process(state["process"])
             since = datetime.fromtimestamp(process.create_time(), UTC)
-        except psutil.NoSuchProcess:  # it has ended meanwhile
+        except psutil.NoSuchProcess:  # it has just ended
             continue
         return f"another study on {lock.parent.name} (process {process.pid}, since {since:%H:%M:%S} UTC)"
     return f"another study on {lock.parent.name} (between two runs)"
@@ -129,7 +129,7 @@ def _holder(lock: Path) -> str:
 def _supervise(
     point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
 ) -> tuple[str, str]:
-    """Run papermill to its end, the time limit or a stop; return the status that this decided, if any."""
+    """Run papermill to its end, its time limit or a stop; return status and message of a timeout, else empty texts."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
     deadline = time.monotonic() + point.time_limit_seconds
     with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
@@ -144,7 +144,7 @@ def _supervise(
         child = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
         )
-        ended = threading.Event()  # returns as soon as it ends; polling often would disturb the windows
+        ended = threading.Event()  # wakes this process when the child ends; frequent polling would disturb the windows
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
             while not ended.wait(POLL_SECONDS):
@@ -168,6 +168,6 @@ def _error_in(notebook: Path) -> tuple[str, str] | None:
 
 
 def _outcome(statuses) -> str:
-    """Return a run's status: that of its last row which is not ok."""
+    """Return a run's status: that of its last row that is not ok."""
     wrong = [status for status in statuses if status != "ok"]
     return wrong[-1] if wrong else "ok"

@@ -1,11 +1,11 @@
-"""Execute one notebook by papermill, in a kernel that is reached through files.
+"""Execute one notebook with papermill, in a kernel that is reached through Unix sockets.
 
-papermill's own command talks to its kernel over TCP: that needs a network device, if only the loopback one, and
-leaves the conversation open to every user of the machine.
+papermill's own command talks to its kernel over TCP. That needs a network device, at least the loopback one, and every
+user of the machine can connect to it.
 
-Executed notebooks that runs on this computer made are recorded by their SHA-256 in a file of the outputs folder. A
-report publishes these alone: others among the rows may come from anywhere. Only runs write this file; `benchbook add`
-writes below outputs/runs.
+A run records the SHA-256 of its executed notebook in a file of the outputs folder. A report publishes recorded
+notebooks only, because others may come from anywhere. `benchbook add` cannot change this file: it writes below
+outputs/runs.
 """
 
 import hashlib
@@ -25,13 +25,13 @@ def command(notebook: Path, executed: Path, parameters: dict) -> list[str]:
 
 
 def record(notebook: Path) -> None:
-    """Record a notebook that a run on this computer wrote."""
+    """Record the executed notebook of a run on this computer."""
     with _file().open("a", encoding="utf-8") as file:
         file.write(f"{_digest(notebook)}\n")
 
 
 def recorded(notebooks: Iterable[Path]) -> list[Path]:
-    """Return those notebooks that equal a recorded one byte by byte."""
+    """Return the notebooks that equal a recorded one byte by byte."""
     digests = set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
     return [notebook for notebook in notebooks if _digest(notebook) in digests]
 
@@ -45,26 +45,26 @@ def _file() -> Path:
 
 
 def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> None:
-    """Execute a notebook, in a kernel whose sockets lie in a folder.
+    """Execute a notebook, in a kernel whose sockets are in a folder of this run.
 
-    By default they lie, numbered, where this was started, and kernels take each other's.
+    By default, sockets are numbered files in the current folder, and two kernels may use the same ones.
     """
     import papermill
     from traitlets.config import Config
 
     settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
-    # What a run leaves is on disk after its last cell; to take a framework apart would last a second or two more.
+    # All files of a run are written after its last cell; a framework's regular shutdown takes one or two seconds more.
     settings.NotebookClient.shutdown_kernel = "immediate"
     paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
     papermill.execute_notebook(*paths, parameters, progress_bar=False, config=settings)
 
 
 def main() -> None:
-    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor does."""
+    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor ends."""
     supervisor = int(os.environ["BENCHBOOK_SUPERVISOR"])
     processes.when_gone(supervisor, lambda: processes.kill(processes.tree(os.getpid())))
     notebook, executed, parameters = sys.argv[1:]
-    execute(notebook, executed, json.loads(parameters), Path(tempfile.gettempdir()))  # of this run alone
+    execute(notebook, executed, json.loads(parameters), Path(tempfile.gettempdir()))  # a folder of this run alone
 
 
 if __name__ == "__main__":

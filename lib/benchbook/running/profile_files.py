@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from benchbook.rows.schema import describe_error, quoted
 
-LIMIT = "time_limit_minutes"  # of a run; a study's, or a point's own
+LIMIT = "time_limit_minutes"  # of a run; a study has one, a point may have another
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
 LARGEST_BYTES = 32 * 1024
 MOST_POINTS = 1000  # of a study, on one device
@@ -38,10 +38,10 @@ Minutes = Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
 
 
 class Parameters(BaseModel):
-    """What one point, or all of a study, give the notebook: values that its parameters cell declares.
+    """Parameters of the notebook that a profile sets for one point, or for all points of a study.
 
     Attributes:
-        budget: values of keys that the study has in notebooks/budgets.yaml; a point's go before its study's.
+        budget: keys of the study in notebooks/budgets.yaml, with values; a point's value wins over its study's.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -61,14 +61,14 @@ class Entry(BaseModel):
 
 
 class Content(dict):
-    """A file's mapping of plain values, which knows the line of each; `load` makes it."""
+    """A file's mapping of plain values, with the line of each; `load` makes it."""
 
     def __init__(self, values: dict, node: yaml.Node, name: str) -> None:
         super().__init__(values)
         self.node, self.name = node, name
 
     def error(self, problem: object, *place: str | int) -> ProfileError:
-        """Return the error that names the line of a value, or of the nearest around it; place: keys and numbers."""
+        """Return an error with the line of a value, or of the nearest value around it; place: keys and indices."""
         node, marked = self.node, self.node
         for key in place:
             if isinstance(node, yaml.MappingNode):
@@ -80,7 +80,7 @@ class Content(dict):
 
 
 def read(path: Path) -> Content:
-    """Return a profile's studies, each a mapping as `Entry` is, checked but for what notebooks declare.
+    """Return a profile's studies, each a mapping with the keys of `Entry`; notebooks' parameters are not checked here.
 
     Raises:
         ProfileError: see `load`.
@@ -95,16 +95,16 @@ def read(path: Path) -> Content:
 
 
 def load(path: Path, kind: type, names: list[str], keys: str) -> tuple[Content, Any]:
-    """Return a file's mapping, and the same as a type of pydantic has it.
+    """Return a file's mapping, as plain values and as a type that pydantic validates.
 
     Args:
-        path: a file of YAML without tags, anchors and aliases.
+        path: a YAML file without tags, anchors and aliases.
         kind: the type.
-        names: the keys that are allowed, for the error.
+        names: the allowed keys, for the error.
         keys: what the file maps, for the error.
 
     Raises:
-        ProfileError: the file is no such YAML, too large, lacks something, or holds a value that is not allowed.
+        ProfileError: the file is not such YAML, is too large, lacks a key, or has a value that is not allowed.
     """
     try:
         text = path.read_bytes()
@@ -133,7 +133,7 @@ def load(path: Path, kind: type, names: list[str], keys: str) -> tuple[Content, 
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses anchors, other than plain values, keys that occur twice, and levels that take a parser long."""
+    """Refuses anchors, values that are not plain, duplicate keys and deep nesting, which takes a parser long."""
 
     depth = 0
 

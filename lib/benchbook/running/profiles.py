@@ -1,7 +1,7 @@
 """Turn a profile's YAML file into the points of this machine.
 
-A profile names, for each study, its points; a list as a parameter's value stands for one point each. A list of
-frameworks stands for those that are installed, and a list of devices for those that are there.
+A profile lists the points of each study. A parameter with a list of values gives one point per value. A list of
+frameworks gives one point per installed framework, and a list of devices one per device of this machine.
 """
 
 import ast
@@ -27,12 +27,12 @@ from benchbook.running import profile_files
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
-# A point's limit is longer by this where kernels are compiled when they are first used: TensorFlow warns of 30 minutes.
+# Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
-# How long a run of another machine's point may take here: as many times what it took there, or so many minutes.
+# The limit of a run of another machine's point: this many times its duration there, and at least this many minutes.
 LIKE_FACTOR, LIKE_MINUTES = 10, 30
 
-Kinds = Callable[[str], tuple[str, ...]]  # from a framework to the kinds of device that it has where points will run
+Kinds = Callable[[str], tuple[str, ...]]  # maps a framework to its kinds of device where the points will run
 Say = Callable[[str], object]  # takes a line for the user
 
 
@@ -41,10 +41,11 @@ class Point:
     """One setting of a study's parameters on one device.
 
     Attributes:
-        study, name: the study, and the point's readable name ending in a hash of what differs from the defaults.
+        study: the study.
+        name: the point's readable name, which ends in a hash of what differs from the defaults.
         parameters: every parameter the notebook declares, defaults included.
-        num_kernels: how many runs it gets, each in a kernel of its own.
-        time_limit_seconds: how long one run may take.
+        num_kernels: number of runs, each in a kernel of its own.
+        time_limit_seconds: of one run.
     """
 
     study: str
@@ -59,12 +60,12 @@ class Point:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return study and name, which no other point has."""
+        """Return study and name, which together identify a point."""
         return self.study, self.name
 
     @property
     def framework(self) -> str:
-        """Return what it computes with; a study without a choice is torch's."""
+        """Return the framework; a study without a choice uses torch."""
         return self.parameters.get("framework", "torch")
 
     @property
@@ -74,7 +75,7 @@ class Point:
 
     @property
     def title(self) -> str:
-        """Return the study's title and the settings, for people; with VERBOSE the ids."""
+        """Return the study's title and the settings in words; with VERBOSE the ids."""
         from benchbook.studies import title  # imports matplotlib, which planning does not need
 
         if os.environ.get(VERBOSE):
@@ -92,19 +93,19 @@ def read(
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
         kinds: default: those of this computer.
-        say: called with a line that names the studies that are left out.
+        say: called with a line that names the skipped studies.
 
     Raises:
         ValueError: an unknown profile, study or parameter, or a value of another type than declared.
-        DeviceUnavailable: a study that was named has neither its framework nor its device here; of all studies such
-            are left out, unless none remains.
+        DeviceUnavailable: a study that `studies` names lacks its framework or its device here. With `all`, such studies
+            are skipped, and this is raised only if none remains.
     """
     content = profile_files.read(layout.profile(profile))
     chosen = list(content) if studies == "all" else studies.split()
     unknown = [study for study in chosen if study not in content]
     if unknown or not chosen:
-        name = repr(unknown[0]) if unknown else "with an empty name (studies is empty)"
-        raise ValueError(f"profile {profile} has no study {name}; allowed: all, {', '.join(content)}")
+        problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
+        raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
     for study in chosen:
         _check_parameters(study, content)
     points, missing = {}, None
@@ -124,23 +125,26 @@ def read(
 
 
 def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> list[Point]:
-    """Return the points of a machine's last sessions, to be run here: those on an accelerator on the one that is here.
+    """Return the points of a machine's last sessions, to run here; any accelerator's points run on the one here.
 
     Args:
-        machine: whose rows and manifests are in the outputs folder.
+        machine: its rows and manifests are in the outputs folder.
         studies, device, kinds: see `read`.
-        say: called with a line for each point that cannot be run here.
+        say: called with a line for each point that cannot run here.
 
     Raises:
-        ValueError: the machine has no rows of these studies, or none of its points can be run here.
+        ValueError: the machine has no rows of these studies, or none of its points can run here.
     """
     folder = layout.runs(machine)
     rows = records.gather(records.find(folder), say)
-    chosen = layout.notebooks() if studies == "all" else studies.split()
-    last, described, points = statistics.newest(rows[rows["study"].isin([*chosen])]), manifests.read_all(folder), {}
-    if last.empty:
-        there = ", ".join(sorted(path.name for path in folder.parent.glob("*") if path.is_dir())) or "none"
-        raise ValueError(f"machine {machine!r} has no rows of studies {studies}; machines with a folder: {there}")
+    if rows.empty:
+        there = ", ".join(sorted(path.name for path in folder.parent.glob("*") if path.is_dir())) or "none yet"
+        raise ValueError(f"machine {machine!r} has no rows in {folder.parent}; allowed: {there}")
+    measured = sorted(rows["study"].unique())
+    chosen = measured if studies == "all" else studies.split()
+    if not chosen or not set(chosen) <= set(measured):
+        raise ValueError(f"machine {machine!r} has not measured {studies!r}; allowed: all, {', '.join(measured)}")
+    last, described, points = statistics.newest(rows[rows["study"].isin(chosen)]), manifests.read_all(folder), {}
     for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):
         runs = own["run_id"].unique()
         manifest = described.get(runs[-1]) or {}
@@ -154,13 +158,13 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
         except ValueError as error:
             say(f"Left out: {study}: {setting(name)} ({error})")
     if not points:
-        raise ValueError(f"machine {machine!r}: none of its points can be run here")
+        raise ValueError(f"machine {machine!r}: none of its points can run here with device {device}")
     order = [*layout.notebooks()]
     return _calibrate_when_needed(sorted(points.values(), key=lambda point: order.index(point.study)))
 
 
 def _choices_of(study: str, parameters: dict) -> dict:
-    """Return a manifest's parameters as a profile would give them, for any machine."""
+    """Return a manifest's parameters as an entry of a profile, for any machine."""
     if "device" not in parameters:
         raise ValueError("its manifest has no parameters")
     for name in FILES & parameters.keys():
@@ -173,9 +177,9 @@ def _choices_of(study: str, parameters: dict) -> dict:
 
 
 def _calibrate_when_needed(points: list[Point]) -> list[Point]:
-    """Return the points with each framework's calibration right before the first study that computes with it.
+    """Return the points with each framework's calibration right before the first study that uses the framework.
 
-    The first study's answer then waits for no other framework. A calibration that no study needs keeps its place.
+    So the first study waits for its own framework only. A calibration that no study needs comes first.
     """
     ordered = [point for point in points if point.study != CALIBRATION]
     for point in reversed([point for point in points if point.study == CALIBRATION]):
@@ -185,7 +189,7 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
 
 
 def write_points(path: Path, points: list[Point]) -> None:
-    """Write points to a file of JSON, for a job of a cluster: it neither resolves a profile nor asks for devices."""
+    """Write points to a JSON file for a cluster's job, which neither reads a profile nor looks for devices."""
     path.write_text(json.dumps([asdict(point) for point in points], indent=1))
 
 
@@ -194,10 +198,10 @@ def read_points(path: Path) -> list[Point]:
     return [Point(**point) for point in json.loads(path.read_text())]
 
 
-def rounds(points: list[Point]) -> list[tuple[Point, int]]:
+def kernel_order(points: list[Point]) -> list[tuple[Point, int]]:
     """Return every kernel of every point in the order they run: A B C, C B A, A B C within a study.
 
-    Points of a study are compared as ratios; alternating, a machine that grows warm or busy slows all of them alike.
+    Points of a study are compared as ratios. In this order, a machine that grows warm or busy slows all points alike.
 
     Args:
         points: in the profile's order.
@@ -215,9 +219,9 @@ def rounds(points: list[Point]) -> list[tuple[Point, int]]:
 
 
 def collect(study: str, names: dict) -> dict:
-    """Return a notebook's present parameters by name, with the keys of its budget.
+    """Return a notebook's current parameters by name, with the keys of its budget.
 
-    papermill only warns of a parameter that the notebook does not declare, and would measure with the defaults.
+    Given a parameter that the notebook does not declare, papermill only warns, and would measure the defaults.
 
     Args:
         study: the study.
@@ -228,7 +232,7 @@ def collect(study: str, names: dict) -> dict:
     """
     injected = {
         node.targets[0].id: ast.literal_eval(node.value)
-        for source in names.get("In", ())  # the cells that IPython ran; papermill's own begins with a comment
+        for source in names.get("In", ())  # the cells that IPython ran; papermill's cell begins with this comment
         if source.startswith("# Parameters\n")
         for node in ast.parse(source).body
     }
@@ -241,10 +245,10 @@ def flat(study: str, parameters: dict) -> dict:
 
     Args:
         study: the study.
-        parameters: some of those that the notebook declares; `budget` is a dict of keys, or the name of a profile.
+        parameters: some of the notebook's parameters; `budget` is a dict of keys, or the name of a profile.
 
     Raises:
-        ValueError: an unknown parameter, key or profile, or a value of another type; says what is allowed.
+        ValueError: an unknown parameter, key or profile, or a value of another type; the message names what is allowed.
     """
     own, keys = in_notebook(study), budget(study)
     for name, value in parameters.items():
@@ -273,7 +277,7 @@ def _check_names(complaint: str, given: dict, allowed: dict) -> None:
 
 
 def check(study: str, parameters: dict) -> None:
-    """Refuse parameters, the keys of a budget among them, that a study does not have, or not with that type.
+    """Refuse parameters and keys of a budget that a study lacks, or whose value has another type or is not allowed.
 
     Raises:
         ValueError: names the parameter, its value, and what is allowed.
@@ -298,7 +302,7 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
 
     Args:
         study: its name.
-        entry: what a profile says of it, as `profile_files.read` returns it.
+        entry: the study's entry in a profile, as `profile_files.read` returns it.
         device, kinds: see `read`.
     """
     defaults, points, missing = declared(study), [], None
@@ -319,7 +323,7 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             for name in FILES & parameters.keys():
-                if ".py:" in parameters[name]:  # a profile says where a file lies in the project
+                if ".py:" in parameters[name]:  # in a profile, paths are relative to the project's folder
                     parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
             compiles = kinds is survey.kinds and survey.compiles_first(place["device"], place.get("framework", "torch"))
@@ -331,14 +335,14 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
 
 
 def _choices(entry: dict, point: dict) -> dict:
-    """Return what a study and one of its points say, the point's before the study's, with the budget's keys."""
+    """Return the parameters of a point and its study, with the budget's keys; the point's values win."""
     both = entry.get("parameters", {}), point
     plain = {name: value for part in both for name, value in part.items() if name != BUDGET}
     return plain | {key: value for part in both for key, value in part.get(BUDGET, {}).items()}
 
 
 def _check_parameters(study: str, content: profile_files.Content) -> None:
-    """Refuse a study without a notebook, and a value that its notebook does not declare, before any device is asked.
+    """Refuse a study without a notebook and parameters that its notebook does not declare; no framework is started.
 
     Raises:
         ProfileError: names file and line, the value and what is allowed.
@@ -369,9 +373,9 @@ def _as_list(value: object) -> list:
 
 
 def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str, kinds: Kinds) -> list[dict]:
-    """Return framework and device of each place where a point runs; a study without a choice is torch's.
+    """Return framework and device of each place where a point runs; a study without a choice uses torch.
 
-    Of a list of frameworks those that are installed count, with the devices they have; a name alone must be there.
+    From a list of frameworks, the installed ones are taken, with their devices. A single name must be installed.
     """
     if wanted is None:
         return [{"device": each} for each in _devices(kind, chosen, "torch", kinds)]
@@ -388,12 +392,17 @@ def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str, 
 
 
 def _devices(wanted: str | list[str], chosen: str, framework: str, kinds: Kinds) -> tuple[str, ...]:
-    """Return the kinds a point runs on: the profile's, narrowed to the one the user chose."""
+    """Return the kinds of device that a point runs on: the profile's, or the chosen one if the profile allows it."""
     if isinstance(wanted, list):
         return tuple(kind for kind in kinds(framework) if kind in wanted and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
         return kinds(framework)
     if wanted not in ("all", "best") and chosen not in ("all", wanted):
         return ()
-    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # only of this machine
-    return (devices.choose_kind(wanted if chosen == "all" else chosen, kinds(framework), framework, refused),)
+    here = kinds(framework)
+    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # known for this machine only
+    if chosen not in ("all", *here) and not refused:
+        raise devices.DeviceUnavailable(
+            f"device {chosen!r} is not available to {framework} here; allowed: all, {', '.join(here)}"
+        )
+    return (devices.choose_kind(wanted if chosen == "all" else chosen, here, framework, refused),)

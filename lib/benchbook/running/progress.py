@@ -1,4 +1,4 @@
-"""One line per point in the terminal: what runs, how far it is, and how it ended."""
+"""One line per run in the terminal: its point, its progress and its result."""
 
 import os
 import sys
@@ -17,10 +17,10 @@ class Line:
     """The line of one kernel of a point.
 
     Args:
-        point: what runs.
-        machine_name: whose rows these are.
-        kernel: which of its kernels, from 1.
-        position: of the run among the session's, as "2/12".
+        point: the point that runs.
+        machine_name: the machine of the rows.
+        kernel: the kernel's number, from 1.
+        position: number of the run in the session, such as "2/12".
     """
 
     def __init__(self, point: Point, machine_name: str, kernel: int = 1, position: str = "") -> None:
@@ -32,12 +32,12 @@ class Line:
         self._draw("starting")
 
     def watch(self, run: Run) -> None:
-        """Show phase and windows so far, if the output is a terminal."""
-        windows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
-        self._draw(f"{windows} rows")
+        """Show the number of rows so far, if the output is a terminal."""
+        rows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
+        self._draw(f"{rows} rows")
 
     def wait_until_calm(self) -> None:
-        """Wait while other processes take much of the CPU, and say so; after BENCHBOOK_PATIENCE seconds go on."""
+        """Wait, with a message, while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
         patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
         deadline, announced = time.monotonic() + patience, False
         while patience and (share := contention.others_share()) > contention.OTHERS_SHARE:
@@ -48,12 +48,12 @@ class Line:
                 print(f"{self.title}  continuing; the result will be marked unstable", flush=True)
                 return
 
-    def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
+    def end(self, statuses: list[str], seconds_left: float = 0.0) -> None:
         """Write the outcome and keep the line.
 
         Args:
             statuses: of the point's runs.
-            seconds_left: until the session ends; None: nobody knows.
+            seconds_left: estimate until the session ends; 0: none or unknown.
         """
         failed = "" if set(statuses) == {"ok"} else f"  {', '.join(dict.fromkeys(statuses))}"
         text = f"{self.title}{failed}{self._rate()}  {wording.duration(time.monotonic() - self.started)}"

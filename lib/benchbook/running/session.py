@@ -1,7 +1,7 @@
-"""One `make study`: run every kernel of every point, one process at a time, and then summarise.
+"""One `make study`: run every kernel of every point, one process at a time, then summarise.
 
-`<point>/done` in the folder of `layout.state` is written when a point has all of its kernels. What is not done, for
-whatever reason, the same command goes on with, under the name of the session that was cut short.
+A point that has all of its kernels gets a file `<point>/done` in the folder of `layout.state`. If a session is cut
+short, the same command measures the remaining points under the name of that session.
 """
 
 import json
@@ -25,12 +25,12 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 
-ALIKE = ("framework", "variant", "image_size", "batch_size")  # of similar points, the most important first
-IMAGES = {"imagenet": 1_281_167}  # in an epoch, if the data set was not read yet
+ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar points share, the most important first
+IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a kernel at its limit, and to print the summary
-START_SECONDS = 2.5  # of a run before its process begins, and between two
+START_SECONDS = 2.5  # of each run, outside its process
 
 
 class Missing(RuntimeError):
@@ -40,12 +40,12 @@ class Missing(RuntimeError):
 def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[tuple[Point, str]]:
     """Run every point that is not done yet, on this computer.
 
-    A session that was cut short is continued under its own name, so that runs it finished are not repeated.
+    A session that was cut short continues under its own name, so its finished runs are not repeated.
 
     Args:
         points: from `profiles.read`.
         name: of the machine.
-        retry: run points again that ended in a failure row; where there are some, in a session of their own.
+        retry: run failed points again; if there are any, a new session begins.
         deadline: on the monotonic clock.
 
     Returns:
@@ -53,8 +53,9 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 
     Raises:
         RuntimeError: another study runs on this machine.
-        OSError, ValueError: rows cannot be written, or the disk is almost full.
-        Stopped: this process was asked to stop; what was measured is kept.
+        OSError: rows cannot be written.
+        ValueError: the disk is almost full.
+        Stopped: this process was asked to stop; finished windows are kept.
     """
     folder = layout.state(name)
     check_room(folder)
@@ -73,28 +74,28 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 
 
 def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
-    """Run every kernel that is not done yet, in the order of `profiles.rounds`.
+    """Run every kernel that is not done yet, in the order of `profiles.kernel_order`.
 
-    A kernel starts if the longest it may take ends before the deadline. A kernel that fails is a row, and done. Runs
-    that the session of this name (BENCHBOOK_SESSION) finished are not repeated.
+    A kernel starts only if its time limit ends before the deadline. A failed kernel writes a row and counts as done.
+    Finished runs of the session that BENCHBOOK_SESSION names are not repeated.
 
     Args:
         points: in the profile's order.
-        machine_name: whose rows these are.
-        deadline: on the monotonic clock. With one, no time is spent on waiting for a calm machine.
+        machine_name: the machine of the rows.
+        deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
 
     Returns:
-        The points that no longer fitted, and those whose run could not be supervised, each with the reason.
+        The points that no longer fit, and those whose run could not be supervised, each with the reason.
 
     Raises:
         Stopped: after the `interrupted` row was written.
     """
     recover(machine_name)
     session, left_out = os.environ["BENCHBOOK_SESSION"], {}
-    rounds, spent = profiles.rounds(points), {}
+    order, spent = profiles.kernel_order(points), {}
     estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])
     each_kernel = (estimates["seconds"].astype(float) / estimates["num_kernels"]).dropna().to_dict()
-    for number, (point, kernel) in enumerate(rounds, start=1):
+    for number, (point, kernel) in enumerate(order, start=1):
         folder = layout.state(machine_name) / point.study / point.name
         if point.key in left_out or is_done(folder, point):
             continue
@@ -106,7 +107,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         if wanted > left:
             left_out[point.key] = point, f"needs up to {wanted} s, {left:.0f} s were left"
             continue
-        line = Line(point, machine_name, kernel, f"{number}/{len(rounds)}")
+        line = Line(point, machine_name, kernel, f"{number}/{len(order)}")
         begun = time.monotonic()
         try:
             if math.isinf(deadline):
@@ -127,7 +128,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         spent[point.key] = time.monotonic() - begun
         known = each_kernel | spent
         mean = sum(spent.values()) / len(spent)
-        line.end(statuses, sum(known.get(later.key, mean) for later, _ in rounds[number:]))
+        line.end(statuses, sum(known.get(later.key, mean) for later, _ in order[number:]))
     return list(left_out.values())
 
 
@@ -137,7 +138,7 @@ def is_done(folder: Path, point: Point) -> bool:
 
 
 def _statuses(folder: Path) -> list[str]:
-    """Return how the runs of a finished point ended; none if it is not finished, or its file is damaged."""
+    """Return the statuses of a done point's runs; empty if the point is not done or its file is damaged."""
     try:
         return [str(status) for status in json.loads((folder / "done").read_text())["statuses"]]
     except (OSError, ValueError, TypeError, KeyError):
@@ -145,7 +146,7 @@ def _statuses(folder: Path) -> list[str]:
 
 
 def recover(machine_name: str) -> None:
-    """End every run of a machine whose process is gone, as `runs.recover` does for a point."""
+    """Write the failure rows of a machine's runs whose process is gone; see `runs.recover`."""
     for path in layout.runs(machine_name).rglob("*.running"):
         runs.recover(path.parent)
 
@@ -168,11 +169,11 @@ def check_room(folder: Path) -> None:
 
 
 def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Point, str]] = ()) -> pandas.DataFrame:
-    """Return one line per point, in the profile's order, as `statistics.summarise` gives them, and their verdict.
+    """Return one line per point, in the profile's order: the columns of `statistics.summarise`, and the verdict.
 
     Args:
-        points: that were to run.
-        machine_name: whose rows are read.
+        points: of the session.
+        machine_name: the machine of the rows.
         left_out: points that may lack rows.
 
     Raises:
@@ -196,11 +197,11 @@ def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.D
 
 
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
-    """Return, per point, how long it should take.
+    """Return an estimate of each point's time.
 
-    A point that this machine has run takes as long again. Another one is estimated from the rows of the same study and
-    device, where there are any, and of those that are most alike: planned images over the median rate, which falls
-    with the area of an image, and for each kernel what the study's processes took outside the windows. Its time limit
+    A point that this machine has measured is expected to take as long again. Another point is estimated from the most
+    similar rows of its study and device, if there are any: the planned images over the median rate, scaled by the area
+    of an image, plus, for each kernel, the median time of the study's processes outside their windows. The time limit
     is the upper bound either way.
 
     Returns:
@@ -221,7 +222,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
-    """Return the seconds of a point; `taken` has, per run, those of its process and those outside its windows."""
+    """Return the seconds of a point; `taken` has each run's seconds: of its process, and outside its windows."""
     plan, of_study = point.parameters, taken[taken["study"] == point.study]
     if len(again := of_study[of_study["point"] == point.name].tail(point.num_kernels)):
         return point.num_kernels * (again["process"].mean() + START_SECONDS)
@@ -235,7 +236,7 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
     lasting = plan.get("window_seconds", 0)
     window = plan["samples_per_window"] or (0 if lasting else epoch)
-    if pandas.isna(window):  # an epoch of a data set that was not read on this machine yet
+    if pandas.isna(window):  # an epoch of a data set that this machine has not read yet
         return None
     sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
     rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
@@ -247,7 +248,7 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
-    """Return whether a session that the next one continues was cut short in one of these points, or after it."""
+    """Return whether a session that was cut short has rows of one of these points; the next session continues it."""
     file = layout.state(machine_name) / SESSION
     if not file.exists():
         return False
@@ -257,7 +258,7 @@ def is_cut_short(points: list[Point], machine_name: str) -> bool:
 
 
 def forget_failure(point: Path) -> bool:
-    """Make a point that failed undone; return whether it was one."""
+    """Mark a failed point as not done; return whether it had failed."""
     failed = not {"ok"}.issuperset(_statuses(point))
     if failed:
         forget(point)
@@ -265,5 +266,5 @@ def forget_failure(point: Path) -> bool:
 
 
 def forget(point: Path) -> None:
-    """Make a point undone, so that it is measured again; its rows stay."""
+    """Mark a point as not done, so that it is measured again; its rows stay."""
     (point / "done").unlink(missing_ok=True)

@@ -1,10 +1,11 @@
-"""Train two versions of a network by turns: is the present one slower than that of a commit?
+"""Compare two versions of a network: are the current files slower than those of a commit?
 
-Each trains in a process, and their windows alternate: what slows the computer slows both. Processes differ more than
-their windows, so each round begins with new ones, until the ratio's interval decides. No rows are written.
+Each version trains in its own process, and their windows alternate, so a slower computer slows both. Processes differ
+more than the windows of one process, so each round starts new ones. Rounds follow until the ratio's interval decides.
+No rows are written.
 
-Both keep what a step frees, where the C library can be told to: else chance decides which of them gives memory back to
-the system in each step, and is slower by up to a half.
+Where the C library allows it, both processes keep the memory that a step frees. Otherwise, chance decides which of them
+returns memory to the system in each step, and that one is slower by up to a half.
 """
 
 import json
@@ -26,17 +27,17 @@ from benchbook.studies.your_network import loading
 
 PAIRS = 8  # of windows in a round
 WINDOW_SECONDS = 0.4
-FEWEST_ROUNDS = 4  # before a decision; with fewer rounds, chance agreement decides too often
+FEWEST_ROUNDS = 4  # before a decision; fewer rounds agree too often by chance
 LIBRARY = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass
 class Trial:
-    """The results of the rounds so far.
+    """The results of the rounds so far; A is the commit, B the current files.
 
     Attributes:
-        percent: B is called slower where it is slower than A by more.
-        rounds: of each the ratios of B's rate over A's, of its pairs of windows.
+        percent: B counts as slower if its rate is lower than A's by more than this.
+        rounds: for each round, the ratio of B's rate over A's in each pair of windows.
     """
 
     percent: float
@@ -44,7 +45,7 @@ class Trial:
 
     @property
     def windows(self) -> tuple[list[float], list[int]]:
-        """Return the ratios of all rounds, and the number of the round of each."""
+        """Return the ratios of all rounds, and the round's number for each ratio."""
         pairs = [(ratio, number) for number, ratios in enumerate(self.rounds) for ratio in ratios]
         return [ratio for ratio, _ in pairs], [number for _, number in pairs]
 
@@ -57,17 +58,17 @@ class Trial:
 
     @property
     def needed(self) -> int:
-        """Return how many rounds would decide, if the ratio and its deviations stayed what they are."""
+        """Return how many rounds would decide, if the ratio and its deviations stayed the same."""
         return intervals.kernels_needed(*self.windows, 1 - self.percent / 100)
 
 
 def run(trial: Trial, measure: Callable[[], list[float] | None], say: Callable[[str], object]) -> Trial:
-    """Measure rounds until the trial is decided, or `measure` has no time for another.
+    """Measure rounds until the trial is decided, or `measure` returns none because time is short.
 
     Args:
-        trial: takes the ratios.
-        measure: a round, to its ratios.
-        say: called with a line after each.
+        trial: receives the ratios.
+        measure: runs a round and returns its ratios.
+        say: called with a line after each round.
     """
     while trial.decision == compare.UNDECIDED and (ratios := measure()):
         trial.rounds.append(ratios)
@@ -76,24 +77,24 @@ def run(trial: Trial, measure: Callable[[], list[float] | None], say: Callable[[
 
 
 def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | None:
-    """Return the ratios of a round: the rate of the network here over that at a commit; None where time is short.
+    """Return the ratios of a round: the network's rate here over its rate at a commit; None if time is short.
 
     Args:
-        choices: of `your_network.plan.Plan` by name, with device, framework and precision.
+        choices: arguments of `your_network.plan.Plan` by name, with device, framework and precision.
         commit: of the repository that holds the network.
-        deadline: on the monotonic clock; what runs then is stopped.
+        deadline: on the monotonic clock; both processes are then stopped.
 
     Raises:
-        ValueError: there is no such commit, or the network cannot be measured at it or here.
+        ValueError: there is no such commit, or one of the two versions cannot be measured.
     """
     with ExitStack() as stack:
         place, _ = loading.find(choices["network"], "network")
-        folder = place.parent if isinstance(place, Path) else Path.cwd()  # where modules are looked for
+        folder = place.parent if isinstance(place, Path) else Path.cwd()  # modules are imported from here
         top, tree = stack.enter_context(checked_out(folder, commit))
         moved = {name: _moved(value, top, tree) for name, value in choices.items()}
         here = Path.cwd()
         there = tree / here.relative_to(top) if here.is_relative_to(top) else here
-        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # this library stays what it is
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # both versions use this same library
         old_paths = os.pathsep.join(path if path == LIBRARY else _moved(path, top, tree) for path in paths)
         workers = [
             stack.enter_context(closing(Worker(moved, there, {"PYTHONPATH": old_paths}, f"at {commit}", tree))),
@@ -105,7 +106,7 @@ def measure_round(choices: dict, commit: str, deadline: float) -> list[float] | 
         try:
             num_steps = max(worker.ask()["num_steps"] for worker in workers)
             rates = [[], []]
-            for pair in range(-1, PAIRS):  # the first one has cold caches
+            for pair in range(-1, PAIRS):  # the first pair is dropped: its caches are cold
                 for which in (0, 1) if pair % 2 else (1, 0):
                     rate = workers[which].ask(num_steps)["samples_per_second"]
                     rates[which] += [rate] if pair >= 0 else []
@@ -121,10 +122,10 @@ class Worker:
 
     Args:
         choices: see `measure_round`.
-        folder: where it runs.
-        variables: of its environment.
+        folder: its working directory.
+        variables: added to its environment.
         name: for an error.
-        top: the folder below which one of the callables has to be.
+        top: folder that must contain the file of at least one of the callables.
     """
 
     def __init__(self, choices: dict, folder: Path, variables: dict, name: str, top: Path) -> None:
@@ -135,7 +136,7 @@ class Worker:
         self.process = subprocess.Popen(command, cwd=folder, env=os.environ | variables, **pipes)
 
     def close(self) -> None:
-        """End the process, and take what is left of it."""
+        """End the process, and close its pipes and log."""
         self.kill()
         self.process.communicate()
         self.log.close()
@@ -145,12 +146,12 @@ class Worker:
         processes.kill(processes.tree(self.process.pid))
 
     def ask(self, num_steps: int = 0) -> dict:
-        """Return the columns of a window of so many steps, or, asked for none, the num_steps that a window should have.
+        """Return the columns of a window of `num_steps` steps; for 0 steps, the `num_steps` that a window should have.
 
         Raises:
-            ValueError: it has ended; the message is the last line of what it printed.
+            ValueError: the process has ended; the message is the last line that it printed.
         """
-        with suppress(BrokenPipeError):  # that it has ended is seen below
+        with suppress(BrokenPipeError):  # the process has ended, as the missing line below shows
             if num_steps:
                 self.process.stdin.write(f"{num_steps}\n")
                 self.process.stdin.flush()
@@ -163,17 +164,17 @@ class Worker:
 
 @contextmanager
 def checked_out(folder: Path, commit: str) -> Iterator[tuple[Path, Path]]:
-    """Check a commit out into a temporary folder for the body of a `with` block; no branch or file of yours changes.
+    """Check a commit out into a temporary folder for a `with` block; no branch or file of the user changes.
 
     Yields:
-        The top folder of the repository that `folder` belongs to, and that of its copy.
+        The top folder of the repository that `folder` belongs to, and the top folder of the copy.
 
     Raises:
         ValueError: the folder is in no repository, or the repository has no such commit.
     """
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
     known = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}", allowed=commit)
-    _git(top, "worktree", "prune")  # copies whose folder went with a process that was killed
+    _git(top, "worktree", "prune")  # forgets copies of killed processes, whose folders are gone
     with temporary.folder() as place:
         tree = place / "tree"
         _git(top, "worktree", "add", "--detach", "--quiet", str(tree), known)
@@ -186,21 +187,21 @@ def checked_out(folder: Path, commit: str) -> Iterator[tuple[Path, Path]]:
 def _git(folder: Path, *words: str, allowed: str = "") -> str:
     done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["git printed nothing"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["git printed nothing"])[-1]
         what = f"no commit {allowed!r} in {folder}" if allowed else f"git {words[0]} in {folder}"
-        raise ValueError(f"{what} ({said}); allowed: a commit of the git repository that holds the network")
+        raise ValueError(f"{what} ({reason}); allowed: a commit of the git repository that holds the network")
     return done.stdout.strip()
 
 
 def _moved(value, top: Path, tree: Path):
-    """Return a path, or `path:callable`, below the one folder as it is called below the other."""
+    """Return a path, or `path:callable`, with the folder `top` replaced by `tree`."""
     return f"{tree}{value[len(str(top)) :]}" if str(value).startswith(f"{top}{os.sep}") or value == str(top) else value
 
 
 def main() -> None:
-    """Build the network of CHOICES, a JSON object; then answer each number of steps on stdin with a window of them."""
+    """Build the network of CHOICES, a JSON object; then train a window for each number of steps read from stdin."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the user's code prints
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # output of the user's code
     processes.when_gone(os.getppid(), lambda: os._exit(1))
 
     from benchbook.frameworks import allocator, devices
