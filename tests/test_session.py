@@ -113,7 +113,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
         ("--executor slurm --deadline 500", "deadline 500: allowed with executor local, not with slurm"),
         ("--profile fast", "unknown profile 'fast'; allowed: "),
         ("--studies mnist", "has no study 'mnist'; allowed: "),
-        ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: best, "),
+        ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: all, "),
         ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
     ],
 )
