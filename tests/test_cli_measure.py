@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 from benchbook.commands import measure
+from benchbook.commands.output import SOME_LEFT_OUT
 from benchbook.machine import layout
 from benchbook.measuring import failures
 from benchbook.measuring.window import window
@@ -62,6 +63,13 @@ def test_the_same_command_measures_again_unless_it_was_cut_short(left, begun_in,
         row = make_row(study="your_network", point=done.parent.name, machine="desk", session=begun_in)
         records.append(done.with_name(f"{row['run_id']}.csv"), row)
     assert left()[1] == expected
+
+
+def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command):
+    monkeypatch.setattr(session, "measure", lambda points, name, retry: [(points[0], "OSError: no room")])
+    status, said = command("measure", "torchvision.models:resnet18", "--machine", "desk", "--device", "cpu")
+    assert status == SOME_LEFT_OUT
+    assert "(OSError: no room). Next: run the same command again.\n" in said
 
 
 OWN = """

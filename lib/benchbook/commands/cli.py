@@ -13,7 +13,7 @@ import psutil
 import typer
 
 from benchbook.commands import measure, record, share
-from benchbook.commands.output import check_device, number, say, say_table, short
+from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, number, say, say_table, short
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
@@ -33,8 +33,6 @@ MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
 ORDER = "Each framework is calibrated before the first study that uses it; the points of a study alternate (A B B A)."
-SOME_FAILED = 3  # exit status of a study with failed points
-SOME_LEFT_OUT = 4  # exit status of a study that the same command continues
 MOST_FINDINGS = 3
 REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have the whole message
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline

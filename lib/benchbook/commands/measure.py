@@ -8,7 +8,7 @@ from typing import Annotated
 import pandas
 import typer
 
-from benchbook.commands.output import number, say, short
+from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
 from benchbook.judging import compare, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.awake import awake
@@ -78,13 +78,17 @@ def measure(
     ended = threading.Event()
     threading.Thread(target=_say_first, args=(layout.point(name, STUDY, points[0].name), ended), daemon=True).start()
     try:
-        session.measure(points, name, retry=True)
+        left_out = session.measure(points, name, retry=True)
     finally:
         ended.set()
+    for point, reason in left_out:
+        say(f"Left out: {point.title} ({reason}). Next: run the same command again.")
+    if left_out:
+        raise typer.Exit(SOME_LEFT_OUT)
     lines = session.summary(points, name)
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
-        raise typer.Exit(3)
+        raise typer.Exit(SOME_FAILED)
 
 
 def _compare(given: dict, commit: str, percent: float, minutes: int, machine: str) -> str:

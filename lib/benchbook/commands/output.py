@@ -17,6 +17,8 @@ WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "where", "che
 WORDS += ("study", "setting", "remark")
 WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
 LONGEST_WORD = 14  # characters in one line of a cell
+# Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
+SOME_FAILED, SOME_LEFT_OUT = 3, 4
 
 
 def say(text: str) -> None:
