@@ -122,7 +122,7 @@ def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
 def test_pictures_are_cropped_the_same_in_every_process(pictures, num_workers):
     made = resnet50.build(pictures, CPU, image_size=32, batch_size=8, num_workers=num_workers)
     images, labels = next(iter(made.batches(1)))
-    order = batches.full_batch_indices(32, 8, 1, 1)[0]
+    order = batches.full_batches(32, 8, 1, 1)[0]
     expected, named = inputs.Crops(pictures.train, 32, 1, 1).batch(order)
     numpy.testing.assert_array_equal(labels.numpy(), named)
     moved = made.to_device((images, labels))[0]
@@ -161,6 +161,6 @@ def test_a_batch_too_large_for_memory_is_out_of_memory():
 
 def test_a_group_takes_each_image_once(pictures):
     parts = [Plan(pictures, CPU, batch_size=8, group=Group(rank, 2)).order(0) for rank in range(2)]
-    whole = batches.full_batch_indices(32, 8, 1, 0)
+    whole = batches.full_batches(32, 8, 1, 0)
     for first, second, both in zip(*parts, whole, strict=True):
         numpy.testing.assert_array_equal(numpy.concatenate([first, second]), both)

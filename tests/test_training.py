@@ -14,18 +14,18 @@ from benchbook.frameworks.plain import LabelsByImage
 
 
 def test_an_epochs_order_depends_on_seed_and_epoch_alone_and_holds_whole_batches():
-    once, again = (numpy.concatenate(batches.full_batch_indices(50, 8, 1, 0)) for _ in range(2))
+    once, again = (numpy.concatenate(batches.full_batches(50, 8, 1, 0)) for _ in range(2))
     assert once.tolist() == again.tolist()
     assert len(set(once.tolist())) == 48
-    others = [batches.full_batch_indices(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
+    others = [batches.full_batches(50, 8, seed, epoch) for seed, epoch in ((1, 1), (2, 0))]
     assert not any(numpy.array_equal(once, numpy.concatenate(other)) for other in others)
-    assert {len(part) for part in batches.full_batch_indices(50, 8, 1, 0)} == {8}
+    assert {len(part) for part in batches.full_batches(50, 8, 1, 0)} == {8}
     assert [part.tolist() for part in batches.batch_indices(5, 2)] == [[0, 1], [2, 3], [4]]
-    order = batches.full_batch_indices(11, 4)
+    order = batches.full_batches(11, 4)
     assert [part.tolist() for part in order] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert order[0].dtype == "int32"
     with pytest.raises(ValueError, match="batch_size 12; allowed: up to 11, the training images"):
-        batches.full_batch_indices(11, 12)
+        batches.full_batches(11, 12)
     assert len({batches.order_seed(seed, epoch) for seed in range(5) for epoch in range(20)}) == 100
 
 

@@ -159,7 +159,7 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     after = state(unfrozen)
     assert not [name for name in before if numpy.array_equal(before[name], after[name])]
     kernel = initial.draw(10, 1)["Conv1"][0]
-    pixels = mobilenetv2.enlarge(DATA.train_images[batches.full_batch_indices(20, 8, 1, 0)[0]], 32)
+    pixels = mobilenetv2.enlarge(DATA.train_images[batches.full_batches(20, 8, 1, 0)[0]], 32)
     padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # only below and on the right
     windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)

@@ -42,9 +42,7 @@ Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
 Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
-SiteFile = Annotated[
-    Path | None, typer.Option(help="with slurm: a YAML file with the resources of jobs, like sites/example.yaml")
-]
+SiteFile = Annotated[Path | None, typer.Option(help="slurm: a YAML file of a job's resources, like sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
 Like = Annotated[str, typer.Option(help="run the points of this machine instead of a profile's, then compare")]
 
@@ -69,12 +67,8 @@ def study(
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
-    deadline: Annotated[
-        float, number("seconds until this command ends; points that no longer fit are left out", 0)
-    ] = math.inf,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="show the ids of points, which name their folders")
-    ] = False,
+    deadline: Annotated[float, number("seconds until the command ends; what no longer fits is left out", 0)] = math.inf,
+    verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
     """Measure this machine, or the nodes of a cluster, and write the report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
@@ -171,9 +165,7 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
 
 @app.command(rich_help_panel=REPORT)
 def compare(
-    a: Annotated[
-        str, typer.Argument(help="machine:NAME, session:NAME, commit:START, library:NAME==VERSION or file:PATH")
-    ],
+    a: Annotated[str, typer.Argument(help="machine:NAME, session:NAME, commit:HASH, library:NAME==VERSION, file:PATH")],
     b: Annotated[str, typer.Argument(help="the other side, in one of the same forms")],
     csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
     fail_if_slower: Annotated[

@@ -27,17 +27,13 @@ STATUSES = {compare.NOT_SLOWER: 0, compare.SLOWER: 1, compare.UNDECIDED: 4}
 
 
 def measure(
-    network: Annotated[
-        str, typer.Argument(help="module:callable or file.py:callable that returns a torch or Keras network")
-    ],
+    network: Annotated[str, typer.Argument(help="module:callable or file.py:callable; makes a torch or Keras network")],
     framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
     image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
     channels: Annotated[int, typer.Option(help="channels of an image")] = 3,
     num_classes: Annotated[int, typer.Option(help="number of classes")] = 1000,
     arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
-    example: Annotated[
-        str, typer.Option(help="file.py:callable; called with (batch_size, seed), it returns (inputs, target)")
-    ] = "",
+    example: Annotated[str, typer.Option(help="file.py:callable; makes (inputs, target) of (batch_size, seed)")] = "",
     loss: Annotated[
         str,
         typer.Option(help="file.py:callable; called with (outputs, target), it returns a scalar; empty: cross-entropy"),
@@ -52,9 +48,7 @@ def measure(
     device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, best, or all of this machine")] = "best",
     minutes: Annotated[int, number("time limit in minutes of each process; with --against, of all", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
-    against: Annotated[
-        str, typer.Option(help="a commit to compare your files with; exit 1 if they are slower, 4 if undecided")
-    ] = "",
+    against: Annotated[str, typer.Option(help="a commit to compare with; exit 1: yours is slower, 4: undecided")] = "",
     percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
     """Measure your network like a study's: its cost on this machine, and a prediction for other chips."""

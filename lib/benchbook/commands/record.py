@@ -41,9 +41,7 @@ def predict(
     sequence_length: Annotated[float, number("tokens per sequence; 0: the default of --work", 0, 1e7)] = 0.0,
     batch_size: Annotated[float, number("samples per step and device; 0: 64 images or 8 sequences", 0, 1e6)] = 0.0,
     count: Annotated[int, typer.Option(help="number of devices, 1 to 8")] = 1,
-    images: Annotated[
-        float, number("images or sequences to train on; 0: an epoch of ImageNet, or a billion tokens", 0, 1e15)
-    ] = 0.0,
+    images: Annotated[float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)] = 0.0,
     price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
     prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,

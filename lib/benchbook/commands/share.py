@@ -29,9 +29,7 @@ NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=ow
 
 
 def share(
-    archive: Annotated[
-        Path | None, typer.Argument(help="a zip made by `benchbook pack`; default: a new one of this machine")
-    ] = None,
+    archive: Annotated[Path | None, typer.Argument(help="a zip made by `benchbook pack`; default: a new one")] = None,
     machine: Annotated[str, typer.Option(help="name of the machine; empty: made from chip and memory")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="list the files and send nothing")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask before sending")] = False,

@@ -23,9 +23,7 @@ def order_seed(seed: int, epoch: int) -> int:
     return int(numpy.random.SeedSequence([seed, epoch]).generate_state(1, numpy.uint64)[0])
 
 
-def full_batch_indices(
-    num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0
-) -> list[numpy.ndarray]:
+def full_batches(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
     """Return what `batch_indices` does without a last batch that is smaller.
 
     A compiler would compile such a batch separately, inside a window.

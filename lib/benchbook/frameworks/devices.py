@@ -199,9 +199,8 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, refused: "Ref
             f"{framework} is not measured on {refused.kind!r} here: {refused.reason}; allowed: {', '.join(kinds)}"
         )
     if kind not in ("best", *kinds):
-        raise DeviceUnavailable(
-            f"device {kind!r} is not available to {framework} here; allowed: best, {', '.join(kinds)}"
-        )
+        allowed = ", ".join(("best", *kinds))
+        raise DeviceUnavailable(f"device {kind!r} is not available to {framework} here; allowed: {allowed}")
     return kinds[0] if kind == "best" else kind
 
 

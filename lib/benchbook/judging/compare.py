@@ -90,10 +90,8 @@ def _of_library(name: str, rows: pandas.DataFrame, folder: Path) -> pandas.DataF
         plain = rows["framework_version"].str.partition("+")[0]  # 2.10.0+cpu is a build of 2.10.0
         same = (plain == version) | (rows["framework_version"] == version)
         return rows[(rows["framework"] == library).fillna(False) & same.fillna(False)]
-    environments = {
-        run_id: manifest.get("environment") or {} for run_id, manifest in manifests.read_all(folder).items()
-    }
-    packages = {run_id: environment.get("packages") or {} for run_id, environment in environments.items()}
+    environments = {run: manifest.get("environment") or {} for run, manifest in manifests.read_all(folder).items()}
+    packages = {run: environment.get("packages") or {} for run, environment in environments.items()}
     return rows[rows["run_id"].isin([run for run, own in packages.items() if own.get(library.lower()) == version])]
 
 
@@ -216,9 +214,7 @@ def _differences(a: pandas.DataFrame, b: pandas.DataFrame) -> str:
 
 def _line(pair: Mapping) -> dict:
     """Return the line of a pair of points, whose columns end in `_a` and `_b`."""
-    a, b = (
-        {name.removesuffix(end): value for name, value in pair.items() if name.endswith(end)} for end in ("_a", "_b")
-    )
+    a, b = ({name[:-2]: value for name, value in pair.items() if name.endswith(end)} for end in ("_a", "_b"))
     ratio = intervals.divide(*(Interval.from_row(side, "samples_per_second") for side in (b, a)))
     wrong = [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]
     line = {"study": a["study"], "point": a["point"]} | ratio.columns("ratio")

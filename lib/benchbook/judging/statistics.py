@@ -211,9 +211,8 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
 
 def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     """Return each point's description and outcome. A point's trials may have another batch size than its windows."""
-    has_windows = pandas.MultiIndex.from_frame(measured[POINT_KEY]).isin(
-        pandas.MultiIndex.from_frame(windows[POINT_KEY])
-    )
+    keys, keys_of_windows = (pandas.MultiIndex.from_frame(rows[POINT_KEY]) for rows in (measured, windows))
+    has_windows = keys.isin(keys_of_windows)
     described = pandas.concat([windows, measured[~has_windows]])[_DESCRIPTION]
     lasts = described.groupby(POINT_KEY, sort=True).last().reset_index()[_DESCRIPTION].astype(object)
     lasts = lasts.where(lasts.notna(), None)

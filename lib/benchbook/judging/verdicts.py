@@ -353,9 +353,7 @@ def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
 
 def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
     """Return the growth within windows of the counter that grew most."""
-    return max(
-        sum((after.get(counter) or 0) - (before.get(counter) or 0) for before, after in pairs) for counter in counters
-    )
+    return max(sum((after.get(name) or 0) - (before.get(name) or 0) for before, after in pairs) for name in counters)
 
 
 def _gpu(sample: dict) -> dict:

@@ -101,9 +101,8 @@ def _compare_steps(
     subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, cache: Path | None, extra: dict
 ) -> None:
     plain, whole = subject.plain, subject.batches(num_steps)
-    looked_up = (
-        [plain.labels(subject.to_host(batch), place) for place, batch in enumerate(whole)] if plain.labels else []
-    )
+    labelled = enumerate(whole) if plain.labels else ()
+    looked_up = [plain.labels(subject.to_host(batch), place) for place, batch in labelled]
     fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
     extra = extra | {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]

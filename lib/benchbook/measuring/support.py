@@ -47,7 +47,7 @@ def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:
 
 
 def measure_matrix(
-    build: Callable[[Settings], Workload],
+    make: Callable[..., Workload],
     record: Run,
     device: Device,
     time_limit_seconds: float,
@@ -60,7 +60,7 @@ def measure_matrix(
     `judging.parity.TOLERANCES` allow, or if a later loss is not finite.
 
     Args:
-        build: makes a workload with fresh weights from settings.
+        make: makes a workload with fresh weights; takes `settings`.
         record: the run that stores the rows; it knows the model already.
         device: the device to try.
         time_limit_seconds: no trial begins after this; a trial under way is finished.
@@ -71,7 +71,7 @@ def measure_matrix(
         for compiled, precision in itertools.product(compilers, precisions(device)):
             if time.monotonic() >= deadline:
                 return
-            first_loss = _try(build, Settings(precision, compiled=compiled), record, expected)
+            first_loss = _try(make, Settings(precision, compiled=compiled), record, expected)
             if expected is None and precision == PRECISIONS[0]:
                 expected = first_loss
 
@@ -88,9 +88,7 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
     return newest[pandas.Series(wanted, newest.index, dtype=bool)]
 
 
-def _try(
-    build: Callable[[Settings], Workload], settings: Settings, record: Run, expected: float | None
-) -> float | None:
+def _try(make: Callable[..., Workload], settings: Settings, record: Run, expected: float | None) -> float | None:
     """Append the rows of one trial; return the loss of its first step, or None if the step failed."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
     stated = record.settings_with(tried=MATRIX)
@@ -100,7 +98,7 @@ def _try(
         # After eight networks from the same function torch would silently stop compiling.
         # Source: https://docs.pytorch.org/docs/stable/generated/torch.compiler.reset.html
         torch.compiler.reset()
-        workload = build(settings)
+        workload = make(settings=settings)
         columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
         batches = _next_batches(workload, NUM_STEPS)
         first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # also builds kernels

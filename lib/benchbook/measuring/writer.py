@@ -115,9 +115,8 @@ class Run:
             self.manifest["condition_after"] = condition.read()
             if not self.ended_by_another:
                 self.manifest["process_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
-            marker.write_atomically(
-                self.folder / f"{self.run_id}.json", json.dumps(self.manifest, indent=1, sort_keys=True)
-            )
+            text = json.dumps(self.manifest, indent=1, sort_keys=True)
+            marker.write_atomically(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)
         self.reserve.unlink(missing_ok=True)
 

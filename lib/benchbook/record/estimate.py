@@ -173,9 +173,8 @@ def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
 def _offers(today: datetime.date) -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
     listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
-    machine = (
-        "the machine with its host (" + listed["instance"].str[:60] + "), divided by " + listed["count"].astype(str)
-    )
+    instance, count = listed["instance"].str[:60], listed["count"].astype(str)
+    machine = "the machine with its host (" + instance + "), divided by " + count
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
     listed["includes"] = machine.where(listed["instance"].ne(""), "not stated")
     listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not stated"
@@ -202,6 +201,5 @@ def _launches(today: datetime.date) -> pandas.DataFrame:
 def _identified(names: pandas.Series, prices: pandas.DataFrame, today: datetime.date) -> pandas.DataFrame:
     """Return prices with the canonical name of their chip, its product, and the age of the price."""
     age = pandas.Timestamp(today) - pandas.to_datetime(prices["date"], errors="coerce")
-    return prices.assign(
-        chip=names.map(chips.canonical), product=names.map(chips.product), age_years=age.dt.days / 365.25
-    )
+    known = {"chip": names.map(chips.canonical), "product": names.map(chips.product)}
+    return prices.assign(**known, age_years=age.dt.days / 365.25)

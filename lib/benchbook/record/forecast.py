@@ -324,9 +324,8 @@ class Forecaster:
         alike = self.published[self.published["family"].eq(family) & self.published["situation"].eq(model.CHIP)]
         coverage = model.error_measures(alike)["coverage"]
         if len(alike) >= model.FEWEST and coverage < LEAST_COVERAGE:
-            notes.append(
-                f"rough guess: in {family}, 90 % intervals held only {coverage:.0%} of {len(alike)} hidden rates"
-            )
+            held = f"{coverage:.0%} of {len(alike)} hidden rates"
+            notes.append(f"rough guess: in {family}, 90 % intervals held only {held}")
         return Answer(
             question, rate, seconds, offers, purchases, joules, self.nearest(target), self._error(target),
             work.memory_bytes(target["batch_size"], question.precision),

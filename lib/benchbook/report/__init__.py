@@ -251,9 +251,7 @@ def _copy(figures: Path, files: Path) -> None:
             continue
         with file.open(newline="", encoding="utf-8") as source, (files / file.name).open("w", newline="") as copy:
             lines = csv.reader(source)
-            csv.writer(copy, lineterminator="\n").writerows(
-                [[tables.harmless(cell) for cell in line] for line in lines]
-            )
+            csv.writer(copy, lineterminator="\n").writerows(map(tables.harmless, line) for line in lines)
 
 
 def _figures(folder: Path, study: str, charts: Iterable[Chart], lines: list[dict]) -> list[dict]:

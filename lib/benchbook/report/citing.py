@@ -70,13 +70,11 @@ def _measured(points: list[dict], table: pandas.DataFrame) -> str:
     """Return the conditions of measured points as a sentence without its full stop."""
     if not points:
         return ""
-    frameworks = sorted(
-        {f"{libraries.WORDS[line['framework']]} {line['framework_version']}" for line in points if line["framework"]}
-    )
+    software = [(line["framework"], line["framework_version"]) for line in points if line["framework"]]
+    frameworks = sorted({f"{libraries.WORDS[name]} {version}" for name, version in software})
     windows = table["num_windows"].dropna() if "num_windows" in table else pandas.Series(dtype=float)
-    unproven, unstable = (
-        sum(is_so(line["verdict"]) for line in points) for is_so in (verdicts.is_unproven, verdicts.is_unstable)
-    )
+    found = [line["verdict"] for line in points]
+    unproven, unstable = (sum(map(is_so, found)) for is_so in (verdicts.is_unproven, verdicts.is_unstable))
     spans = " to ".join(dict.fromkeys(f"{end:.0f}" for end in (windows.min(), windows.max()) if len(windows)))
     parts = [
         f"Measured on {_machines(points)}",

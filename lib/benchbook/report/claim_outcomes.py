@@ -58,9 +58,8 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
     deciding = [line for line in lines if line["verdict"] in OUTCOMES]
     verdicts = {line["verdict"] for line in deciding}
     printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]
-    chips = dict.fromkeys(
-        with_article(names.chip(name)) for name in next(filter(None, printed), "").split(" / ") if name
-    )
+    first = next(filter(None, printed), "")
+    chips = dict.fromkeys(with_article(names.chip(name)) for name in first.split(" / ") if name)
     if deciding:
         counted = [claims.COUNTED in str(line["source"]) for line in deciding]
         machines = [" and ".join(map(names.machine, str(line["machine"]).split(" / "))) for line in deciding]
@@ -82,7 +81,6 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
 
 
 def _bounds(line: dict) -> str:
-    value, low, high = (
-        f"{line[name]:,.4g}" if line[name] < 1e4 else f"{line[name]:,.0f}" for name in ("value", "low", "high")
-    )
+    numbers = (line[name] for name in ("value", "low", "high"))
+    value, low, high = (f"{number:,.4g}" if number < 1e4 else f"{number:,.0f}" for number in numbers)
     return value if low == high else f"{value} ({low} to {high})"

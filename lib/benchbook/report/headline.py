@@ -61,19 +61,16 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
     seconds = epoch_seconds(evidence, studies)
-    keyed = (
-        (tuple(point[name] for name in statistics.POINT_KEY), point) for point in evidence.summary.to_dict("records")
-    )
+    points = evidence.summary.to_dict("records")
+    keyed = ((tuple(point[name] for name in statistics.POINT_KEY), point) for point in points)
     measured = [_point(point, seconds[key]) for key, point in keyed if key in seconds]
-    printed = evidence.published[
-        evidence.published["source"].eq("published") & evidence.published["study"].isin(own.index)
-    ]
+    published = evidence.published
+    printed = published[published["source"].eq("published") & published["study"].isin(own.index)]
     lines = pandas.DataFrame(
         [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour", "of"]
     )
-    lines = lines[
-        (lines["source"] == "measured") | lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
-    ]
+    has_speed = lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
+    lines = lines[lines["source"].eq("measured") | has_speed]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     best = _rank(lines, own).drop_duplicates(LINE)
     listed, lines = estimate.on_demand(evidence.prices), best.to_dict("records")
@@ -200,8 +197,6 @@ def _compared(group: pandas.DataFrame) -> list[dict]:
     first, *others = group.sort_values("samples_per_second", ascending=False).to_dict("records")
     lines = [first | {"ratio": 1.0, "low": None, "high": None, "interval": None}]
     for line in others:
-        ratio = intervals.divide(
-            Interval.from_row(line, "samples_per_second"), Interval.from_row(first, "samples_per_second")
-        )
+        ratio = intervals.divide(*(Interval.from_row(each, "samples_per_second") for each in (line, first)))
         lines.append(line | {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "interval": ratio.kind})
     return [line | {"images_per_second": line["samples_per_second"]} for line in lines]

@@ -46,9 +46,8 @@ def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pan
         The rows. If the runs of a machine have several fingerprints, the first four digits of a run's fingerprint, or
         `unknown` if its manifest has none, follow the machine's name in brackets.
     """
-    kinds = {
-        run_id: (manifest.get("machine") or {}).get("fingerprint", "unknown") for run_id, manifest in described.items()
-    }
+    machines = {run_id: manifest.get("machine") or {} for run_id, manifest in described.items()}
+    kinds = {run_id: machine.get("fingerprint", "unknown") for run_id, machine in machines.items()}
     kind = rows["run_id"].map(kinds).astype("object")  # missing if a run has no manifest
     several = kind.groupby(rows["machine"]).transform("nunique") > 1
     short = kind.map(lambda text: text if text == "unknown" else text[:4], na_action="ignore")
@@ -78,9 +77,8 @@ def _sentences(own: list[dict]) -> list[str]:
     befores = [manifest.get("condition_before") or {} for manifest in own]
     samples = [manifest.get("conditions") or [] for manifest in own]
     states = [*befores, *(sample for run in samples for sample in run)]
-    sources, pressures, celsius = (
-        _values(states, name) for name in ("power_source", "thermal_pressure", "cpu_temperature_celsius")
-    )
+    sources, pressures = (_values(states, name) for name in ("power_source", "thermal_pressure"))
+    celsius = _values(states, "cpu_temperature_celsius")
     loads = _values(befores, "load_average_1_minute")
     pressures = [pressure for pressure in pressures if pressure in condition.PRESSURES]
     slept = [condition.seconds_asleep(run[0], run[-1]) for run in samples if run]

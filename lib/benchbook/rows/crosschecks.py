@@ -256,9 +256,8 @@ def _add_times(table: pandas.DataFrame) -> None:
     before = timed["ended"].groupby(own, sort=False).shift().groupby(own, sort=False).cummax()
     table["overlap"] = (before - timed["begun"]).clip(lower=0).groupby(own, sort=False).cumsum()
     windows = timed["phase"].eq("train") & timed["seconds"].notna()
-    follows = (
-        windows & windows.shift(fill_value=False) & own.eq(own.shift()) & timed["repeat"].eq(timed["repeat"].shift())
-    )
+    same = own.eq(own.shift()) & timed["repeat"].eq(timed["repeat"].shift())
+    follows = windows & windows.shift(fill_value=False) & same
     pauses = (timed["begun"] - before)[follows].groupby(own[follows])
     table["pause_seconds"] = run.map(pauses.median().where(pauses.size() > 1))
     table["window_seconds"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
@@ -434,9 +433,7 @@ RULES: dict[str, Callable[[pandas.DataFrame], pandas.Series]] = {
     "{windows_in_repeat} training windows; {manifest_windows:g} were requested": lambda t: (
         t.trained & ~t.failed & (t.windows_in_repeat < t.manifest_windows)
     ),
-    "{windows} training windows, but {num_samples:.0f} in the manifest": lambda t: (
-        t.trained & (t.windows < t.num_samples)
-    ),
+    "{windows} training windows; manifest: {num_samples:.0f}": lambda t: t.trained & (t.windows < t.num_samples),
     "its time is in the future": lambda t: t[["ended", "run_begun"]].max(axis=1) > time.time() + CLOCK_AHEAD_SECONDS,
     "it begins before the previous window ends": lambda t: t.overlap > CLOCK_ERROR_SECONDS,
     "it is before the run's start or after its end": lambda t: (

@@ -63,9 +63,7 @@ def pack(
     """
     folder = layout.runs(machine_name)
     if unfinished := sorted(folder.rglob("*.running")):
-        raise PackError(
-            f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again to end it"
-        )
+        raise PackError(f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again")
     tables = records.find(folder) if folder.is_dir() else []
     if not tables:
         machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
@@ -251,9 +249,7 @@ def check_private(name: str, content: bytes) -> None:
     """
     for folder in (Path.home(), layout.root()):
         if len(folder.parts) > 1 and f"{folder}/".encode() in content:
-            raise PackError(
-                f"{name} names the folder {folder}; allowed: no private folders, as the files are published"
-            )
+            raise PackError(f"{name} names the folder {folder}; allowed: no private folders in published files")
 
 
 def read_zip(path: Path) -> dict[str, bytes]:

@@ -108,9 +108,7 @@ def _content(file: Path | io.BytesIO, source: str) -> bytes:
     if commas >= MAX_COLUMNS:
         raise SchemaError(f"{source}: {commas + 1} columns; allowed: {MAX_COLUMNS}")
     if lines * commas > len(rows):
-        raise SchemaError(
-            f"{source}: {lines} lines of {len(rows)} bytes; allowed: {commas} commas a line, as the header"
-        )
+        raise SchemaError(f"{source}: {lines} lines of {len(rows)} bytes; allowed: {commas} commas a line, like line 1")
     return content
 
 

@@ -384,9 +384,8 @@ def _check_columns(names: list[str], source: str) -> None:
     """
     for name in (name for name in names if name not in DTYPES):
         if len(name) > MAX_COLUMN_NAME:
-            raise SchemaError(
-                f"{source}, line 1: unknown column {name[:MAX_COLUMN_NAME]}... (cut); allowed: shorter names"
-            )
+            cut = f"{name[:MAX_COLUMN_NAME]}... (cut)"
+            raise SchemaError(f"{source}, line 1: unknown column {cut}; allowed: shorter names")
         words = set(filter(None, name.lower().split("_")))
         for column in difflib.get_close_matches(name.lower(), COLUMNS, cutoff=NEAR_MISS):
             if not words > set(column.split("_")):  # a name with a further word (energy_joules_gpu) is a new name

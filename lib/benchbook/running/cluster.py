@@ -145,9 +145,7 @@ def check_name(name: str) -> str:
         ValueError: no name, or one that a folder cannot have.
     """
     if not name:
-        raise ValueError(
-            "machine name ''; a cluster needs a name (MACHINE=name), to which its kinds of node add digits"
-        )
+        raise ValueError("machine name ''; a cluster needs one (MACHINE=name), to which kinds of node add digits")
     return layout.check_name(name, "machine name")
 
 

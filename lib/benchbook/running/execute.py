@@ -102,9 +102,8 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     try:
         held.acquire(timeout=seconds)
     except Timeout:
-        raise RuntimeError(
-            f"another study measures on this machine ({lock.parent.name}); wait until it ends, or stop it"
-        ) from None
+        name = lock.parent.name
+        raise RuntimeError(f"another study measures on this machine ({name}); wait until it ends, or stop it") from None
     try:
         yield
     finally:
@@ -141,9 +140,8 @@ def _supervise(
             "PYTHONUNBUFFERED": "1",
             **temporary.variables(place),
         }
-        child = subprocess.Popen(
-            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
-        )
+        options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL, "env": environment}
+        child = subprocess.Popen(command, **options, start_new_session=True)
         ended = threading.Event()  # wakes this process when the child ends; frequent polling would disturb the windows
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:

@@ -402,7 +402,6 @@ def _devices(wanted: str | list[str], chosen: str, framework: str, kinds: Kinds)
     here = kinds(framework)
     refused = survey.ask(framework).refused if kinds is survey.kinds else None  # known for this machine only
     if chosen not in ("all", *here) and not refused:
-        raise devices.DeviceUnavailable(
-            f"device {chosen!r} is not available to {framework} here; allowed: all, {', '.join(here)}"
-        )
+        allowed = ", ".join(("all", *here))
+        raise devices.DeviceUnavailable(f"device {chosen!r} is not available to {framework} here; allowed: {allowed}")
     return (devices.choose_kind(wanted if chosen == "all" else chosen, here, framework, refused),)

@@ -107,9 +107,7 @@ class Experiment:
     agreement: Agreement | None = None
 
     try_seconds = property(lambda self: self.parameters["try_seconds"], doc="Seconds that the notebook's loop trains.")
-    whole_epochs = property(
-        lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Whether a window is an epoch."
-    )
+    whole_epochs = property(lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
 
     def __str__(self) -> str:
         """Return device, software and point in one line."""

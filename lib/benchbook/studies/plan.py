@@ -149,7 +149,7 @@ class StudyPlan:
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the indices of each batch of an epoch; images left over at the end are dropped."""
         seed = self.seed if self.shuffles else None
-        return batches.full_batch_indices(self.num_samples, self.batch_size, seed, epoch)
+        return batches.full_batches(self.num_samples, self.batch_size, seed, epoch)
 
     def repeated(self, batch: tuple) -> Inputs:
         """Return `Inputs` that repeat one batch: `steps_per_epoch` times for training, once for the test."""
@@ -181,8 +181,6 @@ class StudyPlan:
 def plans() -> dict[str, type[StudyPlan]]:
     """Return the plan of every study that defines its network, by the study's name; no framework is imported."""
     folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
-    modules = {name: f"{studies.__name__}.{name}.plan" for name in folders}
-    found = {
-        name: importlib.import_module(path).Plan for name, path in modules.items() if importlib.util.find_spec(path)
-    }
+    paths = {name: f"{studies.__name__}.{name}.plan" for name in folders}
+    found = {name: importlib.import_module(path).Plan for name, path in paths.items() if importlib.util.find_spec(path)}
     return {name: plan for name, plan in found.items() if issubclass(plan, StudyPlan)}

@@ -133,9 +133,8 @@ def core_pairs(evidence: Evidence) -> pandas.DataFrame:
     rates = lines.groupby([*alike, "chip", "cores"], as_index=False)["rate"].median()
     pairs = rates.merge(rates, on=alike, suffixes=("", "_larger"))
     pairs = pairs[pairs["cores"] < pairs["cores_larger"]]
-    pairs = pairs.assign(
-        core_ratio=pairs["cores_larger"] / pairs["cores"], speed_ratio=pairs["rate_larger"] / pairs["rate"]
-    )
+    ratios = {"core_ratio": pairs["cores_larger"] / pairs["cores"], "speed_ratio": pairs["rate_larger"] / pairs["rate"]}
+    pairs = pairs.assign(**ratios)
     columns = ["vendor", "publication", "setting", "chip", "chip_larger", "core_ratio", "speed_ratio"]
     return pairs[columns].reset_index(drop=True)
 

@@ -268,9 +268,8 @@ def _refused(this: Task, refused: list[dict], predicts: bool) -> list[tuple[str,
     families = {}  # by reason and chips
     for line in lines:
         families.setdefault((line["reason"], tuple(line["chips"])), []).append(FAMILIES[line["family"]])
-    return [
-        (f"Not predicted in {' and '.join(own)}: {reason}", list(chips)) for (reason, chips), own in families.items()
-    ]
+    named = [(" and ".join(own), reason, list(chips)) for (reason, chips), own in families.items()]
+    return [(f"Not predicted in {family}: {reason}", chips) for family, reason, chips in named]
 
 
 def _row(this: Task, marks: list[Mark]) -> dict:

@@ -49,9 +49,8 @@ def of_record(forecaster: Forecaster, marks: list[Mark]) -> tuple[list[Mark], li
     # Sizes of a product with the same specifications have the same prediction; only the shortest name is shown.
     longest_first = sorted(shown, key=lambda mark: len(mark.name), reverse=True)
     unique = {(mark.task, chips.product(mark.chip), mark.family, mark.seconds): mark for mark in longest_first}
-    reasons = [
-        dict(zip(("task", "family", "reason"), key, strict=True)) | {"chips": own} for key, own in refused.items()
-    ]
+    names = ("task", "family", "reason")
+    reasons = [dict(zip(names, key, strict=True)) | {"chips": own} for key, own in refused.items()]
     return published + list(unique.values()), reasons
 
 

@@ -86,9 +86,8 @@ def of_networks(evidence: Evidence, here: str) -> Iterator[Mark]:
         if this.key != "own":
             frozen = [bool(settings.get("lora_rank")) for settings in points["settings"]]
             length = networks.describe(this.work).sequence_length
-            points = points[
-                points["model"].eq(this.work) & points["sequence_length"].eq(length) & ~numpy.array(frozen, bool)
-            ]
+            same_work = points["model"].eq(this.work) & points["sequence_length"].eq(length)
+            points = points[same_work & ~numpy.array(frozen, bool)]
         points = points.assign(family=[family_of(precision) for precision in points["precision"]], source=MEASURED)
         for _, alike in points.groupby(["machine", "device", "model", "family"], sort=True):
             point = alike.sort_values("samples_per_second").iloc[-1].to_dict()

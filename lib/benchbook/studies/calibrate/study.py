@@ -73,9 +73,8 @@ PRODUCTS = Sentence(
 )
 # Above 1 the ceiling is too low, because something disturbed the calibration.
 IS_BELOW = "efficiency <= 1"
-REACHED = Sentence(
-    "Training reaches {value} of its own session's ceiling", "", "efficiency", wording.percent, where=IS_BELOW
-)
+SHARE = "Training reaches {value} of its own session's ceiling"
+REACHED = Sentence(SHARE, "", "efficiency", wording.percent, where=IS_BELOW)
 STUDY = Study(
     name="calibrate",
     title="Calibration",

@@ -13,9 +13,7 @@ OUTLINES = {
     "disc": lambda down, right: numpy.hypot(down, right) <= 1,
     "square": lambda down, right: numpy.maximum(abs(down), abs(right)) <= 0.85,
     "triangle": lambda down, right: (down <= 0.8) & (abs(right) <= (down + 1) / 1.8),
-    "cross": lambda down, right: (
-        (numpy.minimum(abs(down), abs(right)) <= 0.3) & (numpy.maximum(abs(down), abs(right)) <= 1)
-    ),
+    "cross": lambda down, right: (abs(down) <= 1) & (abs(right) <= 1) & (numpy.minimum(abs(down), abs(right)) <= 0.3),
     "ring": lambda down, right: (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1),
 }
 WARM, COLD = (0, 2), (2, 0)  # the bright and the dark colour channel

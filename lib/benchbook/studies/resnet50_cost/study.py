@@ -76,9 +76,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
     """
     measured = table[table["source"].eq("measured") & table["status"].eq("ok") & table["images_per_second"].notna()]
     measured = measured.to_dict("records")
-    ones = {
-        (*(line[name] for name in _ALIKE), line["batch_size"]): line for line in measured if line["device_count"] == 1
-    }
+    alone = [line for line in measured if line["device_count"] == 1]
+    ones = {(*(line[name] for name in _ALIKE), line["batch_size"]): line for line in alone}
     lines = []
     for several in measured:
         count, batch_size = several["device_count"], several["batch_size"]

@@ -135,11 +135,8 @@ def build(plan: Plan) -> SimClr:
         fused=settings.fused or None,
     )
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
-    train, bank, test = make_inputs(
-        plan,
-        bank=spread(len(data.train_labels), plan.num_bank_images),
-        test=spread(len(data.test_labels), plan.num_test_images),
-    )
+    voting = spread(len(data.train_labels), plan.num_bank_images)
+    train, bank, test = make_inputs(plan, voting, spread(len(data.test_labels), plan.num_test_images))
     return SimClr(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
         model=model,

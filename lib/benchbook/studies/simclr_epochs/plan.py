@@ -6,6 +6,7 @@ and Igor Susmelj, "Apple M1 and M2 performance for training SSL models", 2023.
 The source reads each image from a PNG file; here all images are in memory.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,11 +91,6 @@ def measure(experiment: "Experiment") -> pandas.DataFrame:
     size = min(given["batch_size"], given["matrix_batch_size"])
     experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
     support.measure_resident(experiment.workload, run, given["num_resident_steps"])
-    support.measure_matrix(
-        lambda settings: experiment.make(variant="tuned", batch_size=size, settings=settings),
-        run,
-        device,
-        given["matrix_seconds"],
-        COMPILERS[given["matrix"]],
-    )
+    make = functools.partial(experiment.make, variant="tuned", batch_size=size)
+    support.measure_matrix(make, run, device, given["matrix_seconds"], COMPILERS[given["matrix"]])
     return records.read(run.path)

@@ -122,10 +122,9 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
 
 def published_divergence(table: pandas.DataFrame, names: Names) -> str:
     """Return a sentence on where the published loss diverged; empty without such a row."""
-    diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].head(1).to_dict("records")
-    return "".join(
-        f"In the article it diverged on {names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged
-    )
+    diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].to_dict("records")
+    places = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
+    return f"In the article it diverged on {places[0]}" if places else ""
 
 
 def _parity_title(table: pandas.DataFrame, names: Names) -> str:

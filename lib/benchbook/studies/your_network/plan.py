@@ -123,9 +123,8 @@ class Plan:
         if not isinstance(network, allowed):
             kind = f"{type(network).__module__}.{type(network).__name__}"
             wanted = f"{allowed.__module__}.{allowed.__name__}"
-            raise ValueError(
-                f"network {self.network!r} returns a {kind}; allowed with framework {self.device.framework}: {wanted}"
-            )
+            allowed_here = f"allowed with framework {self.device.framework}: {wanted}"
+            raise ValueError(f"network {self.network!r} returns a {kind}; {allowed_here}")
         return network
 
     def columns(self) -> dict:
