@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 import small
-from benchbook.frameworks.torch.training import memory_format
 from benchbook.frameworks.workload import Settings
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -37,7 +36,7 @@ def test_a_network_computes_what_an_independent_one_computes_with_its_weights(ma
     values = [network.state_dict()[f"{name}.{part}"] for name in names for part in ("weight", "bias")]
     independent.load_state_dict(dict(zip(independent.state_dict(), values, strict=True)))
     images, labels = torch.randn(16, 1, 28, 28), torch.arange(16) % 10
-    network.to(memory_format=memory_format(images, settings))
+    network.to(memory_format=torch.channels_last if settings.channels_last else torch.preserve_format)
     for each in (network, independent):
         nn.functional.nll_loss(each(images), labels).backward()
     torch.testing.assert_close(network(images), independent(images))
