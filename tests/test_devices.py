@@ -106,6 +106,8 @@ UNNAMED = "not in benchbook's table"
     [
         ("torch", a_torch("cuda", built=("sm_80", "sm_90")), (), None, ""),
         ("torch", a_torch("cuda", capability=(12, 0), built=("sm_80", "compute_90")), (), None, ""),
+        ("torch", a_torch("cuda", capability=(8, 9), built=("sm_86", "sm_90")), (), None, ""),
+        ("torch", a_torch("cuda", capability=(8, 0), built=("sm_86", "sm_90")), (), "cuda", "--torch-backend "),
         ("torch", a_torch("cuda", capability=(6, 0), built=("sm_70", "sm_90")), (), "cuda", "--torch-backend cu126 "),
         ("torch", a_torch("cuda", capability=(12, 0), built=("sm_80", "sm_90")), (), "cuda", "--torch-backend cu128 "),
         ("torch", a_torch("cuda", hip="6.3"), (), "rocm", UNNAMED),
