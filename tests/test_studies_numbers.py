@@ -223,6 +223,9 @@ def test_estimated_joules_are_shown_apart_and_judge_no_claim():
     assert named(mobilenetv2.STUDY.quantities(guessed)) == {"rate": 15}
     both = evidence(point(NET, (10, 20), **estimate, **own), point(NET, (10, 20), **read, **own, machine="attic"))
     assert "1.0 J (package) and 0.50 J (package, estimated)" in findings.finding(mobilenetv2.STUDY, both)
+    lines = mobilenetv2.settings(evidence(point(NET, (10, 20), **read), point(NET, (10, 20), machine="attic")))
+    texts = {mobilenetv2.STUDY.charts[0].text(line) for line in lines.to_dict("records")}
+    assert texts == {"15, 1 J an image (package)", "15"}
 
 
 def test_a_crash_counts_over_196_pixels_alone_and_only_where_it_was_tried():
@@ -324,6 +327,8 @@ def test_masks_come_back_from_the_newest_manifest_over_their_images(tmp_path):
     numpy.testing.assert_array_equal(own["end"], own["truth"])
     numpy.testing.assert_array_equal(own["truth"], data.test_labels[:, ::2, ::2])
     assert segmentation.overlaps([own])[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
+    nothing = numpy.zeros_like(own["end"])
+    assert segmentation.iou(nothing, nothing) == 1
     drawing = segmentation.STUDY.charts[1].draw(Evidence(make_rows([]), folder=tmp_path))
     assert re.findall(r"\d\.\d\d", title(drawing)) == ["0.00", "1.00"]
     assert sorted(panel.get_xlabel() for panel in drawing.figure.axes) == 2 * ["end: IoU 1.00"] + 2 * [
