@@ -109,12 +109,18 @@ def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
         ("git mv run-1.csv run-2.csv", False),
         ("git rm -q run-1.csv", False),
         ("ln -s /etc/passwd run-2.csv", False),
+        ("echo {} > run-1.json", True),
+        # Merged, these would end other people's studies.
+        *((f"echo 1 > {name}", False) for name in ("done", "run-1.running", ".session", "x.csv.py", "../run-1.csv")),
+        ("mkdir a && echo 1 > a/run-1.csv", False),
+        ("echo 1 > 'run 1.csv'", False),
+        ("echo 1 > ré.csv", False),
     ],
 )
 def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change, passes):
     steps = yaml.safe_load((HIDDEN / "workflows" / "rows.yml").read_text())["jobs"]["validate"]["steps"]
     (check,) = (step["run"] for step in steps if "proposed" in step.get("working-directory", ""))
-    folder = tmp_path / "outputs" / "runs"
+    folder = tmp_path / "outputs" / "runs" / "desk" / "mnist_speedup" / "reference-cpu"
     folder.mkdir(parents=True)
     commit = "git add -A && git -c user.name=a -c user.email=a commit -qm rows"
     script = f"git init -q . && cd {folder} && echo 1 > run-1.csv && {commit} && {change} && {commit}"
