@@ -299,6 +299,7 @@ def test_frameworks_that_are_not_installed_are_named_and_so_are_those_that_are(m
     assert devices.installed() == there
 
 
+SHARED_GPU = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 CALM, ROOM, NO_GPU = {"TF_CPP_MIN_LOG_LEVEL": "3"}, {"CUDA_CACHE_MAXSIZE": str(4 * 2**30)}, {"JAX_PLATFORMS": "cpu"}
 
 
@@ -311,6 +312,7 @@ CALM, ROOM, NO_GPU = {"TF_CPP_MIN_LOG_LEVEL": "3"}, {"CUDA_CACHE_MAXSIZE": str(4
         ([], ("cuda",), False, {}, ROOM),  # without NVML
         ([{"name": "a GPU"}], (), False, {}, ROOM),
         ([], (), False, {"JAX_PLATFORMS": "tpu"}, CALM | {"JAX_PLATFORMS": "tpu"}),
+        ([], (), False, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, CALM | NO_GPU | {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}),
     ],
 )
 def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, here, libtpu, given, expected):
@@ -319,7 +321,7 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
     with mock.patch.dict(os.environ, given, clear=True):
         devices.set_import_environment()
-        assert dict(os.environ) == expected | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        assert dict(os.environ) == SHARED_GPU | expected
 
 
 @pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])

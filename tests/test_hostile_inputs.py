@@ -148,7 +148,6 @@ COMMANDS = [
     (("plan", "--studies", "mnist_speedup", "--device", "best"), "device 'best'; allowed: all, cpu, mps"),
     (("plan", "--like", "nobody"), "machine 'nobody' has no rows in "),
     (("chips", "nosuch"), "no chip on record is called 'nosuch'"),
-    (("measure", "keras:Model", "--against", "HEAD", "--kernels", "2"), "against 'HEAD'; allowed without"),
     (("nosuch",), "No such command 'nosuch'"),
     (("plan", "--nosuch"), "(in `benchbook plan --nosuch`); `benchbook plan --help` lists what is allowed"),
     (("plan", "more words"), "(in `benchbook plan 'more words'`)"),

@@ -192,7 +192,7 @@ def compare(
             say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {named[comparison.SLOWER]}")
         if {*named} != {comparison.NOT_SLOWER}:
             worst = comparison.SLOWER if comparison.SLOWER in named else comparison.UNDECIDED
-            raise typer.Exit(measure.STATUSES[worst])
+            raise typer.Exit(1 if worst == comparison.SLOWER else 4)
 
 
 @app.command(rich_help_panel=SHARE)

@@ -1,7 +1,6 @@
 """The command `benchbook measure`: the user's network, measured like a study's."""
 
 import threading
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -9,21 +8,19 @@ import pandas
 import typer
 
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
-from benchbook.judging import compare, statistics, verdicts, wording
+from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import layout
-from benchbook.machine.awake import awake
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
 from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import nested
-from benchbook.running import execute, profiles, session, versions
+from benchbook.running import profiles, session
 from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
-NOT_OF_THE_POINT = ("tuned", "kernels", "minutes", "machine", "against", "percent")
+NOT_OF_THE_POINT = ("tuned", "kernels", "minutes", "machine")
 FIRST_NUMBER_POLL_SECONDS = 0.3
-STATUSES = {compare.NOT_SLOWER: 0, compare.SLOWER: 1, compare.UNDECIDED: 4}
 
 
 def measure(
@@ -46,10 +43,8 @@ def measure(
     tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
     kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
     device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, best, or all of this machine")] = "best",
-    minutes: Annotated[int, number("time limit in minutes of each process; with --against, of all", 1, 24 * 60)] = 30,
+    minutes: Annotated[int, number("time limit in minutes of each process", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
-    against: Annotated[str, typer.Option(help="a commit to compare with; exit 1: yours is slower, 4: undecided")] = "",
-    percent: Annotated[float, number("with --against: the percentage that counts as slower", 0, 99)] = 5.0,
 ) -> None:
     """Measure your network like a study's: its cost on this machine, and a prediction for other chips."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
@@ -59,10 +54,6 @@ def measure(
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
-    if against:
-        if tuned or batch_sizes or kernels > 1:
-            raise ValueError(f"against {against!r}; allowed without --tuned, --batch-sizes and --kernels")
-        raise typer.Exit(STATUSES[_compare(given, against, percent, minutes, identify(machine).name)])
     entry = {"points": [nested(STUDY, given)], "num_kernels": kernels, "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
@@ -83,23 +74,6 @@ def measure(
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
         raise typer.Exit(SOME_FAILED)
-
-
-def _compare(given: dict, commit: str, percent: float, minutes: int, machine: str) -> str:
-    """Train the network here and at a commit by turns; print and return the decision of `compare.decide`."""
-    deadline, trial = time.monotonic() + 60 * minutes, versions.Trial(percent)
-    with execute.only_one(layout.state(machine) / ".study.lock"), awake():
-        versions.run(trial, lambda: versions.measure_round(given, commit, deadline), say)
-    if not trial.rounds:
-        raise ValueError(f"minutes {minutes}: no round of {given['network']!r} ended in time; allowed: more minutes")
-    ratio, rounds = trial.ratio, wording.count(len(trial.rounds), "round")
-    bounds = wording.bounds(ratio.low, ratio.high, ratio.kind)
-    words = {compare.UNDECIDED: "undecided whether it is slower"}.get(trial.decision, trial.decision)
-    say(f"Speed here / at {commit}: {ratio.value:.3f} ({bounds}; {rounds}): {words} by more than {percent:g} %.")
-    if trial.decision == compare.UNDECIDED:
-        needed = f"About {trial.needed}" if len(trial.rounds) > 1 else "More"
-        say(f"{needed} rounds would decide; --minutes sets the time for them.")
-    return trial.decision
 
 
 def _say_first(folder: Path, ended: threading.Event) -> None:
@@ -152,7 +126,7 @@ def _say_results(points: list, lines) -> None:
         _say_elsewhere(table[table["model"].isin(measured["model"])])
     say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
     if len(measured):
-        say("Next: `make report` draws it next to other chips; `benchbook compare` compares two commits of your file.")
+        say("Next: `make report` draws it next to other chips.")
 
 
 def _say_elsewhere(table) -> None:

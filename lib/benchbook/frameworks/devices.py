@@ -237,13 +237,15 @@ def set_import_environment() -> None:
 
     - Without an NVIDIA GPU, both warn about CUDA while they are imported: the warnings are silenced, and JAX does not
       search for accelerators. It does if its TPU library or a TPU is present.
-    - With a GPU, JAX would reserve three quarters of its memory at the first query for devices, and a study's other
-      frameworks would lack it: it does not.
+    - With a GPU, JAX would reserve three quarters of its memory, and TensorFlow all of it, at the first query for
+      devices, and a study's other frameworks would lack it: they do not.
     - The driver's cache of compiled kernels gets room for all of TensorFlow's, so that they are compiled once.
 
-    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars (CUDA_CACHE_MAXSIZE)
+    Sources: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars (CUDA_CACHE_MAXSIZE),
+    https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth
     """
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     here = present()
     if nvidia.gpus() or "cuda" in here:  # not hidden by CUDA_VISIBLE_DEVICES
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the largest value allowed

@@ -23,7 +23,6 @@ import pandas
 # The level of what is shown as a 95 % interval: a little higher, so that it also holds for the points that vary most.
 LEVEL = 0.965
 FEWEST_WINDOWS = 6  # with fewer windows, or one kernel, a range is shown and no interval
-MOST_KERNELS = 10_000  # that `kernels_needed` returns
 LEAST_DEVIATION = 0.01  # between kernels, on the log scale; smaller ones count as this
 # The weak prior, for a machine with few measured points: a log-uniform distribution of the deviation, from the smallest
 # to the largest that was seen. It counts as PRIOR_POINTS points.
@@ -191,19 +190,6 @@ def interval(values: Sequence[float], kernels: Sequence, prior: Prior | None = N
     moderated = moderate(variance, len(medians), prior.variance, prior.freedom)
     factor = float(numpy.exp(half_width(*moderated, len(medians))))
     return Interval(value, value / factor, value * factor, INTERVAL)
-
-
-def kernels_needed(values: Sequence[float], kernels: Sequence, bound: float) -> int:
-    """Return how many kernels put the whole interval on one side of a bound, if value and variance stay the same.
-
-    Args:
-        values, kernels: see `interval`; two kernels or more.
-        bound: above 0.
-    """
-    logs, prior, numbers = numpy.log(_medians(values, kernels)), weak_prior(), numpy.arange(2, MOST_KERNELS + 1)
-    widths = half_width(*moderate(logs.var(ddof=1), numbers, prior.variance, prior.freedom), numbers)
-    enough = numbers[widths < abs(logs.mean() - numpy.log(bound))]
-    return int(enough[0]) if len(enough) else MOST_KERNELS
 
 
 def _medians(values: Sequence[float], kernels: Sequence) -> numpy.ndarray:
