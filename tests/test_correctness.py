@@ -67,12 +67,12 @@ def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
 def test_a_comparison_says_first_that_a_side_is_wrong():
     right = make_rows(point("p", 100.0, session="one"))
     wrong = make_rows(point("p", 200.0, session="two", parity=GOOD | {"gradient_cosine": -1.0}))
-    line = compare.table(right, wrong).iloc[0]
+    line = compare.table(right, wrong)[0].iloc[0]
     assert (line["verdict"], line["stability_b"].kind) == ("B trained wrong", "wrong")
     assert "cosine -1.0" in line["stability_b"].text("wrong")
-    assert compare.table(wrong, right)["verdict"].item() == "A trained wrong"
+    assert compare.table(wrong, right)[0]["verdict"].item() == "A trained wrong"
     other = make_rows(point("p", 200.0, session="three", parity=GOOD | {"gradient_cosine": -1.0}))
-    assert compare.table(wrong, other)["verdict"].item() == "A and B trained wrong"
+    assert compare.table(wrong, other)[0]["verdict"].item() == "A and B trained wrong"
 
 
 def asked(steps, compared=1, **columns):
@@ -124,7 +124,7 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
     printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
     table = headline.table(Evidence(make_rows([*asked(3, 3), *unproven, printed])), studies.every())
     assert table[table["source"] == "measured"]["images_per_second"].tolist() == [100.0]
-    compared = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
+    compared, _ = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
     assert compared["stability_a"].item().reasons == (("not_compared",),)
     outcomes = {figures.outcome(line) for line in evidence.summary.to_dict("records")}
     assert outcomes == {"ok", "unproven"}

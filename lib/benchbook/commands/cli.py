@@ -17,8 +17,7 @@ from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, 
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import installed
 from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, statistics, verdicts, wording
-from benchbook.judging.intervals import Interval
+from benchbook.judging import confirmation, statistics, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.record import estimate
@@ -165,34 +164,36 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
 
 @app.command(rich_help_panel=REPORT)
 def compare(
-    a: Annotated[str, typer.Argument(help="machine:NAME, session:NAME, commit:HASH, library:NAME==VERSION, file:PATH")],
-    b: Annotated[str, typer.Argument(help="the other side, in one of the same forms")],
-    csv: Annotated[Path | None, typer.Option(help="write the comparison to this file")] = None,
-    fail_if_slower: Annotated[
-        float | None,
-        number("exit 1 if B is slower than A by more than this percentage, 4 if undecided", 0, 100),
-    ] = None,
+    a: Annotated[str, typer.Argument(help="a machine, or a session")],
+    b: Annotated[str, typer.Argument(help="the other machine, or another session")],
 ) -> None:
-    """Compare two sets of runs point by point: how many times as fast B is as A, with a 95 % interval."""
-    from benchbook.report import tables
-
-    lines = _compare_sides(a, b)
-    if csv:
-        verdicts.as_columns(lines).map(tables.harmless).to_csv(csv, index=False)
-    if fail_if_slower is not None:
-        ratios = (Interval.from_row(line, "ratio") for line in lines.to_dict("records"))
-        decided = pandas.Series([comparison.decide(ratio, fail_if_slower) for ratio in ratios], lines.index)
-        named = lines["point"].groupby(decided).agg(", ".join).to_dict()
-        if comparison.UNDECIDED in named:
-            say(
-                f"Undecided, because the interval contains {1 - fail_if_slower / 100:g} or is missing:"
-                f" {named[comparison.UNDECIDED]}. More kernels would decide."
-            )
-        if comparison.SLOWER in named:
-            say(f"{b} is more than {fail_if_slower:g} % slower than {a} in: {named[comparison.SLOWER]}")
-        if {*named} != {comparison.NOT_SLOWER}:
-            worst = comparison.SLOWER if comparison.SLOWER in named else comparison.UNDECIDED
-            raise typer.Exit(1 if worst == comparison.SLOWER else 4)
+    """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
+    folder = layout.outputs() / "runs"
+    rows = records.gather(records.find(folder), say)
+    sides = [comparison.rows_of(name, rows) for name in (a, b)]
+    lines, alone = comparison.table(*sides, condition.samples(manifests.read_all(folder)), rows)
+    shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
+    shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
+    shown["B / A"] = lines["ratio"].map("{:.3f}".format)
+    ranges = lines["interval"].map(lambda kind: " (range)" if kind == "range" else "")
+    shown["95 % interval"] = lines["low"].map("{:.3f} to ".format) + lines["high"].map("{:.3f}".format) + ranges
+    shown["verdict"] = lines["verdict"]
+    for study, group in shown.groupby(lines["study"]):
+        say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
+    for line in lines.to_dict("records"):
+        for side, name in (("a", a), ("b", b)):
+            variant, stability = line[f"variant_{side}"], line[f"stability_{side}"]
+            remarks = [variant] if variant in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED) else []
+            for remark in remarks + [stability] * stability.is_doubtful:
+                say(f"{setting(line['point'])} of {name}: {remark}")
+        if pandas.notna(line["energy_ratio"]):
+            note = f"; {line['energy_note']}" if line["energy_note"] else ""
+            bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
+            times = f"{line['energy_ratio']:.3g} times the energy of A"
+            say(f"{setting(line['point'])}: B takes {times} per sample ({bounds}{note})")
+    for name, points in ((a, alone["a"]), (b, alone["b"])):
+        if points:
+            say(f"Not compared, because the other side has no such point: {'; '.join(map(setting, points))} of {name}")
 
 
 @app.command(rich_help_panel=SHARE)
@@ -330,7 +331,7 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
     if like and own:
         try:
-            _compare_sides(f"machine:{like}", f"machine:{lines['machine'].iloc[0]}")
+            compare(like, lines["machine"].iloc[0])
         except ValueError as error:  # the machines have no point in common
             say(f"Not compared with {like}: {error}")
 
@@ -367,35 +368,3 @@ def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
             cells["remark"] = str(line["verdict"])
         shown.append(cells)
     say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))
-
-
-def _compare_sides(a: str, b: str) -> pandas.DataFrame:
-    """Print the comparison of two sides, and return it."""
-    folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder), say)
-    sides = [comparison.resolve(name, rows, folder) for name in (a, b)]
-    lines = comparison.table(*sides, comparison.conditions((a, b), folder), rows)
-    shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
-    shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
-    shown["B / A"] = lines["ratio"].map("{:.3f}".format)
-    ranges = lines["interval"].map(lambda kind: " (range)" if kind == "range" else "")
-    shown["95 % interval"] = lines["low"].map("{:.3f} to ".format) + lines["high"].map("{:.3f}".format) + ranges
-    shown["verdict"] = lines["verdict"] + ("; " + lines["note"]).where(lines["note"] != "", "")
-    for study, group in shown.groupby(lines["study"]):
-        say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
-    for line in lines.to_dict("records"):
-        for side, name in (("a", a), ("b", b)):
-            if line[f"variant_{side}"] in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED):
-                say(f"{setting(line['point'])} of {name}: {line[f'variant_{side}']}")
-            if line[f"stability_{side}"].is_doubtful:
-                say(f"{setting(line['point'])} of {name}: {line[f'stability_{side}']}")
-    for line in lines[lines["energy_ratio"].notna()].to_dict("records"):
-        note = f"; {line['energy_note']}" if line["energy_note"] else ""
-        bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
-        times = f"{line['energy_ratio']:.3g} times the energy of A"
-        say(f"{setting(line['point'])}: B takes {times} per image ({bounds}{note})")
-    for name, points in zip((a, b), comparison.unpaired(*sides).values(), strict=True):
-        if points:
-            shown = "; ".join(map(setting, points))
-            say(f"Not compared, because the other side has no such point: {shown} of {name}")
-    return lines
