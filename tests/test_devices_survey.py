@@ -12,6 +12,7 @@ from benchbook.running import profiles
 from processes import run_python
 
 LIBRARY = layout.root() / "lib"
+LIMIT = {"time_limit_minutes": 1}
 # Plans, shows the machine and runs a study whose points all fail at once, in this one process.
 PLANNING = """
 import sys
@@ -76,12 +77,11 @@ def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_repla
     with pytest.raises(DeviceUnavailable, match=r"jax is not measured on 'neuron' here: .* not in benchbook's table"):
         survey.device("best", "jax")
     assert survey.device("cpu", "jax").kind == "cpu"
-    for profile in ("paper", "first-contact"):  # torch's points remain
-        status, said = command("plan", "--profile", profile, "--studies", "calibrate")
-        assert status == 0
-        assert "Left out: 'neuron' of jax" in said
+    status, said = command("plan", "--profile", "paper", "--studies", "calibrate")  # torch's points remain
+    assert status == 0
+    assert "Left out: 'neuron' of jax" in said
     with pytest.raises(DeviceUnavailable, match="jax is not measured on 'neuron' here"):
-        profiles.read("first-contact", "segmentation_scaling")  # whose only points compute with JAX on the best device
+        profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax", "device": "best"}]} | LIMIT, "all")
 
 
 KILLS = "import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)"

@@ -169,6 +169,22 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
 
 
+def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(point, monkeypatch):
+    long = replace(point, time_limit_seconds=5000)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * has_row(point))  # leaps once the run hangs
+    monkeypatch.setattr(execute, "time", clock)
+    monkeypatch.setenv("FAULT", "hangs")
+    assert session.run([long], "tester", time.monotonic() + 1000) == [
+        (long, "stopped by the deadline; its finished windows are kept")
+    ]
+    assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [["train", "ok"], ["train", "interrupted"]]
+    assert rows_of(point)["message"].iloc[-1] == "stopped by the deadline"
+    monkeypatch.setattr(execute, "time", time)
+    monkeypatch.setenv("FAULT", "")
+    assert session.run([long], "tester") == []
+    assert rows_of(point)["status"].tolist() == ["ok", "interrupted", "ok"]
+
+
 @pytest.mark.parametrize(
     ("number", "times", "fault"),
     [

@@ -4,7 +4,6 @@ import itertools
 import json
 import shutil
 import warnings
-from pathlib import Path
 
 import pytest
 import yaml
@@ -127,7 +126,7 @@ def test_wrong_parameter_is_an_error_that_names_it_and_what_is_allowed(project, 
         profiles.read("mine")
 
 
-@pytest.mark.parametrize("profile", [name for name in COMMITTED if name not in ("full", "first-contact")])
+@pytest.mark.parametrize("profile", [name for name in COMMITTED if name != "full"])
 @pytest.mark.parametrize("kinds", [("cpu",), ("mps", "cpu")])
 def test_committed_profile_names_every_study_and_variant_on_every_device(monkeypatch, profile, kinds):
     _has(monkeypatch, *kinds)
@@ -149,27 +148,6 @@ def test_the_full_profile_trains_on_accelerators_alone(monkeypatch):
         assert first.study == "calibrate"
         trained = [{"device_count": 1} | point.parameters for point in points if point.study != "calibrate"]
         assert {(each["variant"], each["device"], each["device_count"]) for each in trained} == expected
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [("all", "cuda"), ("cpu", "cpu")])
-def test_the_first_contact_measures_one_device_in_points_of_known_seconds(monkeypatch, chosen, expected):
-    monkeypatch.setattr(devices, "installed", lambda: ("torch", "jax"))
-    points = profiles.read("first-contact", device=chosen, kinds=lambda framework: ("cuda", "cpu"))
-    assert {point.parameters["device"] for point in points} == {expected}
-    assert [*dict.fromkeys(point.study for point in points)][:2] == ["calibrate", "mnist_speedup"]
-    assert {point.study for point in points} == {*VARIANTS, "your_network"}
-    assert {point.num_kernels for point in points} == {1}
-    assert max(point.time_limit_seconds for point in points) <= 180  # three in a slot of nine minutes
-    [unet] = [point for point in points if point.study == "your_network"]
-    for name in ("network", "example", "loss"):
-        assert Path(unet.parameters[name].rpartition(":")[0]).is_file()
-
-
-def test_a_point_may_have_a_limit_of_its_own(project):
-    project({"batch_size": 1}, {"batch_size": 2, "time_limit_minutes": 0.5}, parameters={"device": "cpu"})
-    points = profiles.read("mine")
-    assert [point.time_limit_seconds for point in points] == [60, 30]
-    assert points[1].name == profiles.point_name("toy", points[0].parameters | {"batch_size": 2})
 
 
 def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatch):

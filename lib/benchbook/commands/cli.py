@@ -66,7 +66,7 @@ def study(
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Executor = "local",
     site: SiteFile = None,
-    deadline: Annotated[float, number("seconds until the command ends; what no longer fits is left out", 0)] = math.inf,
+    deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
     verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
     """Measure this machine, or the nodes of a cluster, and write the report."""

@@ -32,8 +32,8 @@ PIECE_BYTES = 2**20
 # The part of a failure row's message that is sent: benchbook's own words, or an error's name. The text of an error may
 # hold folders, hosts and keys.
 PUBLIC_MESSAGE = re.compile(
-    r"the process that measured was gone|the kernel died(, because the disk is full)?|stopped by SIG[A-Z]+"
-    r"|took longer than its limit of \d+ s"
+    r"the process that measured was gone|the kernel died(, because the disk is full)?"
+    r"|stopped by (SIG[A-Z]+|the deadline)|took longer than its limit of \d+ s"
     r"|the kernel was killed, because it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
     r"|[A-Z][A-Za-z]{2,60}(?=: )"
 )

@@ -5,6 +5,7 @@ and limits the time of cells, not of runs. So papermill runs as a child process.
 the child has ended, the run has failed, and its failure row is written here.
 """
 
+import math
 import os
 import shutil
 import subprocess
@@ -32,16 +33,19 @@ FULL_BYTES = 2**20  # a disk with less free space counts as full
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
-def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None) -> str:
+def execute(
+    point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None, deadline: float = math.inf
+) -> str:
     """Run one kernel of a point, in the session that BENCHBOOK_SESSION names.
 
     Args:
         point: the point to run.
         machine_name: the machine of the rows.
         watch: called twice a second with the current run.
+        deadline: on the monotonic clock; the run is then stopped.
 
     Returns:
-        The run's status: ok, or that of its failure row.
+        The run's status: ok, or that of its failure row; interrupted: stopped by the deadline.
 
     Raises:
         Stopped: after the `interrupted` row was written.
@@ -53,7 +57,7 @@ def execute(point: Point, machine_name: str, watch: Callable[[Run], None] = lamb
     notebook = folder / f"{run_id}.ipynb"
     stopped, kills = None, processes.memory_kills()
     try:
-        status, message = _supervise(point, run, notebook, machine_name, watch)
+        status, message = _supervise(point, run, notebook, machine_name, watch, deadline)
     except Stopped as stop:
         status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
         stopped = stop
@@ -126,11 +130,11 @@ def _holder(lock: Path) -> str:
 
 
 def _supervise(
-    point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None]
+    point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None], deadline: float
 ) -> tuple[str, str]:
-    """Run papermill to its end, its time limit or a stop; return status and message of a timeout, else empty texts."""
+    """Run papermill to its end, its time limit, the deadline or a stop; return status and message of the middle two."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
-    deadline = time.monotonic() + point.time_limit_seconds
+    limit = time.monotonic() + point.time_limit_seconds
     with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
         environment = os.environ | {
             "BENCHBOOK_RUN_ID": run.run_id,
@@ -146,8 +150,10 @@ def _supervise(
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
             while not ended.wait(POLL_SECONDS):
-                if time.monotonic() > deadline:
+                if time.monotonic() > limit:
                     return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
+                if time.monotonic() > deadline:
+                    return "interrupted", "stopped by the deadline"
                 watch(run)
         finally:
             processes.kill([*processes.tree(child.pid), *processes.of_run(run.run_id)])

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from benchbook.rows.schema import describe_error, quoted
 
-LIMIT = "time_limit_minutes"  # of a run; a study has one, a point may have another
+LIMIT = "time_limit_minutes"  # of a run
 PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "map", "seq")}
 LARGEST_BYTES = 32 * 1024
 MOST_POINTS = 1000  # of a study, on one device
@@ -34,9 +34,6 @@ def _single(value: object) -> object:
     return value
 
 
-Minutes = Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
-
-
 class Parameters(BaseModel):
     """Parameters of the notebook that a profile sets for one point, or for all points of a study.
 
@@ -45,7 +42,6 @@ class Parameters(BaseModel):
     """
 
     model_config = ConfigDict(extra="allow")
-    time_limit_minutes: Minutes = 1
     budget: dict[str, Annotated[Any, AfterValidator(_single)]] = {}
     __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain)]]
 
@@ -57,7 +53,7 @@ class Entry(BaseModel):
     points: Annotated[list[Parameters], Field(min_length=1)]
     parameters: Parameters = Parameters()
     num_kernels: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
-    time_limit_minutes: Minutes
+    time_limit_minutes: Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
 
 
 class Content(dict):

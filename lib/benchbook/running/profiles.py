@@ -305,11 +305,10 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
         entry: the study's entry in a profile, as `profile_files.read` returns it.
         device, kinds: see `read`.
     """
-    defaults, points, missing = declared(study), [], None
+    defaults, points, missing, limit = declared(study), [], None, round(60 * entry[profile_files.LIMIT])
     defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
     for point in entry["points"]:
         choices = {"device": "all"} | _choices(entry, point)
-        limit = round(60 * choices.pop(profile_files.LIMIT, entry[profile_files.LIMIT]))
         wanted = choices.pop("framework", defaults.get("framework"))
         try:
             places = _places(wanted, choices.pop("device"), device, kinds)
@@ -356,8 +355,7 @@ def _check_parameters(study: str, content: profile_files.Content) -> None:
             for name, values in parameters.items():
                 place = [study, *inside, name]
                 for value in _as_list(values):
-                    if name != profile_files.LIMIT:
-                        flat(study, {name: value})
+                    flat(study, {name: value})
         for number, point in enumerate(entry["points"]):
             place = [study, "points", number]
             choices = _choices(entry, point)

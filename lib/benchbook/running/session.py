@@ -76,8 +76,9 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
     """Run every kernel that is not done yet, in the order of `profiles.kernel_order`.
 
-    A kernel starts only if its time limit ends before the deadline. A failed kernel writes a row and counts as done.
-    Finished runs of the session that BENCHBOOK_SESSION names are not repeated.
+    A kernel starts only if its estimate, if any, ends before the deadline. At the deadline a kernel is stopped, and its
+    finished windows are kept. A failed kernel writes a row and counts as done. Finished runs of the session that
+    BENCHBOOK_SESSION names are not repeated.
 
     Args:
         points: in the profile's order.
@@ -85,7 +86,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
 
     Returns:
-        The points that no longer fit, and those whose run could not be supervised, each with the reason.
+        The points that did not fit or were stopped, and those whose run could not be supervised, each with the reason.
 
     Raises:
         Stopped: after the `interrupted` row was written.
@@ -95,6 +96,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     order, spent = profiles.kernel_order(points), {}
     estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])
     each_kernel = (estimates["seconds"].astype(float) / estimates["num_kernels"]).dropna().to_dict()
+    end = deadline - END_SECONDS
     for number, (point, kernel) in enumerate(order, start=1):
         folder = layout.state(machine_name) / point.study / point.name
         if point.key in left_out or is_done(folder, point):
@@ -102,10 +104,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         statuses = execute.finished(layout.point(machine_name, point.study, point.name), session)
         if kernel <= len(statuses) and kernel < point.num_kernels:
             continue
-        wanted = max(0, kernel - len(statuses)) * point.time_limit_seconds
-        left = max(0.0, deadline - END_SECONDS - time.monotonic())
+        wanted = max(0, kernel - len(statuses)) * (each_kernel | spent).get(point.key, START_SECONDS)
+        left = max(0.0, end - time.monotonic())
         if wanted > left:
-            left_out[point.key] = point, f"needs up to {wanted} s, {left:.0f} s were left"
+            left_out[point.key] = point, f"needs about {wanted:.0f} s, {left:.0f} s were left"
             continue
         line = Line(point, machine_name, kernel, f"{number}/{len(order)}")
         begun = time.monotonic()
@@ -113,8 +115,11 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             if math.isinf(deadline):
                 line.wait_until_calm()
             while len(statuses) < kernel:
-                statuses.append(execute.execute(point, machine_name, line.watch))
-            if kernel == point.num_kernels:
+                statuses.append(execute.execute(point, machine_name, line.watch, end))
+                if statuses[-1] == "interrupted":
+                    left_out[point.key] = point, "stopped by the deadline; its finished windows are kept"
+                    break
+            if kernel == point.num_kernels and point.key not in left_out:
                 folder.mkdir(parents=True, exist_ok=True)
                 marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
         except Stopped:
