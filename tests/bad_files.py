@@ -214,7 +214,6 @@ CASES: dict[str, Change] = {
     "half the seconds": cell("seconds", scaled(0.5)),
     "an endless rate": cell("samples_per_second", "inf"),
     "endless operations": cell("flops_per_sample", "inf", row=None),
-    "a wall meter that reads a package": cells(energy_joules=10, energy_method="meter", energy_boundary="package"),
     "another precision than parity's": table(
         lambda rows: [line | ({"precision": "amp_bf16"} if line["phase"] == "train" else {}) for line in rows]
     ),

@@ -9,32 +9,33 @@ import pytest
 from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Plan
+from benchbook.rows import records
 from fakes import FakeWorkload
 from rows import make_row, make_rows
 
 NVML = {"energy_method": "nvml", "energy_boundary": "board"}
 RAPL = {"energy_method": "rapl", "energy_boundary": "package"}
 WORDS = "Energy: 30 J an image, idle power included ({})"
-STATED = "estimate_tdp, package; idle: not measured; an estimate from a stated power, not measured"
 
 
 class Zeus:
-    """A monitor whose device draws 20 W, always."""
+    """A monitor whose device always draws 20 W, and whose counter begins again from 0 in one window, if told so."""
 
-    def __init__(self, clock):
-        self.clock = clock
+    def __init__(self, clock, wrapping=None):
+        self.clock, self.wrapping, self.ended = clock, wrapping, 0
 
     def begin_window(self, key, sync_execution=True, restart=False):
         self.begun = self.clock.seconds
 
     def end_window(self, key, sync_execution=True):
-        return SimpleNamespace(gpu_energy={0: 20.0 * (self.clock.seconds - self.begun)})
+        lost = 1e6 if self.ended == self.wrapping else 0.0
+        self.ended += 1
+        return SimpleNamespace(gpu_energy={0: 20.0 * (self.clock.seconds - self.begun) - lost, 1: 0.0})
 
 
 @pytest.fixture
-def clock(clock, monkeypatch):
+def clock(clock):
     clock.sleep = clock.advance
-    monkeypatch.setattr(sensors, "time", clock)
     return clock
 
 
@@ -48,7 +49,6 @@ def clock(clock, monkeypatch):
             "board",
             WORDS.format("nvml, board; idle: 20 W"),
         ),
-        (lambda clock: sensors.EstimateSensor(20, "package"), None, "estimate_tdp", "package", WORDS.format(STATED)),
         (lambda clock: sensors.NO_SENSOR, None, None, None, "Energy: not measured, since no sensor was found"),
     ],
 )
@@ -74,6 +74,20 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
         assert pandas.isna(missing).all()
 
 
+def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, record, monkeypatch):
+    sensor = sensors.ZeusSensor(Zeus(clock, wrapping=3), "nvml")  # after idle, compile and warm-up
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
+    workload = FakeWorkload(clock)
+    protocol.warm_up(workload, record, 2)
+    protocol.measure_windows(workload, record, Plan(num_windows=2))
+    rows = records.read(record.path)
+    trained = rows[rows["phase"] == "train"]
+    assert trained["status"].tolist() == ["ok", "ok"]
+    assert trained[["energy_joules", "energy_method", "energy_boundary"]].isna().all(axis=1).tolist() == [True, False]
+    point = statistics.summarise(rows).iloc[0]
+    assert (point["num_windows"], point["energy_per_sample"]) == (2, pytest.approx(20 * 15 / 10))
+
+
 def windows(*joules, seconds=4.0, run_id="run-1", **columns):
     rows = [
         make_row(index=index, run_id=run_id, energy_joules=value, seconds=seconds, **columns)
@@ -94,7 +108,6 @@ def test_windows_too_short_for_a_sensor_are_noted(seconds, note):
 
 
 BOARD, PACKAGE, UNREAD = windows(64.0, **NVML), windows(128.0, machine="lap", **RAPL), windows(None)
-GUESS = PACKAGE.assign(energy_method="estimate_tdp")
 NONE = [nan] * 3
 
 
@@ -103,7 +116,6 @@ NONE = [nan] * 3
     [
         (windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML), [128 / 62, 124 / 64, 132 / 60]),
         (BOARD, PACKAGE, NONE),
-        (PACKAGE, GUESS, NONE),
         (BOARD, UNREAD, NONE),
         (UNREAD, BOARD, NONE),
         (UNREAD, UNREAD, NONE),

@@ -215,14 +215,11 @@ def test_quantities_are_of_the_articles_setting_on_an_accelerator():
     assert mobilenetv2.STUDY.quantities(evidence(slower)) == []
 
 
-def test_estimated_joules_are_shown_apart_and_judge_no_claim():
-    estimate = {"energy_joules": 320.0, "energy_method": "estimate_tdp", "energy_boundary": "package"}
+def test_joules_are_shown_apart_by_what_they_cover():
+    board = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
     read = {"energy_joules": 640.0, "energy_method": "rapl", "energy_boundary": "package"}
-    own = {"settings": {"trainable": True}, "device": "metal"}
-    guessed = evidence(point(NET, (10, 20), **estimate, **own))
-    assert named(mobilenetv2.STUDY.quantities(guessed)) == {"rate": 15}
-    both = evidence(point(NET, (10, 20), **estimate, **own), point(NET, (10, 20), **read, **own, machine="attic"))
-    assert "1.0 J (package) and 0.50 J (package, estimated)" in findings.finding(mobilenetv2.STUDY, both)
+    both = evidence(point(NET, (10, 20), **board), point(NET, (10, 20), **read, machine="attic"))
+    assert "0.50 J (board) and 1.0 J (package)" in findings.finding(mobilenetv2.STUDY, both)
     lines = mobilenetv2.settings(evidence(point(NET, (10, 20), **read), point(NET, (10, 20), machine="attic")))
     texts = {mobilenetv2.STUDY.charts[0].text(line) for line in lines.to_dict("records")}
     assert texts == {"15, 1 J an image (package)", "15"}
@@ -355,10 +352,10 @@ def test_a_price_in_another_currency_prices_no_images():
     assert resnet50.costs(evidence(gpus(), published=True, prices=in_euros)).empty
 
 
-@pytest.mark.parametrize(("boundary", "method", "is_noted"), [("board", "nvml", True), ("wall", "meter", False)])
-def test_electricity_is_a_cost_within_its_boundary(boundary, method, is_noted):
+@pytest.mark.parametrize(("boundary", "is_noted"), [("board", True), ("wall", False)])
+def test_electricity_is_a_cost_within_its_boundary(boundary, is_noted):
     stated = {"purchase_price": 2000.0, "electricity_per_kwh": 0.3}
-    energy = {"energy_joules": 12_800.0, "energy_method": method, "energy_boundary": boundary}
+    energy = {"energy_joules": 12_800.0, "energy_method": "nvml", "energy_boundary": boundary}
     windows = gpus(stated=stated, **energy)
     both = evidence(windows, published=True)
     cost = only(resnet50.costs(both), machine="desk")

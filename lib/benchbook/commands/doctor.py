@@ -87,7 +87,7 @@ def check_energy(device: Device) -> CheckResult:
     """Read the energy sensor for SENSOR_SECONDS."""
     sensor = sensors.open_sensor(device)
     if sensor is sensors.NO_SENSOR:
-        hint = "leave energy empty, or use a wall meter's log (BENCHBOOK_METER, see docs/measuring.md)"
+        hint = "leave energy empty"
         if device.features.energy_counter == "rapl" and sensors.RAPL.exists():
             hint = "let your user read /sys/class/powercap/intel-rapl/*/energy_uj, or leave energy empty"
         return MISSING, "no counter can be read", hint

@@ -10,7 +10,6 @@ from benchbook.judging.intervals import ENERGY, RATE, Prior
 from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
-ESTIMATE = "estimate_tdp"  # the energy method without a sensor
 WARMED_UP_SHARE = 0.95  # a first window slower than this share of its run's median still warms up
 MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
@@ -246,9 +245,8 @@ def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mappin
     read = read[windows["energy_method"][read] == method]
     joules = intervals.interval((windows["energy_joules"] / windows["samples"])[read], runs[read], known[ENERGY])
     idle = _present(windows["idle_watts"][read])
-    note = "an estimate from a stated power, not measured" if method == ESTIMATE else ""
-    if not note and float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW:
-        note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor"
+    is_short = float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW
+    note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if is_short else ""
     return (
         measures
         | joules.columns(*ENERGY_COLUMNS)

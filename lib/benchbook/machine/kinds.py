@@ -31,8 +31,7 @@ class Features:
         settings: that a search may turn on besides the precision, in this order, if the framework has them; see
             `libraries.Framework`.
         energy_counter: the machine's counter that covers it: nvml, apple_ioreport or rapl; None: no counter does.
-        energy_boundary: the hardware that this counter, or a stated power, covers; see
-            `benchbook.measuring.sensors.Energy`.
+        energy_boundary: the hardware that this counter covers; see `benchbook.measuring.sensors.Energy`.
         pins_memory: whether pinned host memory makes transfers faster.
         group_backend: torch's backend for several such devices that train together; None: torch has none.
         own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.

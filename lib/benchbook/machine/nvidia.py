@@ -69,29 +69,16 @@ def numbers_from_cuda(name: str, first: int, count: int) -> list[int]:
     return sorted(range(len(names)), key=lambda number: names[number] != name)[first : first + count]
 
 
-def is_divided(number: int) -> bool:
-    """Return whether a visible GPU is divided into instances (MIG), so that its counters cover several users."""
-    with _opened() as (ask, handles, indices):
-        mode = ask("DeviceGetMigMode", handles[indices[number]]) if number < len(indices) else None
-        return mode is not None and bool(mode[0])  # the present mode; the second value is the pending one
+def counts_energy(number: int) -> bool:
+    """Return whether a visible GPU has an energy counter, of this process's work alone.
 
-
-def power_reader(number: int) -> Callable[[], float] | None:
-    """Return a function that reads the watts of a visible GPU without an energy counter, such as those before Volta.
-
-    Returns:
-        None if the GPU has a counter, or reports no power either.
+    GPUs before Volta have none, some virtual ones may not be read, and that of a GPU divided into instances (MIG)
+    covers several users.
     """
     with _opened() as (ask, handles, indices):
-        if number >= len(indices):
-            return None
         handle = handles[indices[number]]
-        if ask("DeviceGetTotalEnergyConsumption", handle) is not None or ask("DeviceGetPowerUsage", handle) is None:
-            return None
-        import pynvml
-
-        pynvml.nvmlInit()  # a second time, so that the handle stays valid until this process ends
-    return lambda: pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
+        mode = ask("DeviceGetMigMode", handle)  # the present mode and the pending one; None: it cannot be divided
+        return not (mode and mode[0]) and ask("DeviceGetTotalEnergyConsumption", handle) is not None
 
 
 @contextmanager

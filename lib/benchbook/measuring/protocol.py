@@ -163,8 +163,8 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
         Watts; None if there is no sensor, or if its counter did not move.
     """
     sensor = sensors.open_sensor(device)
-    if sensor is sensors.NO_SENSOR or isinstance(sensor, sensors.EstimateSensor):
-        return None  # the user's stated power is not the idle power
+    if sensor is sensors.NO_SENSOR:
+        return None
     with record.during("idle"):
         started_at = now()
         with window(device, sensor) as idle:

@@ -10,7 +10,7 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import confirmation, wording
-from benchbook.machine import condition, identity, meter
+from benchbook.machine import condition
 from benchbook.record import articles
 from benchbook.report import answers, claim_outcomes, headline, machines
 from benchbook.report.answers.marks import TASKS, Mark
@@ -119,19 +119,17 @@ class Aggregation:
         answers.save(*self.answers, folder)
 
 
-def merge(runs: Path, meter_file: str = "") -> Aggregation:
+def merge(runs: Path) -> Aggregation:
     """Merge the rows of all machines with the published rows.
 
     A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest.
 
     Args:
         runs: the folder of all machines' rows.
-        meter_file: see `meter.fill`.
     """
     gc.set_threshold(100_000, 20, 100)  # with the default thresholds, garbage collection takes a tenth of the time
     described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
-    measured = meter.fill(measured, identity.identify().name, meter_file)
     measured = crosschecks.consistent(measured, described, left_out.append)
     measured = machines.separate_kinds(measured, described)
     rows = pandas.concat([measured, articles.rows()], ignore_index=True)

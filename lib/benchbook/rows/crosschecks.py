@@ -28,10 +28,10 @@ CLOCK_ERROR_SECONDS = 2.0  # a corrected clock may make windows overlap by this 
 RUN_MARGIN_SECONDS = 60.0  # windows may lie this far outside their run's start and end
 CLOCK_AHEAD_SECONDS = 3600.0  # a computer's clock may be this far ahead
 # The longest pause between two windows, while a run reads the machine's condition: a time plus a share of the window,
-# and more for an accelerator's driver and for waiting on Apple's energy counters or a meter's log.
+# and more for an accelerator's driver and for waiting on Apple's energy counters.
 PAUSE_SECONDS, PAUSE_SHARE, DRIVER_SECONDS, COUNTER_SECONDS = 0.6, 0.5, 1.0, 6.0
 IDLE_SHARE = 0.5  # training draws at least this share of the idle watts
-MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0, "wall": 20_000.0}  # per device; wall: per computer
+MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0}  # per device
 # By energy method: its boundaries, and the kinds of device that it covers.
 COVERS: dict[str, tuple[set, set]] = {
     kind.energy_counter: (
@@ -42,11 +42,6 @@ COVERS: dict[str, tuple[set, set]] = {
     if kind.energy_counter
 }
 COVERS["apple_ioreport"][1].add("cpu")  # it covers the whole chip
-COVERS |= {
-    "nvml_power": COVERS["nvml"],
-    "meter": ({"wall"}, set(KINDS)),
-    "estimate_tdp": ({kind.energy_boundary for kind in KINDS.values()}, set(KINDS)),
-}
 # The names under which a framework's builds are installed.
 PACKAGES = {name: (name, f"{name}-macos", f"{name}-cpu", f"{name}-intel") for name in FRAMEWORKS}
 COMMIT_PATTERN = r"[0-9a-f]{7,40}(\+changed)?"
@@ -143,8 +138,7 @@ def _with_manifests(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pa
     table["watts"] = table["energy_joules"] / seconds.where(seconds > 0)
     table["flops"] = table["flops_per_sample"] * table["samples_per_second"]
     table["ceiling"] = _ceilings(rows, table)
-    devices = table["device_count"].where(table["energy_boundary"] != "wall").fillna(1.0)
-    table["max_watts"] = table["energy_boundary"].map(MAX_WATTS).astype(float) * devices
+    table["max_watts"] = table["energy_boundary"].map(MAX_WATTS).astype(float) * table["device_count"].fillna(1.0)
     table["trained"] = table["phase"].eq("train") & table["samples"].notna()
     scaled = table["precision"].map({name: precision.needs_scaling for name, precision in PRECISIONS.items()}).eq(True)
     table["skipped_steps"] = scaled * (MAX_SKIPPED_STEPS + 0.1 * table["steps"])
@@ -263,7 +257,7 @@ def _add_times(table: pandas.DataFrame) -> None:
     table["window_seconds"] = run.map(timed.loc[windows, "seconds"].groupby(own[windows]).median())
     table["max_pause"] = PAUSE_SECONDS + PAUSE_SHARE * table["window_seconds"]
     table["max_pause"] += DRIVER_SECONDS * table["device"].ne("cpu")
-    waited = table["energy_method"].isin(["apple_ioreport", "meter"]).groupby(run).transform("any")
+    waited = table["energy_method"].eq("apple_ioreport").groupby(run).transform("any")
     table["max_pause"] += COUNTER_SECONDS * waited
     table["run_ended"] = table["run_begun"] + table["process_seconds"].fillna(math.inf)
     inside = table["trained"] & table["begun"].notna() & table["clock"].map(bool)

@@ -15,7 +15,6 @@ from benchbook.report.answers.marks import MEASURED, NOT_MEASURED, TASKS, UNKNOW
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
-ESTIMATED = "estimate_tdp"  # the energy method that multiplies a stated power by the time
 ALIKE = 0.1  # numbers of operations whose logarithms differ by less are the same work
 BOUNDS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range of few windows or starts"}
 # The columns of a point on a machine's page, and their labels.
@@ -146,7 +145,6 @@ def _mark(this: Task, line: dict, seconds: float, here: str, joules: float, **na
         chip=chip,
         count=count,
         joules=joules * this.images if pandas.notna(joules) else None,
-        estimated=point.get("energy_method") == ESTIMATED,
         energy_note=energy_note,
         settings={
             label: tables.cell_text(name, value)

@@ -193,7 +193,7 @@ class Mark:
         difference: how the work differs from the task's; such a mark is never compared. Empty if it is the same work.
         here: whether this machine measured it.
         joules: for the whole task; None if no energy of this work on this chip is known.
-        estimated: whether the joules come from a stated power, or from other trainings of the same network.
+        estimated: whether the joules come from other trainings of the same network.
         energy_note: how the joules were measured or estimated, and what they leave out.
         chip: the canonical name; a chip that is not in the list has its own name, and an unknown chip is empty.
         count: number of devices that train together.

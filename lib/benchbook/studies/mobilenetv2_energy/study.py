@@ -4,7 +4,7 @@ import math
 
 import pandas
 
-from benchbook.judging import statistics, wording
+from benchbook.judging import wording
 from benchbook.record.naming import Names
 from benchbook.rows import records
 from benchbook.studies import quantities
@@ -129,8 +129,7 @@ def claimed(evidence: Evidence) -> list[dict]:
     values = []
     for line in article.to_dict("records"):
         values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))
-        is_read = pandas.notna(line["joules_per_image"]) and line["method"] != statistics.ESTIMATE
-        if line["trainable"] and is_read:
+        if line["trainable"] and pandas.notna(line["joules_per_image"]):
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
@@ -161,11 +160,10 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
 
 
 def _energy_sentence(table: pandas.DataFrame, names: Names) -> str:
-    """Return a sentence with the joules per image for each boundary, estimates apart; boundaries are not compared."""
+    """Return a sentence with the joules per image for each boundary; boundaries are not compared."""
     read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
     read = read[read["status"].isin(records.TRAINED)]
-    kinds = read["boundary"] + read["method"].eq(statistics.ESTIMATE).map({True: ", estimated", False: ""})
-    spans = [f"{wording.span(joules)} J ({kind})" for kind, joules in read.groupby(kinds)["joules_per_image"]]
+    spans = [f"{wording.span(own)} J ({kind})" for kind, own in read.groupby("boundary")["joules_per_image"]]
     return f"An image takes {wording.joined(spans)}" if spans else "No sensor could read its energy"
 
 
