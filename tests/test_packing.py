@@ -215,7 +215,7 @@ def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
 def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs, monkeypatch):
     """One study of the machine; the whole machine takes many times as long and shows no more."""
     name = COMMITTED.name
-    ignored = shutil.ignore_patterns("*.running", "*.reserve", "*.ipynb", "*.log", "*done", ".*")
+    ignored = shutil.ignore_patterns("*.running", "*.ipynb", "*.log", "*done", ".*")
     shutil.copytree(COMMITTED / "vae_stability", outputs / "runs" / name / "vae_stability", ignore=ignored)
     measured = contents(outputs / "runs" / name)
     sent, _ = packing.pack(name, tmp_path / "sent.zip")

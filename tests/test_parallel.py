@@ -59,7 +59,7 @@ def test_two_processes_train_as_one_with_synchronised_batch_norms(tmp_path):
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
     assert rows["device_count"].unique().tolist() == [2]
     assert rows.loc[rows["phase"] == "train", "samples"].tolist() == [8, 8, 8]
-    assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".reserve", ".running"]
+    assert sorted(path.suffix for path in (tmp_path / "two").iterdir()) == [".csv", ".log", ".running"]
     assert rows["loss"].iloc[2:5].nunique() == 3
 
     alone = small(CPU, devices.Group(), **OPTIONS)

@@ -87,9 +87,6 @@ def recover(folder: Path) -> list[str]:
         if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
             run.fail(*marker.ending(path))
             ended.append(run.run_id)
-    for reserve in folder.glob("*.reserve"):  # a kill or a full disk may leave a reserve without its marker
-        if not reserve.with_suffix(".running").exists():
-            reserve.unlink(missing_ok=True)
     return ended
 
 

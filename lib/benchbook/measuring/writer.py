@@ -18,8 +18,6 @@ from benchbook.machine import condition
 from benchbook.measuring import failures
 from benchbook.rows import marker, records
 
-RESERVED_BYTES = 2**18  # a failure row and a manifest take less
-
 
 @dataclass
 class Run:
@@ -65,18 +63,9 @@ class Run:
         """Return the settings of the rows with more, for a single row."""
         return self.common.get("settings", {}) | more
 
-    @property
-    def reserve(self) -> Path:
-        """Return the file that reserves disk space for the failure row."""
-        return self.folder / f"{self.run_id}.reserve"
-
     def mark(self) -> None:
-        """Write the marker, so that another process can write the failure row, and reserve space for that row."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not self.reserve.exists():
-            self.reserve.write_bytes(bytes(RESERVED_BYTES))
-        state = {"phase": self.phase, "common": self.common, "manifest": self.manifest}
-        marker.write(self.marker, state)
+        """Write the marker, so that another process can write the failure row."""
+        marker.write(self.marker, {"phase": self.phase, "common": self.common, "manifest": self.manifest})
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -104,7 +93,6 @@ class Run:
     def fail(self, status: str, message: str) -> None:
         """Append a failure row for the current phase, without measures, and end the run."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.reserve.unlink(missing_ok=True)
         records.cut_torn_line(self.path)
         self.append(status=status, message=failures.anonymous(failures.last_line(message))[:2000], started_at=now())
         self.end()
@@ -118,7 +106,6 @@ class Run:
             text = json.dumps(self.manifest, indent=1, sort_keys=True)
             marker.write_atomically(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)
-        self.reserve.unlink(missing_ok=True)
 
     def forget_indices(self) -> None:
         """Read the next free indices from the file again, because another process appended to it."""
