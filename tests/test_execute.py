@@ -114,6 +114,14 @@ except processes.Stopped as stop:
 """
 
 
+def test_temporary_files_are_deleted_and_those_of_another_container_stay(point, tmp_path, monkeypatch):
+    other = tmp_path / "t" / f"benchbook-{2**22 + 1}-live"  # the process has this number in its own container
+    other.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(other.parent))
+    assert run_with(point, "", monkeypatch) == "ok"
+    assert list(other.parent.iterdir()) == [other]
+
+
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
     with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
         run_with(replace(point, parameters=point.parameters | {"batchsize": 1}), "", monkeypatch)
@@ -208,7 +216,7 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
     assert f"stopped by {signal.Signals(number).name}" in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
-    assert not list(folder_of(point).glob("*.r*"))  # neither marker nor reserve
+    assert not list(folder_of(point).glob("*.running"))
 
 
 def test_only_one_run_measures_at_a_time_and_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):

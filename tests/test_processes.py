@@ -1,4 +1,4 @@
-"""Stops, orphans of a run, killed processes, and folders of temporary files."""
+"""Stops, orphans of a run, and killed processes."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchbook.__main__ import describe
-from benchbook.machine import processes, temporary
+from benchbook.machine import processes
 from processes import run_python
 
 
@@ -63,19 +63,6 @@ def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
     code = "import atexit; from benchbook.machine import processes; atexit.register(print, 'late'); print('said')"
     code += "; processes.exit_at_once(); print('after')"
     assert run_python(code, PYTHONUNBUFFERED="") == "said\n"  # where that is set, nothing waits to be written
-
-
-def test_folders_of_killed_processes_are_swept_and_those_of_live_ones_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    gone = subprocess.Popen(["true"])
-    gone.wait()
-    (tmp_path / f"benchbook-{gone.pid}-abc").mkdir()
-    others = {tmp_path / "benchbook-notes", tmp_path / f"benchbook-{os.getppid()}-abc"}
-    for path in others:
-        path.mkdir()
-    with temporary.folder() as place:
-        assert {*others, place} == set(tmp_path.iterdir())
-    assert others == set(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems note the time at which a process began")

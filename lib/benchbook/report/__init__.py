@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
@@ -18,7 +19,7 @@ from filelock import FileLock
 
 from benchbook import studies
 from benchbook.judging import wording
-from benchbook.machine import layout, temporary
+from benchbook.machine import layout
 from benchbook.measuring.failures import last_line
 from benchbook.record import claims
 from benchbook.report import answers, citing, claim_outcomes, executed, tables
@@ -53,9 +54,10 @@ def write() -> Path:
     aggregated = outputs / "report" / AGGREGATED
     # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS), temporary.folder() as sockets:
+    lock = FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS)
+    with lock, tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as sockets:
         try:
-            kernel.execute(layout.notebook("aggregate"), aggregated, {}, sockets)
+            kernel.execute(layout.notebook("aggregate"), aggregated, {}, Path(sockets))
         except Exception as error:
             message = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
             raise RuntimeError(f"the aggregation failed: {message}") from error

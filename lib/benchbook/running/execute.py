@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook.machine import layout, processes, slurm, temporary
+from benchbook.machine import layout, processes, slurm
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
@@ -135,14 +136,18 @@ def _supervise(
     """Run papermill to its end, its time limit, the deadline or a stop; return status and message of the middle two."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
     limit = time.monotonic() + point.time_limit_seconds
-    with temporary.folder() as place, (run.folder / f"{run.run_id}.log").open("w") as log:
+    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
+    # Short, because it holds a kernel's sockets, whose paths may have about a hundred characters.
+    temporary = tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True)
+    with temporary as place, (run.folder / f"{run.run_id}.log").open("w") as log:
         environment = os.environ | {
             "BENCHBOOK_RUN_ID": run.run_id,
             "BENCHBOOK_MACHINE": machine_name,
             "BENCHBOOK_OUTPUTS": str(layout.outputs()),
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
             "PYTHONUNBUFFERED": "1",
-            **temporary.variables(place),
+            "TMPDIR": place,  # torch's compiled kernels stay where they were, for later runs
+            "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(compiled),
         }
         options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL, "env": environment}
         child = subprocess.Popen(command, **options, start_new_session=True)

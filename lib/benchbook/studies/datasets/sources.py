@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy
 
-from benchbook.machine import layout, temporary
+from benchbook.machine import layout
 
 STALLED_SECONDS = 60.0
 TAR = ".tar.gz"
@@ -99,8 +100,6 @@ def cache() -> Path:
 def download(folder: str) -> Iterator[Path]:
     """Yield a temporary folder in the cache for `fetch`; after the `with` block its content is moved into place.
 
-    The next download removes the leftovers of one that was killed.
-
     Args:
         folder: the part of the temporary folder to move; it replaces the folder of that name in the cache.
 
@@ -110,10 +109,10 @@ def download(folder: str) -> Iterator[Path]:
     target = cache() / layout.check_name(folder, "folder of the cache")
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with temporary.folder(cache()) as place:
-            yield place
+        with tempfile.TemporaryDirectory(dir=cache(), prefix="benchbook-", ignore_cleanup_errors=True) as place:
+            yield Path(place)
             shutil.rmtree(target, ignore_errors=True)
-            (place / folder).rename(target)
+            (Path(place) / folder).rename(target)
     except (ImportError, ValueError, OSError, EOFError, tarfile.TarError) as error:
         raise DatasetUnavailable(f"download failed: {error}") from error
 
