@@ -100,8 +100,6 @@ def samples(num_windows=6, **last):
         ({"elapsed_seconds": 4160.0}, "sleep"),
         ({"thermal_pressure": "moderate"}, None),
         ({"thermal_pressure": "heavy"}, "thermal"),
-        ({"cpu_speed_limit_percent": 63}, "thermal"),
-        ({"cpu_speed_limit_percent": 100}, None),
         ({"cpu_throttle_count": 8}, "thermal"),
         ({"cpu_throttle_count": 8, "cpu_throttle_seconds": 0.1}, None),
         ({"gpus": [{"clock_reasons": ["sw_power_cap", "gpu_idle"], "num_other_processes": 0}]}, None),

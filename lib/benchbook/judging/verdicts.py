@@ -333,10 +333,8 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
 
 def _is_hot(sample: dict) -> bool:
     """Return whether heat lowered the clocks; a long steady load alone causes `moderate` pressure."""
-    pressure, limit = sample.get("thermal_pressure"), sample.get("cpu_speed_limit_percent")
-    heavy = pressure in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
-    gpu = bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
-    return heavy or gpu or (limit is not None and limit < 100)
+    heavy = sample.get("thermal_pressure") in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
+    return heavy or bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
 
 
 def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:

@@ -2,10 +2,17 @@
 
 import os
 import platform
-import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+# macOS: caffeinate prevents idle sleep (-i), and any sleep on mains power (-s), until a process ends (-w).
+# Linux: systemd-inhibit prevents it around a `tail` that waits for that process.
+# Source: caffeinate(8), systemd-inhibit(1), tail(1).
+COMMANDS = {
+    "Darwin": "caffeinate -i -s -w {process}",
+    "Linux": "systemd-inhibit --what=sleep:idle --who=benchbook --why=measuring tail -f -q --pid={process} /dev/null",
+}
 
 
 @contextmanager
@@ -14,28 +21,13 @@ def awake() -> Iterator[None]:
 
     The command ends with this process, even if this process is killed.
     """
-    command = sleep_blocker(platform.system(), os.getpid())
-    if not command:
+    blocker, quiet = None, dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    with suppress(KeyError, OSError):  # another system, or no such command
+        command = COMMANDS[platform.system()].format(process=os.getpid()).split()
+        blocker = subprocess.Popen(command, start_new_session=True, **quiet)
+    try:
         yield
-        return
-    quiet = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    with subprocess.Popen(command, start_new_session=True, **quiet) as blocker:
-        try:
-            yield
-        finally:
+    finally:
+        if blocker:
             blocker.terminate()
-
-
-def sleep_blocker(system: str, process: int) -> list[str]:
-    """Return the command that prevents sleep until a process ends; empty if the system has none.
-
-    macOS: caffeinate prevents idle sleep (-i), and any sleep on mains power (-s), until a process ends (-w).
-    Linux: systemd-inhibit prevents it around a `tail` that waits for that process.
-    Source: caffeinate(8), systemd-inhibit(1), tail(1).
-    """
-    if system == "Darwin" and shutil.which("caffeinate"):
-        return ["caffeinate", "-i", "-s", "-w", str(process)]
-    if system == "Linux" and shutil.which("systemd-inhibit"):
-        waiting = ["tail", "--follow", "--quiet", f"--pid={process}", "/dev/null"]
-        return ["systemd-inhibit", "--what=sleep:idle", "--who=benchbook", "--why=measuring", *waiting]
-    return []
+            blocker.wait()

@@ -21,40 +21,34 @@ SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, macOS lowers the clocks.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 # Readings of macOS's tools: the command, a pattern of the value in its output, and the value's conversion.
-_BATTERY, _POWER, _SYSCTL = ("pmset", "-g", "batt"), ("pmset", "-g"), ("sysctl", "-n")
+_BATTERY = ("pmset", "-g", "batt")
 MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
     "power_source": (_BATTERY, r"drawing from '(\w+) Power'", lambda word: "mains" if word == "AC" else "battery"),
     "battery_percent": (_BATTERY, r"(\d+)%;", int),
     # A line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs.
-    "low_power_mode": (_POWER, r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
-    "translated": ((*_SYSCTL, "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
-    "cpu_thermal_level": ((*_SYSCTL, "machdep.xcpm.cpu_thermal_level"), r"\A\s*(-?\d+)\s*\Z", int),
-    "cpu_speed_limit_percent": ((*_POWER, "therm"), r"CPU_Speed_Limit\s*=\s*(\d+)", int),  # Intel chips only
+    "low_power_mode": (("pmset", "-g"), r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
+    "translated": (("sysctl", "-n", "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
     "thermal_pressure": (
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"),
         r"thermalpressurelevel\s+([0-4])\s*\Z",
         lambda digit: PRESSURES[int(digit)],
     ),
 }
-MAC_CHANGING = ("cpu_speed_limit_percent", "thermal_pressure", "power_source")  # may change within a run
-# What only one of the systems reports is None on the other.
-KEYS = (*MAC, "platform_profile", "cpu_governor", "cpu_clock_limit_mhz", "cpu_temperature_celsius")
-KEYS += ("cpu_throttle_count", "cpu_throttle_seconds")
+MAC_CHANGING = ("thermal_pressure", "power_source")  # may change within a run
 SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run, for all of it
-MAX_CORES = 16  # reading the clock of an idle core can wake the core, so only the first cores are read
 
 
 def read() -> dict:
     """Return all values that may change between two runs. Keys name their unit; unknown values are None."""
-    values = {
+    return {
         "seconds_since_boot": round(time.time() - psutil.boot_time()),
         "available_memory_bytes": psutil.virtual_memory().available,
         "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
+        **_cpu_clocks(),
         **_clocks_and_counters(),
         **(_mac(MAC) if platform.system() == "Darwin" else linux()),
         "gpus": nvidia.gpus(),
     }
-    return dict.fromkeys(KEYS) | values
 
 
 def sample() -> dict:
@@ -109,7 +103,10 @@ def parse(name: str, printed: str):
 
 
 def parse_swap(printed: str) -> dict:
-    """Return the bytes swapped in and out since boot from the text of macOS's `vm_stat` or Linux's /proc/vmstat."""
+    """Return the bytes swapped in and out since boot from the text of macOS's `vm_stat` or Linux's /proc/vmstat.
+
+    psutil adds files that macOS reads, and assumes pages of 4 KiB on Linux.
+    """
     page = re.search(r"page size of (\d+) bytes", printed)
     size = int(page.group(1)) if page else os.sysconf("SC_PAGESIZE")
     counts = {
@@ -120,22 +117,22 @@ def parse_swap(printed: str) -> dict:
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
-    """Return power source, power profile, CPU governor, clock limit and heat from Linux's sysfs."""
+    """Return power source, power profile, CPU governor and heat from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
-    governor = _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor")
-    limit = _numbers(root, "devices/system/cpu/cpu0/cpufreq/scaling_max_freq")
     return {
         "platform_profile": profile,
         "low_power_mode": None if profile is None else profile == "low-power",
-        "cpu_governor": governor,
-        "cpu_clock_limit_mhz": limit[0] / 1000 if limit else None,
+        "cpu_governor": _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         **linux_power(root),
         **linux_heat(root),
     }
 
 
 def linux_power(root: Path = SYSTEM_FILES) -> dict:
-    """Return power source and battery charge; the battery of a mouse or a keyboard (scope Device) does not count."""
+    """Return power source and battery charge; the battery of a mouse or a keyboard (scope Device) does not count.
+
+    psutil would take such a battery for a desktop computer's own.
+    """
     supplies = [path for path in (root / "class/power_supply").glob("*") if _text(path / "scope") != "Device"]
     batteries = [path for path in supplies if _text(path / "type") == "Battery"]
     connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
@@ -173,7 +170,6 @@ def _clocks_and_counters() -> dict:
         "load_average_1_minute": round(os.getloadavg()[0], 2),
         "swap_used_bytes": psutil.swap_memory().used,
         **parse_swap(printed),
-        "cpu_clock_mhz": _cpu_clock(SYSTEM_FILES),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
     }
 
@@ -184,16 +180,13 @@ def _mac(names: Iterable[str]) -> dict:
     return {name: parse(name, printed[MAC[name][0]]) for name in names}
 
 
-def _cpu_clock(root: Path) -> float | None:
-    """Return the fastest core's clock in MHz."""
-    files = [f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq" for core in range(MAX_CORES)]
-    clocks = [clock for file in files for clock in _numbers(root, file)]
-    if clocks:
-        return max(clocks) / 1000
+def _cpu_clocks() -> dict:
+    """Return the mean clock of the cores and its limit. Reading it may wake an idle core, so no sample has it."""
     try:
-        return getattr(psutil.cpu_freq(), "current", None)
+        clock = psutil.cpu_freq()
     except (AttributeError, OSError, RuntimeError):  # psutil cannot read this chip's clock
-        return None
+        clock = None
+    return {"cpu_clock_mhz": getattr(clock, "current", None), "cpu_clock_limit_mhz": getattr(clock, "max", 0) or None}
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:
