@@ -1,44 +1,313 @@
-"""Rules across the rows of a machine: what a tuned run measures, and the operations of a network."""
+"""Cross-checks of rows: honest rows that are odd are accepted, and planted lies are refused by their rule."""
+
+import json
+import os
+import time
+import zlib
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from benchbook.rows import crosschecks, networks
+import rows as written
+from benchbook.machine import layout
+from benchbook.measuring.sensors import Energy, Sensor
+from benchbook.measuring.window import train_window
+from benchbook.rows import crosschecks, manifests, networks, points, records
+from fakes import CPU, run
 from rows import make_row, make_rows
 
-
-def tuned_run(chosen, rates, precision="fp32", run_id="20261122T041032Z-00000001"):
-    """Return rows of a run: windows of reference and tuned by turns, of these rates, and one that trains `chosen`."""
-    run = {"variant": "tuned", "point": "tuned-cpu", "run_id": run_id}
-    sides = ("reference", "tuned", "tuned", "reference")
-    confirm = {"phase": "confirm", "precision": "fp32", "input_seconds": 0.0, **run}
-    made = [
-        make_row(**confirm, index=index, samples_per_second=rate, seconds=640 / rate, settings={"side": side})
-        for index, (side, rate) in enumerate(zip(sides, rates, strict=False))
-    ]
-    return [*made, make_row(precision=precision, settings={"chosen": chosen}, **run)]
+START = datetime(2026, 11, 22, 4, 10, 32, tzinfo=UTC)
+FLOPS = 71_565_312.0  # of MNIST's network, a sample
+LENGTHS = (2.21, 2.2, 2.19, 2.22, 2.23, 2.18)  # seconds of windows
 
 
-FASTER, SLOWER, SECOND = (100.0, 120.0, 130.0, 100.0), (100.0, 120.0, 99.0, 100.0), "20261122T051032Z-00000002"
+def a_run(
+    study="mnist_speedup",
+    machine="desk",
+    chip="Chip A",
+    start=START,
+    pause=0.01,
+    asleep=0.0,
+    set_by=0.0,
+    slower=1.0,
+    stopped_after=None,
+    parity="ok",
+    own_clock=True,
+    ceiling=None,
+    session="session-1",
+    packages=(),
+    asked=(),
+    known=(),
+    evaluated=(),
+    **columns,
+):
+    """Return a run's rows and its manifest, as this library writes them.
+
+    Args:
+        pause, asleep: seconds between two windows, in which the computer is awake or sleeps.
+        slower: the factor of the windows' lengths.
+        set_by: seconds by which the clock is set before the fourth window.
+        stopped_after: the number of windows after which Ctrl-C ends the run.
+        parity: status of the comparison with float64; None: no rows of it.
+        own_clock: whether the manifest has each window's own reading of the clock.
+        ceiling: rate of a matrix product in the same session, in FLOP/s.
+        packages, asked, known, evaluated: values of the manifest's packages, parameters and machine, and columns of
+            the row of phase `evaluate`.
+    """
+    parameters = {"variant": "reference", "device": columns.get("device", "cpu"), "framework": "torch"} | {
+        "batch_size": 64, "dataset": "mnist", "num_parity_steps": 3, "num_windows": 6, "seed": 1,
+    } | dict(asked)  # fmt: skip
+    run_id = f"{start:%Y%m%dT%H%M%SZ}-{zlib.crc32(f'{machine} {start}'.encode()):08x}"
+    same = {"study": study, "machine": machine, "chip": chip, "session": session, "run_id": run_id}
+    same |= {"point": points.point_name(study, parameters), "device_count": 1, "precision": "fp32", "image_size": 28}
+    same |= {"parameters": 1_199_882, "flops_per_sample": FLOPS} | columns
+    rows, awake, elapsed, ahead = [], 1000.0, 5000.0, 0.0
+
+    def add(phase, **more):
+        index = sum(row["phase"] == phase for row in rows)
+        empty = dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
+        rows.append(make_row(**same | empty | {"phase": phase, "index": index} | more))
+
+    if ceiling:
+        product = {"model": "matmul", "flops_per_sample": 2.0 * 512**3, "parameters": None, "image_size": None}
+        product |= {"samples": 100, "samples_per_second": ceiling / product["flops_per_sample"]}
+        product |= {"seconds": 100 / product["samples_per_second"], "settings": {"matrix_size": 512}}
+        add("calibrate", **product, study="calibrate", point="cpu", run_id=f"{run_id[:-4]}ca1b")
+    for step in range(1, 1 + parameters["num_parity_steps"] if parity == "ok" else 2 if parity else 1):
+        add("parity", status=parity, settings={"step": step} if parity == "ok" else {})
+    conditions = [{"awake_seconds": awake, "elapsed_seconds": elapsed}]
+    for number, seconds in enumerate(LENGTHS[:stopped_after]):
+        seconds *= slower * (1 + zlib.crc32(run_id.encode()) % 997 / 1e5)
+        ahead += set_by if number == 3 else 0.0
+        begun = start + timedelta(seconds=elapsed - 5000.0 + ahead)
+        samples = columns.get("samples", 640)
+        measures = {"samples": samples, "steps": -(-samples // same.get("batch_size", 64)), "seconds": seconds}
+        measures |= {"samples_per_second": samples / seconds, "started_at": f"{begun:%Y-%m-%dT%H:%M:%S}Z"}
+        add(
+            "train",
+            **{"input_seconds": 0.1, "page_faults": zlib.crc32(f"{run_id} {number}".encode())} | measures | columns,
+        )
+        awake, elapsed = awake + pause + seconds, elapsed + pause + seconds + asleep
+        own = {"window_awake_seconds": seconds} if own_clock else {}
+        conditions.append({"awake_seconds": awake, "elapsed_seconds": elapsed, "repeat": 0, "index": number} | own)
+    if stopped_after:
+        add("train", status="interrupted", message="stopped by SIGINT")
+    elif evaluated:
+        add("evaluate", **{"samples": 1000, "seconds": 1.0, "samples_per_second": 1000.0} | dict(evaluated))
+    about = {"name": machine, "chip": chip, "system": "Linux 6.8", "memory_bytes": 2**34, "accelerators": ["a GPU"]}
+    manifest = {"run_id": run_id, "parameters": parameters, "machine": about | dict(known), "conditions": conditions}
+    manifest["environment"] = {"packages": {"torch": "2.11.0"} | dict(packages)}
+    manifest["process_seconds"] = 25.0 + set_by
+    return rows, manifest
 
 
-@pytest.mark.parametrize(
-    ("rows", "reasons"),
-    [
-        (tuned_run("tuned", FASTER), []),
-        (tuned_run("reference", SLOWER), []),
-        (tuned_run(None, ()), []),  # as rows had it before choices were recorded
-        (tuned_run("tuned", FASTER) + tuned_run("tuned", SLOWER, run_id=SECOND), []),  # the first kernel decided
-        (tuned_run("tuned", ()), ["no windows compare tuned"]),
-        (tuned_run("tuned", FASTER) + tuned_run("tuned", (), run_id=SECOND), ["no windows compare tuned"]),
-        (tuned_run("tuned", SLOWER), ["chosen is tuned, but tuned is 0.99 times"]),
-        (tuned_run("reference", FASTER), ["chosen is reference, but tuned is 1.2 times"]),
-        (tuned_run("tuned", FASTER, "amp_bf16"), ["precision is amp_bf16, but fp32 in the windows"]),
+LATER = START + timedelta(hours=1)
+MAC = {"device": "mps", "known": {"system": "macOS 15.1"}}
+SOC = {"energy_joules": 11.0, "energy_method": "apple_ioreport", "energy_boundary": "soc"}
+GPU = {"device": "cuda", "energy_method": "nvml", "energy_boundary": "board"}
+KERAS = {"framework": "tensorflow", "study": "segmentation_scaling", "parameters": None, "flops_per_sample": None}
+KERAS |= {"image_size": 512, "dataset": "triangles-512px", "asked": {"framework": "tensorflow"}}
+EIGHT = {"device_count": 8}
+OWN = {"study": "your_network", "model": "mine", "dataset": "example", "image_size": None, "parameters": 12}
+RATE = FLOPS * 640 / 2.2  # FLOP/s of these rows
+# The runs of each are honest.
+ODDITIES = {
+    "slept 10 minutes between two windows": [{"asleep": 600.0}],
+    "slept 8 hours between two windows": [{"asleep": 8 * 3600.0}],
+    "clock set back 1.5 s": [{"set_by": -1.5}],
+    "clock set back 5 s": [{"set_by": -5.0}],
+    "clock set back 1 h, and the process's time with it": [{"set_by": -3600.0}],
+    "clock set forward 1 h": [{"set_by": 3600.0}],
+    "clock 2 h ahead, validated at once": [{"start": datetime.now(UTC) + timedelta(hours=2)}],
+    "a container of 2 of 64 cores": [{"known": {"usable_cores": 2, "logical_cores": 64, "memory_bytes": 256 * 10**9}}],
+    "calibrated in a quarter of the cores, then without the limit": [
+        {"ceiling": RATE / 0.72 / 4, "slower": 4.0}, {"start": LATER, "session": "session-2"},
     ],
-)
-def test_what_a_tuned_run_measures_is_what_its_windows_decided(rows, reasons):
-    found = crosschecks.complaints(make_rows(rows), {})["reason"].tolist()
-    assert len(found) == len(reasons)
-    assert all(reason in line for reason, line in zip(reasons, found, strict=True))
+    "calibrated while a neighbour took two thirds": [{"ceiling": RATE / 0.72 / 3}],
+    "a Mac whose counter moves every 2 s": [MAC | SOC | {"pause": 2.2}],
+    "a Mac whose counter failed": [MAC | {"pause": 2.2}],
+    "a Mac that was busy when idle": [MAC | SOC | {"idle_watts": 12.0}],
+    "a GPU of 1 kW": [GPU | {"energy_joules": 2200.0}],
+    "8 GPUs of 1.2 kW": [GPU | {"energy_joules": 9600 * 2.2, "device_count": 8, "asked": EIGHT}],
+    "ROCm's TensorFlow": [KERAS | {"device": "cuda", "packages": {"tensorflow-rocm": "2.20.0"}}],
+    "nightly TensorFlow": [KERAS | {"framework_version": "2.22.0-dev1", "packages": {"tf-nightly": "2.22.0.dev1"}}],
+    "NVIDIA's container": [
+        {"framework_version": "2.11.0a0+872d97.nv25.09", "packages": {"torch": "2.11.0a0+872d97.nv25.9"}}
+    ],
+    "a Jetson": [{"device": "cuda", "pause": 1.2, "known": {"system": "Linux 5.15-tegra"}}],
+    "batch 4096": [{"batch_size": 4096, "samples": 60_000, "asked": {"batch_size": 4096}}],
+    "an epoch of one step": [
+        {"batch_size": 1437, "samples": 1437, "dataset": "digits-28px", "dataset_samples": 1437}
+        | {"asked": {"batch_size": 1437, "dataset": "digits"}}
+    ],
+    "a loader that never waits": [{"input_seconds": 0.0}],
+    "a chip with another name later": [{"chip": "AMD EPYC"}, {"chip": "AMD EPYC 9R14", "start": LATER}],
+    "a network folder of 1 s a row": [{"pause": 1.0}],
+    "a network folder of 2.5 s a row": [{"pause": 2.5}],
+    "My-Mac, later my-mac": [{"machine": "My-Mac"}, {"machine": "my-mac", "start": LATER}],
+    "names that look alike": [
+        {"machine": name, "start": START + timedelta(hours=hour)}
+        for hour, name in enumerate(("lab-1", "lab-l1", "node1", "nodel"))
+    ],
+    "a squared loss of one-hot targets": [
+        OWN | {"evaluated": {"accuracy": 0.6, "accuracy_metric": "top1", "loss": 0.05}, "loss": 0.05}
+    ],
+    "float64 refused": [{"parity": "unsupported"}],
+    "stopped after 3 of 6 windows, then repeated": [{"stopped_after": 3}, {"start": LATER}],
+}  # fmt: skip
+
+
+def send(runs) -> tuple[int, list]:
+    """Write runs as they lie below outputs/runs; return the number of rows, and the runs' ids."""
+    lines = [line for rows, _ in runs for line in rows]
+    written.write(*lines)
+    for rows, manifest in runs:
+        for line in {line["run_id"]: line for line in rows}.values():
+            path = layout.point(line["machine"], line["study"], line["point"]) / f"{line['run_id']}.json"
+            path.write_text(json.dumps(manifest if line["run_id"] == manifest["run_id"] else {}))
+    return len(lines)
+
+
+@pytest.mark.usefixtures("outputs")
+@pytest.mark.parametrize("oddity", ODDITIES)
+def test_an_honest_oddity_is_accepted(oddity, command):
+    number = send([a_run(**options) for options in ODDITIES[oddity]])
+    status, said = command("validate", layout.outputs() / "runs")
+    assert (status, f"{number} rows in" in said) == (0, True), said
+
+
+GPT = {"study": "gpt_tokens", "model": "nanogpt_char_small", "image_size": None, "dataset": "tinyshakespeare-excerpt"}
+GPT |= {"parameters": 803_200, "flops_per_sample": 330_448_896.0, "sequence_length": 64, "batch_size": 12}
+GPT |= {"asked": {"model": "nanogpt_char_small", "sequence_length": 0, "batch_size": 12, "dataset": "tinyshakespeare"}}
+TWICE = {"samples": 1280, "steps": 20}
+
+
+def scaled(factor: float):
+    """Return a change of a row: its window took so many times as long."""
+
+    def change(row: dict) -> dict:
+        seconds = row["seconds"] and row["seconds"] * factor
+        return {"seconds": seconds, "samples_per_second": seconds and row["samples"] / seconds}
+
+    return change
+
+
+# A lie: the options of an honest run, the change of its rows by phase, and the rule that refuses it.
+LIES = {
+    "sequences of twice the length": (GPT, "train", lambda row: {"sequence_length": 128}, {"manifest", "operations"}),
+    "sequences of twice the length, with their operations": (
+        GPT,
+        "train",
+        lambda row: {"sequence_length": 128, "flops_per_sample": 711_917_568.0},
+        {"manifest"},
+    ),
+    "operations doubled on the excerpt": (
+        GPT, "train", lambda row: {"flops_per_sample": 2 * row["flops_per_sample"]}, {"operations"},
+    ),
+    "two devices with twice the rate": (
+        {}, "train", lambda row: TWICE | {"device_count": 2, "samples_per_second": 1280 / row["seconds"]}, {"manifest"},
+    ),
+    "windows a tenth longer": ({}, "train", scaled(1.1), {"clock"}),
+    "windows a tenth shorter": ({}, "train", scaled(0.9), {"clock"}),
+    "windows a tenth shorter, by the samples alone": ({"own_clock": False}, "train", scaled(0.9), {"clock"}),
+    "one window of half its time": (
+        {}, "train", lambda row: scaled(1.01)(row) if row["index"] == 2 else {}, {"clock"},
+    ),
+    "an accuracy of no count": (
+        {"evaluated": {"accuracy": 0.9, "accuracy_metric": "top1"}},
+        "evaluate", lambda row: {"accuracy": 0.90449}, {"count"},
+    ),
+    "a share of neighbours that is no count": (
+        {"evaluated": {"accuracy": 0.25, "accuracy_metric": "knn", "dataset_samples": 936}},
+        "evaluate", lambda row: {"accuracy": 0.2701}, {"count"},
+    ),
+    "samples of twice the steps": (
+        {}, "train", lambda row: {"samples": 1280, "samples_per_second": 1280 / row["seconds"]}, {"steps"},
+    ),
+    "a rate of no window": ({}, "train", lambda row: {"samples_per_second": 300.0}, {"rate"}),
+    "faster than a product": ({"ceiling": RATE / 3}, "train", lambda row: {}, {"ceiling"}),
+    "more watts than a package": (
+        {"energy_method": "rapl", "energy_boundary": "package"},
+        "train", lambda row: {"energy_joules": 9000.0}, {"watts"},
+    ),
+    "another batch size": ({}, "train", lambda row: {"batch_size": 128}, {"manifest"}),
+    "another image size": ({"asked": {"image_size": 28}}, "train", lambda row: {"image_size": 14}, {"manifest"}),
+    "half precision as the reference": ({}, None, lambda row: {"precision": "bf16"}, {"manifest"}),
+    "half precision without parity": (
+        {"asked": {"variant": "tuned"}, "variant": "tuned"}, "train", lambda row: {"precision": "bf16"}, {"parity"},
+    ),
+    "no parity": ({"parity": None}, None, lambda row: {}, {"parity"}),
+    "another data set": ({}, "train", lambda row: {"dataset": "cifar10"}, {"manifest"}),
+    "another chip": ({}, None, lambda row: {"chip": "Apple M9"}, {"manifest"}),
+    "another point": ({}, None, lambda row: {"point": "tuned-cpu-3ee074f5"}, {"manifest"}),
+    "published": ({}, None, lambda row: {"source": "published"}, {"source"}),
+    "three days ahead": ({"start": datetime.now(UTC) + timedelta(days=3)}, None, lambda row: {}, {"future"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_refused_by_its_rule(lie):
+    options, phase, change, rules = LIES[lie]
+    rows, manifest = a_run(**options)
+    described = {manifest["run_id"]: manifest}
+    if change(rows[-1]):
+        assert crosschecks.complaints(make_rows(rows), described).empty
+    rows = [row | change(row) if phase in (None, row["phase"]) else row for row in rows]
+    found = crosschecks.complaints(make_rows(rows), described)
+    assert set(found["rule"]) == rules, found["reason"].tolist()
+
+
+@pytest.mark.parametrize("has_noise", [False, True])
+def test_a_copied_run_is_refused_and_its_original_stays(has_noise):
+    memory = {"memory_method": "process_peak_resident"}
+    first, _ = a_run(**memory)
+    copy = [row | {"run_id": "20261122T051032Z-00000002", "session": "session-2"} for row in first]
+    if has_noise:
+        copy = [row | scaled(1.01)(row) for row in copy]
+    found = crosschecks.complaints(make_rows(first + copy), {})
+    assert found[["run_id", "rule"]].to_numpy().tolist() == [["20261122T051032Z-00000002", "copy"]]
+
+
+def test_every_rule_refuses_a_lie():
+    refused = set().union(*(rules for *_, rules in LIES.values())) | {"copy"}
+    assert refused == {name for name, *_ in crosschecks.RULES}
+    assert len(crosschecks.RULES) <= 14
+
+
+class Slow(Sensor):
+    """An energy counter that is waited for at both ends of a window."""
+
+    begin = end = lambda self: time.sleep(0.15) or Energy()
+
+
+class Steps:
+    """A workload of steps of 10 ms."""
+
+    device, steps = CPU, 0
+    enter, mean_loss, num_samples = lambda self: None, lambda self, losses: 1.0, lambda self, batch: 64
+
+    def steps_taken(self) -> int:
+        return self.steps
+
+    def step(self, batch: None) -> None:
+        self.steps += 1
+        time.sleep(0.01)
+
+
+def test_a_windows_own_clock_covers_neither_a_slow_counter_nor_a_slow_disk(tmp_path, monkeypatch):
+    record, workload = run(tmp_path, "20261122T041032Z-00000001"), Steps()
+    record.manifest, fsync = {"run_id": record.run_id}, os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: time.sleep(0.15) or fsync(file))
+    with record.during("train"):
+        for _ in range(3):
+            record.append(**train_window(workload, Slow(), [None] * 3))
+    record.end()
+    described = manifests.read_all(tmp_path)
+    for sample in described[record.run_id]["conditions"][1:]:
+        assert sample.pop("window_awake_seconds") > 0.03
+    rows = records.read(record.path)
+    assert crosschecks.complaints(rows, described)["rule"].tolist() == ["clock"]
+    assert crosschecks.complaints(rows, manifests.read_all(tmp_path)).empty
 
 
 PRODUCT = {"model": "matmul", "phase": "calibrate", "flops_per_sample": 2.0 * 512**3, "settings": {"matrix_size": 512}}

@@ -195,8 +195,3 @@ def test_a_run_that_nothing_proves_is_named_and_kept(device, manifest, reason):
     rows, messages = make_rows([make_row(device=device)]), []
     assert len(crosschecks.consistent(rows, {} if manifest is None else {"run-1": manifest}, messages.append)) == 1
     assert messages == ([f"unproven: 1 with {reason} (run-1)"] if reason else [])
-
-
-def test_a_machine_whose_name_is_taken_for_another_is_refused():
-    rows = [make_row(machine="mac-1"), make_row(machine="rnac-l", run_id="run-2")]
-    assert set(crosschecks.complaints(make_rows(rows), {})["machine"]) == {"rnac-l"}

@@ -12,7 +12,6 @@ import pandas
 
 from benchbook.judging import intervals, statistics
 from benchbook.judging.intervals import Interval, Prior
-from benchbook.rows import crosschecks
 
 PHASE = "confirm"
 REFERENCE, TUNED = "reference", "tuned"  # the two sides of that phase, one of which the point then measures
@@ -43,10 +42,24 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
         return None
     ratios, kernels = [], []
     for run_id, run in windows.groupby("run_id", sort=True):
-        own = crosschecks.pair_speedups(run)
+        own = pair_speedups(run)
         ratios += own
         kernels += [run_id] * len(own)
     return intervals.interval(ratios, kernels, prior) if ratios else None
+
+
+def pair_speedups(windows: pandas.DataFrame) -> list[float]:
+    """Return the speed-up of tuned over the reference in each pair of consecutive windows.
+
+    Args:
+        windows: one run's, of phase `confirm`.
+    """
+    windows = windows.sort_values("index")
+    sides = [settings.get("side") for settings in windows["settings"]]
+    rates = windows["samples_per_second"].astype(float).tolist()
+    pairs = [dict(zip(sides[i : i + 2], rates[i : i + 2], strict=True)) for i in range(0, len(rates) - 1, 2)]
+    known = [pair for pair in pairs if pair.keys() == {"reference", "tuned"} and pair["reference"] > 0]
+    return [pair["tuned"] / pair["reference"] for pair in known]
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:

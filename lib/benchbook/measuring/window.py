@@ -18,6 +18,7 @@ from tqdm import tqdm
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
+from benchbook.machine import condition
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.measuring.writer import now
 
@@ -35,6 +36,7 @@ class Window:
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see `devices.peak_memory`.
         page_faults: memory pages that this process got from the system without reading a disk; None: not counted.
+        awake_seconds: the same time by the clock of the manifest's samples, see `condition.clocks`.
         last: the output of the work queued last, set in the `with` block; see `backend.Backend`.
     """
 
@@ -44,6 +46,7 @@ class Window:
     peak_memory_bytes: int | None = None
     memory_method: str | None = None
     page_faults: int | None = None
+    awake_seconds: float = 0.0
     last: Any = None
 
     def inputs(self, batches: Iterable) -> Iterator:
@@ -61,7 +64,7 @@ class Window:
 
     def columns(self) -> dict:
         """Return the window as columns of a row."""
-        own = {name: value for name, value in vars(self).items() if name not in ("energy", "last")}
+        own = {name: value for name, value in vars(self).items() if name not in ("energy", "awake_seconds", "last")}
         return own | {f"energy_{name}": value for name, value in vars(self.energy).items()}
 
 
@@ -77,11 +80,12 @@ def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
     device.backend.reset_peak_memory(device)
     device.backend.synchronize(device)
     sensor.begin()
-    faults = _page_faults()
+    faults, (awake, _) = _page_faults(), condition.clocks()
     started = time.perf_counter()
     yield measured
     device.backend.synchronize(device, measured.last)
     measured.seconds = time.perf_counter() - started
+    measured.awake_seconds = condition.clocks()[0] - awake
     measured.page_faults = _page_faults() - faults if faults else None
     measured.energy = sensor.end()
     measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
@@ -102,7 +106,8 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqd
         bar: a progress bar of samples, or None.
 
     Returns:
-        Measures of a row: samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss.
+        Measures of a row (samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss), and
+        awake_seconds for the manifest.
     """
     started_at, losses, samples = now(), [], 0
     workload.enter()
@@ -123,6 +128,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqd
         "samples_per_second": samples / timed.seconds,
         "loss": loss,
         "status": status(loss),
+        "awake_seconds": timed.awake_seconds,
         **timed.columns(),
     }
 

@@ -80,14 +80,19 @@ class Run:
             self.fail(failures.status_of(name, str(error)), f"{name}: {error}")
             raise
 
-    def append(self, *, repeat: int = 0, status: str = "ok", **measures) -> dict:
-        """Append one row of the current phase, with the next free index, and return it."""
+    def append(self, *, repeat: int = 0, status: str = "ok", awake_seconds: float | None = None, **measures) -> dict:
+        """Append one row of the current phase, with the next free index, and return it.
+
+        Args:
+            repeat, status, measures: columns of the row.
+            awake_seconds: the window's length by the clock of the manifest's samples, with which rows are compared.
+        """
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._next_index(repeat)
         records.append(self.path, row)
         self._indices[self.phase, repeat] = row["index"] + 1
         if "seconds" in measures:
-            self._sample(repeat=repeat, index=row["index"])
+            self._sample(repeat=repeat, index=row["index"], window_awake_seconds=awake_seconds)
         return row
 
     def fail(self, status: str, message: str) -> None:
@@ -111,7 +116,7 @@ class Run:
         """Read the next free indices from the file again, because another process appended to it."""
         self._indices = None
 
-    def _sample(self, **window: int) -> None:
+    def _sample(self, **window: float | None) -> None:
         """Add the machine's condition at one end of a training window to the manifest, off the clock."""
         if self.manifest and self.phase == "train":
             self.manifest.setdefault("conditions", []).append(window | condition.sample())

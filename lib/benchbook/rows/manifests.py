@@ -23,7 +23,8 @@ _GPU = open_mapping(
     num_other_processes=_NUMBER,
 )
 _STATE = {
-    **dict.fromkeys(("awake_seconds", "elapsed_seconds", "seconds_since_boot", "repeat", "index"), _NUMBER),
+    **dict.fromkeys(("awake_seconds", "elapsed_seconds", "seconds_since_boot"), _NUMBER),
+    **dict.fromkeys(("repeat", "index", "window_awake_seconds"), _NUMBER),
     **dict.fromkeys(("available_memory_bytes", "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), _NUMBER),
     **dict.fromkeys(("load_average_1_minute", "battery_percent", "cpu_clock_mhz", "cpu_clock_limit_mhz"), _NUMBER),
     **dict.fromkeys(("cpu_speed_limit_percent", "cpu_temperature_celsius", "cpu_thermal_level"), _NUMBER),

@@ -234,10 +234,9 @@ def _new(contents: dict[str, bytes], rows: pandas.DataFrame) -> dict[str, bytes]
     for line in again.head(1).itertuples():
         raise PackError(f"run {line.run_id} is here already under machine {line.machine}; nothing was added")
     both = pandas.concat([here, added], ignore_index=True)
-    for place, reason in [*crosschecks.copied_runs(both), *crosschecks.similar_names(both)]:
-        other = reason.rpartition(" ")[2]  # the run or the machine that the reason names last
-        if {both["run_id"][place], other} & {*added["run_id"], machine_name}:
-            raise PackError(f"run {both['run_id'][place]}: {reason}; nothing was added")
+    for run_id, (what, first) in crosschecks.copied_runs(both).items():
+        if {run_id, first} & {*added["run_id"]}:
+            raise PackError(f"run {run_id}: its {what} are those of run {first}; nothing was added")
     return new
 
 

@@ -51,7 +51,7 @@ VARIANTS = get_args(Variant)
 # schema are that similar.
 NEAR_MISS = 0.8
 MAX_COLUMN_NAME = 60  # characters
-UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", re.ASCII)
+UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", re.ASCII)
 RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # the beginning of a run's id
 YEARS = range(1970, 2262)  # the range of pandas' nanoseconds
 
@@ -103,7 +103,7 @@ NonEmpty = Annotated[str, Field(min_length=1)]
 Index = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Count = Index | None
 Size = Annotated[int, Field(ge=1, le=2**63 - 1)] | None
-Quantity = Annotated[float, Field(ge=0)] | None
+Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
 Fraction = Annotated[float, Field(ge=0, le=1)] | None
 Flag = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
 
@@ -127,6 +127,7 @@ Settings = open_mapping(
     **dict.fromkeys(("promised", "search_seconds", "copy_bytes", "matrix_size"), Number | None),
     **dict.fromkeys(("chosen", "side"), _SIDE),
     tried=Text,
+    num_bank_images=int | None,
     # parity
     **dict.fromkeys(("num_parity_steps", "step"), int | None),
     **dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), _ANY_NUMBER),
