@@ -131,6 +131,9 @@ def test_jax_has_its_devices_in_one_process(monkeypatch):
     assert devices.with_count(chip, 2).count == 2
     with pytest.raises(DeviceUnavailable, match="device_count 3 on this host; allowed: up to 2"):
         devices.with_count(chip, 3)
+    for framework in ("tensorflow", "mlx"):
+        with pytest.raises(NotImplementedError, match=f"device_count 2 with {framework}; allowed: 1"):
+            devices.with_count(Device("cpu", "a chip", framework), 2)
 
 
 def test_a_process_whose_kernel_is_gone_ends_while_it_waits_for_the_others(tmp_path):

@@ -88,11 +88,13 @@ def test_what_one_study_refuses(study, choices, message):
 
 
 def test_a_batch_that_devices_cannot_share_is_refused():
-    """torch's devices have a process each, those of Keras are all in one."""
-    two = Device("cpu", "a processor", "tensorflow", count=2)
-    for choices in ({"framework": "torch", "group": Group(0, 2)}, {"device": two}):
+    """torch's devices have a process each, those of JAX are all in one."""
+    two = Device("cpu", "a processor", "jax", count=2)
+    for choices in ({"framework": "torch", "group": Group(0, 2)}, {"device": two, "sync_batch_norm": True}):
         with pytest.raises(ValueError, match="batch_size 3; allowed on 2 devices: a multiple of 2"):
             plan("resnet50_cost", batch_size=3, **choices)
+    with pytest.raises(ValueError, match="sync_batch_norm False; allowed: True on several devices of JAX"):
+        plan("resnet50_cost", device=two)
 
 
 @pytest.mark.parametrize("study", PLANS)

@@ -214,7 +214,5 @@ def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks()
         mnist.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"):
         build("mnist", precision="tf32")
-    with pytest.raises(NotImplementedError, match="device_count 2 with MLX; allowed: 1"):
-        build("resnet50", replace(CPU, count=2))
     with pytest.raises(NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"):
         build("mnist", devices.Device("cpu", "a CPU", "tensorflow"))

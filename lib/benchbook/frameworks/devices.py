@@ -256,35 +256,25 @@ def set_import_environment() -> None:
 
 
 def split_cpu(framework: str, device_count: int) -> None:
-    """Split the CPU into several devices of JAX or TensorFlow, for trials: they share its cores.
+    """Split the CPU into several devices of JAX, for trials: they share its cores.
 
-    Call it before the framework computes in this process.
-
-    Sources: https://docs.jax.dev/en/latest/sharded-computation.html,
-    https://www.tensorflow.org/api_docs/python/tf/config/set_logical_device_configuration
+    Call it before JAX computes in this process. Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
-    if device_count == 1:
-        return
-    if framework == "jax" and XLA_FLAG not in os.environ.get("XLA_FLAGS", ""):
+    if framework == "jax" and device_count > 1 and XLA_FLAG not in os.environ.get("XLA_FLAGS", ""):
         os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
-    if framework == "tensorflow":
-        backend("tensorflow")  # imports it without warnings, or raises an error that lists the installed ones
-        import tensorflow
-
-        cpu = tensorflow.config.list_physical_devices("CPU")[0]
-        parts = [tensorflow.config.LogicalDeviceConfiguration() for _ in range(device_count)]
-        if tensorflow.config.get_logical_device_configuration(cpu) != parts:
-            tensorflow.config.set_logical_device_configuration(cpu, parts)
 
 
 def with_count(device: Device, device_count: int) -> Device:
     """Return the first of several devices that train together in one process; with torch each has its own process.
 
     Raises:
+        NotImplementedError: the framework trains on one device only.
         DeviceUnavailable: there are fewer devices.
     """
     if device.framework == "torch" or device_count == 1:
         return device
+    if device.framework != "jax":
+        raise NotImplementedError(f"device_count {device_count} with {device.framework}; allowed: 1")
     there = device.backend.count(device)
     if device_count > there:
         raise DeviceUnavailable(

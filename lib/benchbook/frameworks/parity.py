@@ -42,11 +42,7 @@ class ParitySubject:
         """Return the first batches of training as the loader delivers them, over as many epochs as necessary."""
         epochs = itertools.count(self.workload.epoch)
         stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
-        return [tuple(self.gather(part) for part in batch) for batch in itertools.islice(stream, count)]
-
-    def gather(self, part: Any) -> Any:
-        """Return a part of a loader's batch as one array, if several devices hold shares of it."""
-        return part
+        return [*itertools.islice(stream, count)]
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         """Return a batch as NumPy arrays; numbers that are not integers are float64."""

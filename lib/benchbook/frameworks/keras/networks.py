@@ -6,7 +6,7 @@ during training.
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import numpy
 
@@ -40,7 +40,7 @@ class Network:
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(workload.seed)  # Keras draws the seeds of initialisers and dropout from this generator
         try:
-            with arithmetic(self.device, self.precision), self.scope():
+            with arithmetic(self.device, self.precision):
                 self.keras.config.set_dtype_policy(POLICIES[self.precision])
                 self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
                 if precision.needs_scaling:  # otherwise small gradients vanish in float16
@@ -84,10 +84,6 @@ class Network:
         """Return parts of a batch on the device, without a copy if they are already there."""
         return [self.device.backend.place(self.device, part) for part in parts]
 
-    def gather(self, part: Array) -> Array:
-        """Return a part of a batch as one array, if several devices hold shares of it."""
-        return part
-
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return the outputs for one batch in inference mode."""
         with arithmetic(self.device, self.precision):
@@ -112,10 +108,6 @@ class Network:
                 variable.assign(value)
         self.update_state()
 
-    def scope(self) -> AbstractContextManager:
-        """Return the context in which model and optimiser are made."""
-        return nullcontext()
-
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Switch dropout off inside a `with` block, with separately compiled functions; restore both afterwards."""
@@ -131,7 +123,7 @@ class Network:
                 vars(self).update(self._without)
             else:
                 self.update_model()
-                with arithmetic(self.device, self.precision), self.scope():
+                with arithmetic(self.device, self.precision):
                     self._prepare()
             yield
             self._without = {name: getattr(self, name) for name in self.FUNCTIONS}
@@ -139,13 +131,6 @@ class Network:
             for layer, rate in zip(layers, rates, strict=True):
                 layer.rate = rate
             vars(self).update(functions)
-
-    def num_images(self, part: Array) -> int:
-        """Return the number of images in a part of a batch, whether or not it is split."""
-        return len(part)
-
-    def share_statistics(self) -> None:
-        """Give every device the same moving statistics, before an evaluation."""
 
     def update_model(self) -> None:
         """Copy the state of training to the model's variables, if it is kept elsewhere."""

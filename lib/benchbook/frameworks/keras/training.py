@@ -16,7 +16,7 @@ import numpy
 from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
 from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
-from benchbook.frameworks.workload import Evaluation, Settings, Workload
+from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # the first scale of Keras's LossScaleOptimizer
@@ -87,9 +87,6 @@ class KerasSubject(ParitySubject):
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return array.astype(self.dtype).astype("float64")
-
-    def gather(self, part: Any) -> Any:
-        return self.network.gather(part)
 
     def _kept(self, moving: bool) -> Arrays:
         self.network.update_model()
@@ -165,9 +162,6 @@ class KerasWorkload(Workload):
     def trainable_parameters(self) -> int:
         return sum(math.prod(variable.shape) for variable in self.network.model.trainable_variables)
 
-    def num_samples(self, batch: Batch) -> int:
-        return self.network.num_images(batch[0])
-
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch on the device, or split into shares on several devices."""
         with arithmetic(self.device, self.settings.precision):
@@ -192,12 +186,8 @@ class KerasWorkload(Workload):
     def mean_loss(self, losses: list[Array]) -> float:
         return float(numpy.mean([numpy.asarray(loss, "float64") for loss in losses]))
 
-    def evaluate(self) -> Evaluation:
-        self.network.share_statistics()
-        return super().evaluate()
-
     def score(self, batch: Batch) -> tuple[Array, Array, int]:
-        (loss, accuracy), count = self.network.score(*batch), self.network.num_images(batch[0])
+        (loss, accuracy), count = self.network.score(*batch), len(batch[0])
         return loss * count, accuracy * count, count
 
     def state(self) -> dict:

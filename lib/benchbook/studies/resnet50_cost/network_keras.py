@@ -33,16 +33,12 @@ def make_model(plan: Plan):
     """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the softmax."""
     from keras import Input, Model, layers
 
-    from benchbook.frameworks.keras.normalization import batch_norm
-
-    norm = functools.partial(batch_norm, plan.device, plan.sync_batch_norm, **BATCH_NORM)
-
     def convolved(images, part: Convolution):
         size = part.shape[0]
         if size > 1:  # torch pads both sides equally; Keras's `same` does not if there is a stride
             images = layers.ZeroPadding2D(size // 2)(images)
         layer = layers.Conv2D(part.shape[-1], size, part.stride, use_bias=False, name=part.name)
-        return norm(name=part.norm)(layer(images))
+        return layers.BatchNormalization(name=part.norm, **BATCH_NORM)(layer(images))
 
     pixels = Input((plan.image_size, plan.image_size, 3))
     hidden = layers.ReLU()(convolved(pixels, STEM))

@@ -46,12 +46,12 @@ class Plan(StudyPlan):
 
     Attributes:
         dataset: from `collect`; None: one synthetic batch on the device, without augmentation.
-        device: with Keras, its count is the number of devices that train together, all in this process.
+        device: with JAX, its count is the number of devices that train together, all in this process.
         batch_size: images a step, all devices together.
         image_size: pixels a side.
         learning_rate: the highest learning rate for 256 images a step; it is scaled to `batch_size`.
         schedule_epochs: epochs to which the protocol's schedule of 90 is scaled.
-        sync_batch_norm: whether batch norms see the whole batch of all devices; if not, each sees its device's part.
+        sync_batch_norm: whether batch norms see the whole batch of all devices (JAX's do), or its device's part.
         group: with torch, the devices that train together, each in a process of its own, and this process's rank.
     """
 
@@ -75,8 +75,10 @@ class Plan(StudyPlan):
         self.require("image_size", self.image_size >= 32, "32 or more")
         for name in ("learning_rate", "schedule_epochs"):
             self.require(name, getattr(self, name) > 0, "above 0")
-        # torch has a process for each device; Keras has one process for all devices.
+        # torch has a process for each device, JAX one for all devices.
         count = self.group.size if self.device.framework == "torch" else self.device.count
+        synchronised = self.sync_batch_norm or count == self.group.size
+        self.require("sync_batch_norm", synchronised, "True on several devices of JAX")
         if self.batch_size % count:
             raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
         if self.dataset:
