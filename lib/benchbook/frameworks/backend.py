@@ -22,7 +22,7 @@ class Refused:
 
     Attributes:
         kind: a key of `KINDS`, or else the framework's name for it.
-        reason: why, and what helps; it ends a sentence.
+        reason: why, in one short sentence.
     """
 
     kind: str
@@ -52,10 +52,10 @@ class Backend:
 
     def why_unseen(self, kind: str) -> str | None:
         """Return why the framework does not see an accelerator of this computer; None: the user has hidden it."""
-        return ""
+        return f"{self.framework} does not see it"
 
     def why_unusable(self, kind: str) -> str:
-        """Return why a visible accelerator cannot be used, and what helps; empty: it can be used."""
+        """Return why a visible accelerator cannot be used; empty: it can be used."""
         return ""
 
     def refused(self) -> Refused | None:
@@ -63,10 +63,9 @@ class Backend:
         kind = self.accelerator()
         if kind is None:
             driven = (each for each in devices.present() if self.framework in KINDS[each].frameworks)
-            unseen = next(((each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
-            return unseen and Refused(unseen[0], f"this computer has one. {unseen[1]}".strip())
+            return next((Refused(each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
         if self.framework not in getattr(KINDS.get(kind), "frameworks", ()):
-            return Refused(kind, "which is not in benchbook's table of devices (machine/kinds.py)")
+            return Refused(kind, "not in benchbook's table of devices (machine/kinds.py)")
         reason = self.why_unusable(kind)
         return Refused(kind, reason) if reason else None
 

@@ -36,8 +36,8 @@ class JaxBackend(Backend):
         try:
             jax.devices(kind)
         except RuntimeError as error:
-            return f"jax {self.version} reports: {error}"
-        return ""
+            return str(error).partition(". ")[0]
+        return super().why_unseen(kind)
 
     def name(self, kind: str) -> str | None:
         return jax.devices(kind)[0].device_kind if KINDS[kind].own_chip else None

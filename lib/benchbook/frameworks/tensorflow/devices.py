@@ -40,10 +40,7 @@ class TensorFlowBackend(Backend):
         capability = self.capability(kind) or 0.0
         if capability < 12 or has_binaries(capability, self._built()):
             return ""
-        return (
-            f"tensorflow {self.version} fails on compute capability {capability:g} (CUDA_ERROR_INVALID_PTX); torch and "
-            "jax serve this GPU, or NVIDIA's build: docker run --gpus all nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-        )
+        return f"tensorflow {self.version} has no code for compute capability {capability:g}"
 
     def name(self, kind: str) -> str | None:
         return self._details(kind).get("device_name")

@@ -30,20 +30,15 @@ class TorchBackend(Backend):
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
-            return f"torch {self.version} reports: {error}"
-        return ""
+            return str(error).partition(". ")[0]
+        return super().why_unseen(kind)
 
     def why_unusable(self, kind: str) -> str:
         built, capability = torch.cuda.get_arch_list() if kind == "cuda" else [], self.capability(kind)
         ptx = [int(name.removeprefix("compute_")) for name in built if name.startswith("compute_")]
         if not built or has_binaries(capability, built) or any(each <= capability * 10 for each in ptx):
             return ""
-        # Wheels for CUDA 12.6 are the last with code for GPUs before Turing; those for 12.8 the first for Blackwell.
-        release, wheels = self.version.partition("+")[0], "cu126" if capability < 7.5 else "cu128"
-        return (
-            f"torch {self.version} has no code for compute capability {capability:g}, only {', '.join(built)}; another "
-            f"build: uv pip install --torch-backend {wheels} --reinstall-package torch torch=={release}"
-        )
+        return f"torch {self.version} has no code for compute capability {capability:g}; see docs/platforms.md"
 
     def name(self, kind: str) -> str | None:
         ask = getattr(torch.get_device_module(kind), "get_device_name", None) if KINDS[kind].own_chip else None
