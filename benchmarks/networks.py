@@ -86,14 +86,6 @@ class Swish(torch.autograd.Function):
         return gradient * share * (1 + inputs * (1 - share))
 
 
-class WrongSwish(Swish):
-    """Its gradient is a tenth too small."""
-
-    @staticmethod
-    def backward(context, gradient):
-        return 0.9 * Swish.backward(context, gradient)
-
-
 class Rounded(torch.autograd.Function):
     """Its gradient goes straight through, on purpose."""
 
@@ -118,7 +110,7 @@ class Reversed(torch.autograd.Function):
         return -gradient
 
 
-FUNCTIONS = {"swish": Swish.apply, "wrong": WrongSwish.apply, "rounded": Rounded.apply, "reversed": Reversed.apply}
+FUNCTIONS = {"swish": Swish.apply, "rounded": Rounded.apply, "reversed": Reversed.apply}
 
 
 class WithFunction(nn.Module):

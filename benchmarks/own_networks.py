@@ -49,7 +49,7 @@ TORCH = {
         "heads",
     )
 }
-TORCH |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("wrong", "rounded")}
+TORCH |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("rounded", "reversed")}
 TORCH |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}
 TORCH |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
 TORCH |= {f"{HERE}sparse": OWN | {"example": f"{HERE}bag"}, f"{HERE}graph": OWN | {"example": f"{HERE}graph_batch"}}

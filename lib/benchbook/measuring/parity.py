@@ -155,11 +155,7 @@ def _compare_step(
     line |= {"statistics_error": _finite(statistics), "statistics_layer": buffer} if buffer else {}
     if not differentiated:
         return line
-    line |= compare(trained, expected.gradients, least_share)
-    for name, slope in expected.slopes.items():  # of the network's own functions, whose gradients both sides share
-        if line["worst_norm_ratio"] is not None and abs(slope - 1) > abs(line["worst_norm_ratio"] - 1):
-            line |= {"worst_norm_ratio": _finite(slope), "worst_norm_ratio_layer": f"{name}.backward"}
-    return line
+    return line | compare(trained, expected.gradients, least_share)
 
 
 def _worse(line: dict, again: dict) -> dict:

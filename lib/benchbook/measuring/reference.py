@@ -37,7 +37,6 @@ class Step(NamedTuple):
         loss: the batch's mean.
         gradients: by name.
         next_statistics: moving statistics after the step.
-        slopes: in the first step, each autograd.Function's gradient over a finite difference; see `function_slopes`.
     """
 
     weights: Arrays
@@ -45,7 +44,6 @@ class Step(NamedTuple):
     loss: float
     gradients: Arrays
     next_statistics: Arrays
-    slopes: dict[str, float] = {}  # noqa: RUF012 (it is never changed)
 
 
 @contextmanager
@@ -110,12 +108,6 @@ class Torch:
         gradients = {name: to_host(part) for name, part in zip(self.parameters, derived, strict=True)}
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
-    def repeat(self, inputs: tuple | dict, target: Any) -> tuple[float, dict[str, float]]:
-        """Return the loss of the same batch again, and the slopes of the network's own functions."""
-        with self.parity.without_dropout(self.network, self.plain.may_be_random):
-            loss = self._loss(inputs, target)
-            return loss.item(), self.parity.function_slopes(loss, lambda: self._loss(inputs, target))
-
     def _loss(self, inputs: tuple | dict, target: Any):
         from torch.utils._pytree import tree_map_only
 
@@ -175,10 +167,6 @@ class Keras:
             dict(zip(trainable, map(self.to_host, gradients), strict=True)),
             {self.names[id(variable)]: self.to_host(variable.value) for variable in statistics},
         )
-
-    def repeat(self, inputs: tuple, target: numpy.ndarray) -> tuple[float, dict[str, float]]:
-        """Return the loss of the same batch again, and no slopes: custom gradients are not checked in Keras."""
-        return self.differentiate(inputs, target)[0], {}
 
     def _by_tensorflow(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
         import tensorflow
@@ -262,12 +250,13 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
         with naming_refusals():
             loss, gradients, updated = network.differentiate(inputs, target)
             gradients = plain.clipped(gradients)
-            again, slopes = network.repeat(inputs, target) if plain.may_be_random and not number else (loss, {})
+            repeated = plain.may_be_random and not number
+            again = network.differentiate(inputs, target)[0] if repeated else loss
         if abs(again - loss) > ROUNDING * abs(loss):
             raise NotImplementedError(RANDOM)
         mean = loss / len(batch[0]) if plain.loss_is_sum else loss
         updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
-        yield Step(weights, statistics, mean, gradients, updated, slopes)
+        yield Step(weights, statistics, mean, gradients, updated)
         if number + 1 < len(batches):
             weights = weights | optimizer.step(weights, gradients, plain.schedule_start + number)
             statistics = updated

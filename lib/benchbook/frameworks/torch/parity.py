@@ -2,13 +2,12 @@
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy
 import torch
 from torch import nn
-from torch.autograd.function import BackwardCFunction
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
@@ -21,8 +20,6 @@ RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
 DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
 DROPOUTS |= {torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout}
 DROPOUT_PLACE = 4  # of dropout_p among the positional arguments of F.scaled_dot_product_attention
-SLOPE_STEP = 1e-6  # of a finite difference, as a share of an argument's root mean square
-SMOOTH = 1e-3  # relative difference to the finite difference of half the step, at most, where a function has a slope
 
 
 class TorchSubject(ParitySubject):
@@ -148,75 +145,3 @@ def assign(tensor: torch.Tensor, array: numpy.ndarray) -> None:
     """Set a tensor to values from `to_host`, rounded to its type."""
     part = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     part.copy_(torch.from_numpy(array).to(part.dtype))
-
-
-def function_slopes(loss: torch.Tensor, compute: Callable[[], torch.Tensor]) -> dict[str, float]:
-    """Return the ratio of gradient to finite difference for each autograd.Function in a loss, by its name.
-
-    Both are taken in one random direction, for random gradients of the outputs. Functions without a slope are skipped,
-    and so are functions that return their argument: these change gradients on purpose (straight through a rounding, or
-    reversed).
-
-    Args:
-        loss: in float64.
-        compute: computes the same loss again.
-    """
-    nodes, functions = [loss.grad_fn], {}
-    seen = set(nodes)
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, BackwardCFunction):
-            functions[type(node)._forward_cls] = None
-        following = {other for other, _ in node.next_functions if other is not None} - seen
-        seen |= following
-        nodes += following
-    slopes = {}
-    for function in functions:
-        called, forward = [], function.forward
-
-        def remembering(*arguments: Any, forward: Callable = forward, called: list = called) -> Any:
-            called.append([part for part in arguments if not isinstance(part, BackwardCFunction)])
-            return forward(*arguments)
-
-        function.forward = staticmethod(remembering)
-        try:
-            compute()
-        finally:
-            function.forward = staticmethod(forward)
-        with suppress(Exception):  # some cannot be called outside of the network
-            slope = _slope(function, called[0])
-            slopes |= {} if slope is None else {function.__qualname__: slope}
-    return slopes
-
-
-def _slope(function: type[torch.autograd.Function], arguments: list) -> float | None:
-    """Return the ratio of a function's slope to that of a finite difference; None if it has no slope."""
-    random = torch.Generator().manual_seed(0)
-    kept = [part.detach().clone() if isinstance(part, torch.Tensor) else part for part in arguments]
-    moving = [place for place, part in enumerate(arguments) if isinstance(part, torch.Tensor) and part.requires_grad]
-    if not moving or any(kept[place].dtype != torch.float64 for place in moving):
-        return None
-    ways = {place: torch.randn(kept[place].shape, generator=random, dtype=torch.float64) for place in moving}
-    ways = {place: way * kept[place].square().mean().sqrt().clamp(min=SLOPE_STEP) for place, way in ways.items()}
-
-    def outputs(step: float = 0.0) -> list[torch.Tensor]:
-        moved = [part + step * ways[place] if place in ways else part for place, part in enumerate(kept)]
-        made = function.apply(*(part.requires_grad_() if place in ways else part for place, part in enumerate(moved)))
-        made = made if isinstance(made, tuple) else (made,)
-        leaves[:] = [moved[place] for place in moving]
-        return [part for part in made if isinstance(part, torch.Tensor) and part.requires_grad]
-
-    leaves: list[torch.Tensor] = []
-    made = outputs()
-    if any(part.shape == leaf.shape and torch.equal(part, leaf) for part in made for leaf in leaves):
-        return None
-    weights = [torch.randn(part.shape, generator=random, dtype=torch.float64) for part in made]
-    gradients = torch.autograd.grad(made, leaves, weights, materialize_grads=True)
-    own = sum(float((gradient * ways[place]).sum()) for place, gradient in zip(moving, gradients, strict=True))
-
-    def difference(step: float) -> float:
-        ends = zip(outputs(step), outputs(-step), weights, strict=True)
-        return sum(float(((more - less) * weight).sum().detach()) for more, less, weight in ends) / (2 * step)
-
-    whole, half = difference(SLOPE_STEP), difference(SLOPE_STEP / 2)
-    return own / whole if whole and abs(whole - half) <= SMOOTH * abs(whole) else None
