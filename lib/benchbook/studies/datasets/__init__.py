@@ -26,7 +26,7 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
 
     Args:
         name: mnist, cifar10, image_folder (at data_root), or one that needs no file: digits, shapes.
-        data_root: folder to search first; for image_folder the folder itself, or a .zip of it.
+        data_root: folder to search first; for image_folder the folder itself.
         allow_embedded: return the embedded stand-in, under its own name, if the data set is unavailable.
 
     Raises:
