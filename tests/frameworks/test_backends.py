@@ -32,7 +32,7 @@ def test_a_device_has_its_software_and_memory():
     assert (software["framework"], software["framework_version"]) == (FRAMEWORK, str(library().__version__))
     assert FRAMEWORK != "torch" or software["num_threads"] == library().get_num_threads()
     assert 1 <= software["num_threads"] <= identity.usable_cores()
-    assert CPU.backend.count(CPU) >= 1
+    assert FRAMEWORK not in ("torch", "jax") or CPU.backend.count(CPU) >= 1
     CPU.backend.reset_peak_memory(CPU)
     assert devices.peak_memory(CPU)[1] == "process_peak_resident"
 

@@ -87,8 +87,6 @@ def steps(made, count, epoch=0):
 
 def test_a_process_computes_with_one_framework_and_says_so():
     assert import_keras(FRAMEWORK).backend.backend() == FRAMEWORK
-    with pytest.raises(ValueError, match="'torch'; allowed: tensorflow, jax"):
-        import_keras("torch")
     other = {"tensorflow": "jax", "jax": "tensorflow"}[FRAMEWORK]
     if other not in devices.installed():
         pytest.skip(f"{other} is not installed: nothing to change to")

@@ -132,7 +132,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
 
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
     assert check() < 0.1
-    monkeypatch.setattr(training, "depending_on", lambda loss, others: loss)  # the loss is known before the update
+    monkeypatch.setattr(training.mx, "depends", lambda loss, others: loss)  # the loss is known before the update
     with pytest.raises(calibration.NotSynchronized):
         check()
 

@@ -94,7 +94,7 @@ class Backend:
         return ()
 
     def count(self, device: Device) -> int:
-        """Return the number of devices of this kind; for torch on a CPU, the number of usable cores."""
+        """Return the number of devices of this kind (torch and jax); for torch on a CPU, of usable cores."""
         raise NotImplementedError
 
     def synchronize(self, device: Device, last: Any = None) -> None:

@@ -31,7 +31,6 @@ PRINTED = ("published", "digitised", "secondary")  # without derived figures, wh
 TINY = ("mlp", "lenet5", "mnist_cnn", "nanogpt_char_small", "tiny_vgg", "vae")
 SHORTEST = 1e11  # operations of the smallest step that is used from articles: 10 ms at 10 TFLOP/s
 FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
-FAMILIES = (FP32, TF32, HALF, PLAIN_HALF)
 
 
 class Unknown(ValueError):
@@ -63,7 +62,7 @@ def of_record(figures: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Serie
         The table, by the figure's line, with columns: publication, setting (chips are compared within it: publication,
         network, size, precision, framework, data and other stated switches), work (network with image size or sequence
         length), network, image_size (pixels), sequence_length (tokens), precision (of the arithmetic), family (of
-        precisions, see FAMILIES), framework, chip, origin (the record, articles, or measured here), product, vendor,
+        precisions: FP32 or another), framework, chip, origin (the record, articles, or measured here), product, vendor,
         rate (images or sequences a second), batch_size, date (a year), loader (1 if a loader ran, else 0), no_update (1
         if no optimizer ran, else 0), flops_per_sample (missing if not counted), source, and FEATURES. The reasons, by
         the figure's line.

@@ -16,7 +16,6 @@ from benchbook.frameworks.devices import Device
 from benchbook.machine import libraries
 from benchbook.machine.precisions import PRECISIONS
 
-FRAMEWORKS = tuple(name for name, each in libraries.FRAMEWORKS.items() if each.library == "keras")
 # Keras's dtype policy for each precision: the types in which variables are stored and layers compute.
 POLICIES = {name: f"mixed_{each.computed}" if each.autocast else each.stored for name, each in PRECISIONS.items()}
 
@@ -27,12 +26,9 @@ def import_keras(framework: str) -> ModuleType:
     """Return Keras with a framework as its backend; the first call in a process decides which.
 
     Raises:
-        ValueError: a framework that is not one of FRAMEWORKS.
         DeviceUnavailable: the framework, or Keras, is not installed.
         RuntimeError: Keras was imported before with another framework.
     """
-    if framework not in FRAMEWORKS:
-        raise ValueError(f"Keras on {framework!r}; allowed: {', '.join(FRAMEWORKS)}")
     devices.backend(framework)  # imports it without warnings, or raises an error that lists the installed ones
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework

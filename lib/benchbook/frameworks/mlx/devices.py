@@ -20,8 +20,7 @@ from benchbook.frameworks.backend import Backend, Operation
 from benchbook.frameworks.devices import Device
 
 # MLX multiplies float32 in TF32 units if an Apple GPU has them, unless this is 0 at its first multiplication.
-TF32_SWITCH = "MLX_ENABLE_TF32"
-os.environ[TF32_SWITCH] = "0"
+os.environ["MLX_ENABLE_TF32"] = "0"
 
 
 class MlxBackend(Backend):
@@ -34,9 +33,6 @@ class MlxBackend(Backend):
         if mx.metal.is_available():
             return "metal"
         return "cuda" if mx.cuda.is_available() else None  # the table of kinds has cuda for other frameworks only
-
-    def count(self, device: Device) -> int:
-        return mx.device_count(self.handle(device))
 
     def handle(self, device: Device) -> Any:
         """Return the device as the argument `stream` of MLX's functions."""

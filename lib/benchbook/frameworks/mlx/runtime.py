@@ -42,11 +42,6 @@ def to_host(array: mx.array) -> numpy.ndarray:
     return numpy.array(array.astype(mx.float32)).astype("float64")
 
 
-def depending_on(array: mx.array, others: Iterable[mx.array]) -> mx.array:
-    """Return an array that is evaluated after the others."""
-    return mx.depends(array, list(others))
-
-
 Batch = tuple[mx.array, mx.array]
 
 

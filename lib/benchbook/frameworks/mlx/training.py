@@ -11,7 +11,7 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.layers import flops_per_sample
-from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, depending_on, leaves, to_array, to_host
+from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, leaves, to_array, to_host
 from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.workload import Settings, Workload
@@ -178,7 +178,7 @@ class MlxWorkload(Workload):
         return tuple(to_array(part, self.settings.precision) for part in batch)
 
     def step(self, batch: tuple) -> mx.array:
-        loss = depending_on(self._train(*self.placed(batch)), leaves(self.changing).values())
+        loss = mx.depends(self._train(*self.placed(batch)), [*leaves(self.changing).values()])
         mx.async_eval(loss)
         return loss
 

@@ -62,10 +62,6 @@ class TensorFlowBackend(Backend):
         """Return whether the build has no binaries for an NVIDIA GPU: 2.20 has them up to 8.9, PTX from Hopper on."""
         return device.capability is not None and not has_binaries(device.capability, self._built())
 
-    def count(self, device: Device) -> int:
-        """Return the number of logical devices; a CPU may be split into several."""
-        return len(tensorflow.config.list_logical_devices("CPU" if device.is_cpu else "GPU"))
-
     def handle(self, device: Device) -> str:
         """Return the device's name, as TensorFlow's functions take it."""
         return f"{'CPU' if device.is_cpu else 'GPU'}:{device.index}"
