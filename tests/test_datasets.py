@@ -168,7 +168,7 @@ def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(tmp_path, monke
     else:
         monkeypatch.setenv("BENCHBOOK_DATA", str(write(tmp_path / "intact", FILES)))
         assert datasets.load("mnist", str(tmp_path / "root")).test_labels.tolist() == [7, 2, 1]
-    skipped = f"Skipped {folder}: wrong checksums of {LABELS} (MNIST).\n" * (LABELS in damaged)
+    skipped = f"Skipped {folder}: wrong checksums of {LABELS}.\n" * (LABELS in damaged)
     assert capsys.readouterr().out == skipped
 
 

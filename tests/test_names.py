@@ -6,7 +6,6 @@ import json
 import re
 
 import pandas
-import pooch
 import pytest
 
 from benchbook import report
@@ -18,7 +17,6 @@ from benchbook.report import executed
 from benchbook.report.answers import marks
 from benchbook.rows import packing, points, records
 from benchbook.running.profiles import Point
-from benchbook.studies.datasets import sources
 from rows import contents, make_row, make_rows, make_zip, write
 
 RUN = "20260101T000000Z-1"
@@ -156,16 +154,6 @@ def test_no_manifest_is_read_where_a_rows_machine_leads_elsewhere(tree):
     (elsewhere / f"{RUN}.json").write_text(json.dumps({"machine": {"physical_cores": 77}}))
     rows = make_rows([make_row(machine="../../../../elsewhere")])
     assert "77" not in str(naming.from_rows(rows, runs_folder).machines["../../../../elsewhere"])
-
-
-@pytest.mark.parametrize("end", ["", "..", ".hidden", "a b", "x?y=/../z w", "<b>"])
-def test_a_url_that_ends_in_no_plain_name_is_not_fetched(tree, monkeypatch, end):
-    fetched = []
-    monkeypatch.setattr(pooch, "retrieve", lambda *asked, **options: fetched.append(options["fname"]))
-    with pytest.raises(ValueError, match=r"file of a URL '.*'; allowed: up to 128 letters"):
-        sources.fetch(f"https://example.org/{end}", tree)
-    sources.fetch("https://example.org/cifar-10-python.tar.gz", tree)
-    assert fetched == ["cifar-10-python.tar.gz"]
 
 
 def test_a_claims_page_lies_with_the_others(tree):

@@ -127,14 +127,14 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
 
     Raises:
         OSError: the source cannot be reached, breaks off, or sends nothing for STALLED_SECONDS.
-        ValueError: the checksum differs, or the address does not end in a file name.
+        ValueError: the checksum differs.
     """
     import pooch
 
     pooch.retrieve(
         address,
         known_hash=checksum and f"md5:{checksum}",
-        fname=layout.check_name(address.rpartition("/")[2], "file of a URL"),
+        fname=address.rpartition("/")[2],
         path=folder,
         processor=pooch.Untar(extract_dir=".") if address.endswith(TAR) else None,
         downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),
@@ -146,7 +146,6 @@ class Published:
     """A data set that is published as files; every file is checked before it is used.
 
     Attributes:
-        title: display name.
         folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one.
         files: MD5 of each unpacked file.
         address: of the folder to download from.
@@ -154,7 +153,6 @@ class Published:
         parse: from the contents of the files, in the order of `files`, to the data set.
     """
 
-    title: str
     folders: tuple[str, ...]
     files: dict[str, str]
     address: str
@@ -187,7 +185,7 @@ class Published:
             wrong = [name for name, part in contents.items() if hashlib.md5(part).hexdigest() != self.files[name]]
             if not wrong:
                 return list(contents.values())
-            print(f"Skipped {folder}: wrong checksums of {', '.join(wrong)} ({self.title}).")
+            print(f"Skipped {folder}: wrong checksums of {', '.join(wrong)}.")
         return None
 
 
@@ -218,7 +216,6 @@ def _parse_cifar10(files: list[bytes]) -> Dataset:
 # (data/shakespeare_char/prepare.py). nanoGPT publishes no checksum; this one is of the file in 2026.
 PUBLISHED = {
     "mnist": Published(
-        title="MNIST",
         folders=("MNIST/raw", "mnist", ""),
         files={
             "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
@@ -236,7 +233,6 @@ PUBLISHED = {
         parse=_parse_mnist,
     ),
     "cifar10": Published(
-        title="CIFAR-10",
         folders=("cifar-10-batches-py",),
         files={
             "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -251,7 +247,6 @@ PUBLISHED = {
         parse=_parse_cifar10,
     ),
     "tinyshakespeare": Published(
-        title="tiny Shakespeare",
         folders=("tinyshakespeare", ""),
         files={"input.txt": "6fb458f1232090904fb40fe944165e91"},
         address="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",
