@@ -65,7 +65,7 @@ class Backend:
             driven = (each for each in devices.present() if self.framework in KINDS[each].frameworks)
             return next((Refused(each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
         if self.framework not in getattr(KINDS.get(kind), "frameworks", ()):
-            return Refused(kind, "not in benchbook's table of devices (machine/kinds.py)")
+            return Refused(kind, "it is not in benchbook's table of devices (machine/kinds.py)")
         reason = self.why_unusable(kind)
         return Refused(kind, reason) if reason else None
 
