@@ -1,5 +1,6 @@
 """Calibration with operations whose rate is known, and the synchronise self-test against backends that do not wait."""
 
+import functools
 import json
 import queue
 import threading
@@ -17,6 +18,7 @@ from benchbook.judging import statistics
 from benchbook.measuring import calibration, sensors
 from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
+from benchbook.studies.calibrate import study
 from benchbook.studies.mnist_speedup import network_torch as mnist
 from fakes import CPU, Clock
 from rows import make_row, make_rows
@@ -101,6 +103,33 @@ def test_a_wait_that_waits_passes_and_one_that_does_not_or_for_another_output_is
     for wrong in (lambda device, last: None, lambda device, last: earlier.wait()):
         with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
             calibration.check_synchronize(CPU, device.operation, device.read, wrong, seconds)
+
+
+BUDGET = {"num_windows": 1, "window_seconds": 0.01, "matrix_sizes": "8 16", "copy_mebibytes": 1, "seed": 0}
+BUDGET |= {"idle_seconds": 0.0}
+
+
+def test_the_wait_is_the_first_row_of_a_calibration_and_no_ceiling(record, monkeypatch):
+    monkeypatch.setattr(calibration, "check_synchronize", lambda device: 0.012)
+    record.describe(framework="torch", device="cpu", device_name="a processor")
+    rows = calibration.measure(CPU, record, BUDGET)
+    first = rows.iloc[0]
+    assert (first["phase"], first["model"], first["settings"]["remaining_share"]) == ("calibrate", "synchronize", 0.012)
+    assert "synchronize" not in set(ceilings(rows)["model"])
+    assert "Waiting for it is complete: 1.2 % of the work was left." in study.reading(rows)
+
+
+def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):
+    check = functools.partial(calibration.check_synchronize, synchronize=lambda device, last: None)
+    device = Queue()
+    monkeypatch.setattr(
+        calibration, "check_synchronize", lambda _: check(CPU, device.operation, device.read, work_seconds=0.2)
+    )
+    with pytest.raises(calibration.NotSynchronized):
+        calibration.measure(CPU, record, BUDGET)
+    (row,) = records.read(record.path).to_dict("records")
+    assert row["status"] == "crashed"
+    assert "synchronising torch on cpu left" in row["message"]
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path
     assert commands == [
         f"nvidia-smi |{tmp_path / 'site'}|",
         f"pip install --quiet benchbook[measure] @ git+https://github.com/{address()}||0",
-        "benchbook doctor||0",
+        "benchbook machine||0",
         "benchbook study --machine kaggle-p100 --profile quick --studies all||0",
         "benchbook pack --machine kaggle-p100||0",
     ]

@@ -1,6 +1,7 @@
 """Frameworks list their devices in short-lived processes: planning imports no framework, and errors stay the same."""
 
 import os
+import re
 import sys
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, layout
+from benchbook.measuring import sensors
 from benchbook.running import profiles
 from processes import run_python
 
@@ -104,6 +106,26 @@ def test_a_broken_framework_is_an_error_that_names_it_and_is_not_asked_for_a_cpu
     assert survey.device("cpu", "jax") == Device("cpu", identity.identify().chip, "jax")
     with pytest.raises(error, match=words):
         survey.kinds("jax")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (JAX.format("tpu"), r"jax +│ tpu +│ TPU v5e +│ rapl"),
+        (JAX.format("neuron"), r"jax +│ neuron +│ +│ +│ not used: .* not in benchbook's table"),
+        (KILLS, r"jax +│ +│ +│ +│ jax could not be asked for its devices: driver too old"),
+    ],
+)
+def test_the_machine_lists_devices_with_their_sensor_and_why_an_accelerator_is_not_used(
+    jax_is, monkeypatch, command, text, line
+):
+    jax_is(text)
+    monkeypatch.setattr(devices, "installed", lambda: ("jax",))
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.ZeusSensor(None, "rapl"))
+    status, said = command("machine")
+    assert status == 0, said
+    assert re.search(line, said), said
+    assert re.search(r"torch +│ +│ +│ +│ not installed", said)
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")

@@ -23,9 +23,9 @@ from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.plan import plans
 from fakes import FakeWorkload, run
 from rows import make_row, make_rows
+from small import PLANS
 
 CPU = Device("cpu", "a test's CPU")
 FASTER, SAME = (1.2, 1.0, 1.0, 1.2), (1.0, 1.0, 1.0, 1.0)
@@ -168,7 +168,7 @@ def test_a_cpu_that_only_emulates_bfloat16_is_not_asked_to(monkeypatch):
 def test_what_takes_the_compiler_is_tried_last(kind, framework):
     """It may take longer than all others together, which then have had their turn."""
     device = Device(kind, "a chip", framework, capability=9.0)
-    for study, each in plans().items():
+    for study, each in PLANS.items():
         if "tuned" not in each.VARIANTS:
             continue
         changes = each.candidates(device) or tuned.candidates(device)

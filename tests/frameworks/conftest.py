@@ -16,8 +16,8 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.studies import plan
 from processes import FRAMEWORK, environment_of_tests
+from small import PLANS
 
 FOLDER = Path(__file__).parent
 REPORTS = "BENCHBOOK_TEST_REPORTS"  # the file that a second pytest writes its reports to
@@ -34,9 +34,8 @@ def pytest_generate_tests(metafunc):
         given = [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
         metafunc.parametrize("framework", given or [pytest.param(None, marks=absent)], scope="session")
         return
-    plans = plan.plans()
-    studies = marker.kwargs.get("studies", plans)
-    pairs = [(name, study) for study in studies for name in names if name in plans[study].FRAMEWORKS]
+    studies = marker.kwargs.get("studies", PLANS)
+    pairs = [(name, study) for study in studies for name in names if name in PLANS[study].FRAMEWORKS]
     marks = [[pytest.mark.slow] * bool({pair, pair[0]} & {*slow}) for pair in pairs]
     given = [pytest.param(*pair, marks=each) for pair, each in zip(pairs, marks, strict=True)]
     metafunc.parametrize(("framework", "study"), given or [pytest.param(None, None, marks=absent)], scope="session")

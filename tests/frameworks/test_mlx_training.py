@@ -21,7 +21,7 @@ from fakes import apple_gpu, run
 pytestmark = pytest.mark.frameworks("mlx")
 CPU = Device("cpu", "a CPU", "mlx")
 TORCHS = Device("cpu", "a CPU", "torch")
-# As `doctor` compares each study: MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
+# MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
 COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64}}
 
 

@@ -14,12 +14,12 @@ import typer
 
 from benchbook.commands import measure, record, share
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, number, say, say_table, short
-from benchbook.frameworks import survey
-from benchbook.frameworks.devices import installed
+from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, statistics, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
+from benchbook.measuring import failures, sensors
 from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
@@ -229,39 +229,30 @@ def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack
         raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
 
 
-@app.command(rich_help_panel=MEASURE)
-def doctor(
-    minutes: Annotated[float, number("time limit in minutes", 0, 1e5)] = 10.0,
-    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/doctor.zip")] = None,
-    device: DeviceKind = "all",
-) -> None:
-    """Try every framework on every device of this machine; list what is right, wrong and missing, and the next step."""
-    from benchbook.commands import doctor as examination
-
-    findings = []
-    for finding in examination.examine(60 * minutes, device):
-        findings.append(finding)
-        place = f"{finding.framework} {finding.device}".strip()
-        say(f"{place}, {finding.check}: {finding.state}")
-    table = pandas.DataFrame(findings)
-    table.insert(0, "where", (table.pop("framework") + " " + table.pop("device")).str.strip())
-    say_table("What is right, wrong and missing", table.rename(columns={"next_step": "next step"}))
-    counts = table["state"].value_counts()
-    states = (examination.RIGHT, examination.WRONG, examination.MISSING)
-    say(", ".join(f"{counts.get(state, 0)} {state}" for state in states) + ".")
-    say(f"To attach to an issue: {short(examination.write(findings, to))}")
-    if counts.get(examination.WRONG, 0):
-        raise typer.Exit(1)
-
-
 @app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
-    """Show this computer's name, parts and condition; all of it may be published."""
-    names = installed()  # devices are shown of the first framework only, because asking all takes long
-    values = identity.as_dictionary(identity.identify()) | condition.read() | {"frameworks": ", ".join(names)}
-    values |= {f"devices ({name})": ", ".join(survey.kinds(name)) for name in names[:1]}
+    """Show this computer, and the devices and energy sensors of each framework; all of it may be published."""
+    values = identity.as_dictionary(identity.identify()) | condition.read()
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
     say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
+    lines = []
+    for framework in devices.FRAMEWORKS:
+        if framework not in devices.installed():
+            lines.append({"framework": framework, "remark": "not installed"})
+            continue
+        try:
+            answer = survey.ask(framework)
+        except RuntimeError as error:
+            lines.append({"framework": framework, "remark": failures.anonymous(str(error))})
+            continue
+        for device in answer.devices:
+            sensor = getattr(sensors.open_sensor(device), "method", "none")
+            lines.append({"framework": framework, "device": device.kind, "name": device.name, "energy sensor": sensor})
+        if answer.refused:
+            remark = f"not used: {failures.anonymous(answer.refused.reason)}"
+            lines.append({"framework": framework, "device": answer.refused.kind, "remark": remark})
+    columns = ["framework", "device", "name", "energy sensor", "remark"]
+    say_table("Devices of each framework", pandas.DataFrame(lines, columns=columns))
 
 
 app.command(rich_help_panel=MEASURE)(measure.measure)

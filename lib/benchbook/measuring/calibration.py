@@ -1,7 +1,7 @@
 """Measure the ceilings of a device: arithmetic, memory, transfers, launches.
 
 Rates are rows of phase `calibrate`, with several windows each. Training is compared with the rates of the same device
-and session; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits.
+and session; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits; it is the first row.
 """
 
 import itertools
@@ -73,6 +73,8 @@ def matrix_sizes(text: str) -> tuple[int, ...]:
 def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFrame:
     """Check that synchronising waits, read idle power, and append the rates of products, copies and launches.
 
+    The check's row has model `synchronize` and the setting remaining_share, the result of `check_synchronize`.
+
     Args:
         device: to calibrate.
         record: the run that stores the rows.
@@ -92,7 +94,8 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
         parameters["seed"],
     )
     with record.during("calibrate"):
-        check_synchronize(device)
+        stated = record.settings_with(remaining_share=check_synchronize(device))
+        record.append(model="synchronize", started_at=now(), settings=stated)
     protocol.measure_idle(device, record, parameters["idle_seconds"])
     for part in (measure_arithmetic, measure_memory, measure_launches):
         part(device, record, budget)

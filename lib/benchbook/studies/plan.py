@@ -1,8 +1,7 @@
 """The base of the studies' plans: a point's choices are checked, and a workload is built from them."""
 
-import importlib.util
+import importlib
 import itertools
-import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
@@ -10,7 +9,6 @@ from typing import Any, ClassVar
 
 import numpy
 
-from benchbook import studies
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
@@ -45,7 +43,6 @@ class StudyPlan:
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
-    SMALLEST: ClassVar[tuple[Callable[[], Any], dict[str, Any]]]  # a function that makes the data; further choices
 
     dataset: Dataset
     device: Device
@@ -83,12 +80,6 @@ class StudyPlan:
         """Return the workload of these choices. Only the device's framework is imported."""
         plan = cls(*values, **choices)
         return cls._network(plan.device.framework).build(plan)
-
-    @classmethod
-    def smallest(cls, device: Device) -> Workload:
-        """Return the smallest workload, for a quick check that a device computes correctly."""
-        load, choices = cls.SMALLEST
-        return cls.build(load(), device, **choices)
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:
@@ -176,11 +167,3 @@ class StudyPlan:
             lambda epoch: loaded(self.order(epoch), data.train_images, data.train_labels),
             lambda: loaded(test_order, data.test_images, data.test_labels),
         )
-
-
-def plans() -> dict[str, type[StudyPlan]]:
-    """Return the plan of every study that defines its network, by the study's name; no framework is imported."""
-    folders = [each.name for each in pkgutil.iter_modules(studies.__path__) if each.ispkg]
-    paths = {name: f"{studies.__name__}.{name}.plan" for name in folders}
-    found = {name: importlib.import_module(path).Plan for name, path in paths.items() if importlib.util.find_spec(path)}
-    return {name: plan for name, plan in found.items() if issubclass(plan, StudyPlan)}

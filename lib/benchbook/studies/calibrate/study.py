@@ -49,6 +49,7 @@ def reading(rows: pandas.DataFrame) -> str:
     others = [f"{value / fp32:.2f} times as many in {name}" for name, value in rate["matmul"].items() if name != "fp32"]
     refused = sorted(set(rows.loc[rows["model"].eq("matmul") & rows["status"].ne("ok"), "precision"].dropna()))
     idle, place = rows["idle_watts"].dropna(), rows.iloc[0]
+    remaining = [settings["remaining_share"] for settings in rows.loc[rows["model"].eq("synchronize"), "settings"]]
     framework = libraries.WORDS[place["framework"]]
     sentences = [
         f"{place['device_name']} ({place['device']}, {framework}) does {amount(fp32)}FLOP/s in fp32"
@@ -56,6 +57,7 @@ def reading(rows: pandas.DataFrame) -> str:
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
         f"Launching an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
+        f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left." if remaining else "",
         f"Its idle power is {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
         "Limits: products of square matrices are faster than training. These are the best of a few sizes on a cool"
         " device; other processes lower them.",

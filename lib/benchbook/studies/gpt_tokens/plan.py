@@ -84,10 +84,6 @@ class Plan(StudyPlan):
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
     VARIANTS = ("reference", "controlled", "tuned")
-    SMALLEST = (
-        lambda: datasets.load_text("excerpt"),
-        {"variant": "controlled", "data_resident": True, "batch_size": 4, "sequence_length": 16},
-    )
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
@@ -28,10 +27,6 @@ class Plan(StudyPlan):
     MODEL = "mnist_cnn"
     FRAMEWORKS = ("torch", "mlx")
     VARIANTS = ("reference", "controlled", "tuned")
-    SMALLEST = (
-        lambda: datasets.load("digits"),
-        {"variant": "controlled", "data_resident": True, "num_workers": 0, "batch_size": 8},
-    )
 
     @property
     def workers(self) -> int:

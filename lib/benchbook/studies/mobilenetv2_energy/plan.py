@@ -12,7 +12,7 @@ import numpy
 
 from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
-from benchbook.studies.datasets import Dataset, shapes
+from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
 
@@ -36,10 +36,6 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
-    SMALLEST = (
-        lambda: shapes(2, 1, size=16),
-        {"variant": "tuned", "data_resident": True, "num_workers": 0, "batch_size": 8, "image_size": 32},
-    )
     DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7

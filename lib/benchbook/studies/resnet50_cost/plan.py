@@ -57,7 +57,6 @@ class Plan(StudyPlan):
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
-    SMALLEST = (lambda: None), {"image_size": 64, "batch_size": 4, "parity_batch_size": 4}
 
     dataset: Collection | None = field(kw_only=False)
     batch_size: int = 256

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pandas
 
-from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.segmentation_scaling import masks
 
@@ -33,10 +32,6 @@ class Plan(StudyPlan):
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
     shuffles = False
-    SMALLEST = (
-        lambda: datasets.triangles(4, 2, size=STEP),
-        {"variant": "tuned", "batch_size": 2, "width": 0.25, "data_resident": True, "num_workers": 0},
-    )
 
     batch_size: int = 16
     parity_batch_size: int = 2

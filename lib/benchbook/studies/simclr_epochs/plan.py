@@ -16,7 +16,6 @@ import pandas
 from benchbook.machine import identity
 from benchbook.measuring import support
 from benchbook.rows import records
-from benchbook.studies.datasets import shapes
 from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ class Plan(StudyPlan):
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
-    SMALLEST = (lambda: shapes(2, 1, size=16)), {"variant": "tuned", "batch_size": 8, "parity_batch_size": 8}
 
     batch_size: int = BATCH_SIZE
     num_workers: int = EVERY_CORE
