@@ -274,6 +274,18 @@ def test_every_rule_refuses_a_lie():
     assert len(crosschecks.RULES) <= 14
 
 
+def test_an_exception_while_a_run_is_checked_leaves_out_that_run(monkeypatch):
+    def is_wrong(row):
+        return row.run_id == second[0]["run_id"] and 1 / 0
+
+    (first, _), (second, _) = a_run(), a_run(start=LATER)
+    monkeypatch.setattr(crosschecks, "RULES", [*crosschecks.RULES, ("new", "", is_wrong)])
+    said = []
+    kept = crosschecks.consistent(make_rows(first + second), {}, said.append)
+    assert set(kept["run_id"]) == {first[0]["run_id"]}
+    assert f"{second[0]['run_id']}.csv, line 2: it cannot be checked (ZeroDivisionError" in said[0]
+
+
 class Slow(Sensor):
     """An energy counter that is waited for at both ends of a window."""
 

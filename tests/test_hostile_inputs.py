@@ -297,6 +297,43 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
         value = value[key]
 
 
+# The names of helper columns, of today and of earlier versions.
+HELPERS = ["system", "clock", "versions", "num_samples", "process_seconds", "is_mac", "allow_embedded", "manifest_x"]
+HELPERS += ["rate", "ceiling", "verdict", "low", "high", "interval", "num_windows", "title", "line", "rule", "reason"]
+FAULTS = {  # the change of one file of three machines, and the words of the report and of validate
+    "unknown columns": (
+        bad_files.table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]),
+        "does not know",
+        "",
+    ),
+    "a time of 20 digits": (bad_files.cell("started_at", f"2026-11-22T04:10:42.{'1' * 20}Z"), "UTC time", "UTC time"),
+    "a number that no float holds": (
+        bad_files.manifest(
+            conditions=[{"awake_seconds": 10**400 * i, "elapsed_seconds": 1, "index": i} for i in (0, 1)]
+        ),
+        "Manifest not used",
+        "conditions[1].awake_seconds",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_report_names_a_file_that_it_cannot_check_and_goes_on(tmp_path, monkeypatch, command, fault):
+    change, reported, refused = FAULTS[fault]
+    damaged_files = bad_files.base(COMMITTED)
+    change(damaged_files)
+    machines = {name: a_machine(number, random.Random(number)) for number, name in enumerate(("m000", "m001"))}
+    runs = outputs_with(tmp_path, monkeypatch, machines | {COMMITTED.name: damaged_files})
+    merged = aggregation.merge(runs)
+    merged.write(tmp_path / "figures")
+    assert any(reported in line and bad_files.FIRST in line for line in merged.left_out)
+    assert all(bad_files.FIRST in line for line in merged.left_out)
+    assert set(merged.evidence.measured["machine"]) == {"m000", "m001", COMMITTED.name}
+    status, said = command("validate", runs)
+    assert (status, refused in said) == (2 if refused else 0, True)
+    assert not refused or bad_files.FIRST in said
+
+
 def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeypatch):
     """A hundred machines, of each of which a file of two runs is damaged, side by side in one report."""
     draw, machines, hurt = random.Random(34), {}, []

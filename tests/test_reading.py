@@ -96,15 +96,31 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
     assert len(checks) < 30
 
 
-def test_columns_that_this_version_does_not_have_are_kept_as_text_and_named_once(runs):
+def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(runs):
     for number in range(2):
         path = runs / f"{run_id(number)}.csv"
         header, row = path.read_text().splitlines()
         path.write_text(f"{header},colour\n{row},007\n")
     rows, messages = gather(runs)
-    assert messages == ["Kept, though this version does not know them: columns colour"]
+    both = f"(in runs {run_id(0)}, {run_id(1)})"
+    assert messages == [f"Not used, because this version does not know them: columns colour {both}"]
+    assert list(rows) == records.COLUMNS
+    rows = records.merge(records.find(runs))
     assert sorted(rows["colour"].fillna("")) == ["", "007", "007"]
     assert list(rows) == [*records.COLUMNS, "colour"]
+
+
+def test_an_exception_while_a_file_is_checked_leaves_out_that_file(runs, monkeypatch):
+    def cast(rows, source):
+        if run_id(1) in set(rows["run_id"]):
+            raise OverflowError("planted")
+        return real(rows, source)
+
+    real = schema.cast
+    monkeypatch.setattr(schema, "cast", cast)
+    rows, messages = gather(runs)
+    assert sorted(rows["run_id"]) == [run_id(0), run_id(2)]
+    assert messages == [f"Left out: {run_id(1)}.csv: cannot be read (OverflowError: planted)"]
 
 
 BAD_MANIFESTS = {

@@ -61,7 +61,7 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
 def gather(
     paths: Iterable[Path], say: Callable[[str], None] = print, checked: Collection[str] = ()
 ) -> pandas.DataFrame:
-    """Return the rows of all files that obey the schema, as `merge` does; other files are named and left out.
+    """Return the rows of all files that obey the schema, without unknown columns; other files are named and left out.
 
     Args:
         paths: files of rows. A manifest next to them that breaks its schema is named too; its rows are kept.
@@ -73,10 +73,12 @@ def gather(
     wrong = manifests.faults([path for path in paths if path.stem not in checked])
     messages = [f"Left out: {fault}" for fault in faults] + [f"Manifest not used: {fault}" for fault in wrong]
     if unknown := unknown_columns(rows):
-        messages.append(f"Kept, though this version does not know them: columns {listed(unknown)}")
+        having = rows.loc[rows[unknown].notna().any(axis=1), "run_id"].unique()
+        runs = f" (in runs {listed(having)})" if len(having) else ""
+        messages.append(f"Not used, because this version does not know them: columns {listed(unknown)}{runs}")
     for message in messages:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
-    return rows
+    return rows[COLUMNS]  # a table of a report may have a column of an unknown name
 
 
 def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
@@ -177,9 +179,12 @@ def _validated(
         if table.empty:
             raise SchemaError(f"{source}: a header without rows")
         return [table.set_axis(numpy.repeat(numbers, counts))]
-    except SchemaError as error:
+    except Exception as error:  # also of a value that no check expects: it must not end a report of other files
         if len(files) == 1:
-            faults[numbers[0]] = str(error)
+            is_ours = isinstance(error, SchemaError)
+            faults[numbers[0]] = (
+                str(error) if is_ours else f"{source}: cannot be read ({type(error).__name__}: {error})"
+            )
             return []
     halves = files[: len(files) // 2], files[len(files) // 2 :]
     return [part for half in halves for part in _validated(header, half, paths, faults)]

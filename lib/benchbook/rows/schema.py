@@ -85,7 +85,7 @@ def _parse_json(value: object) -> object:
         raise PydanticCustomError("json", "a JSON object") from error
 
 
-Number = FiniteFloat | int  # an int stays an int
+Number = FiniteFloat | Annotated[int, Field(ge=-(2**63), lt=2**63)]  # an int stays an int
 Text = str | None
 Name = Annotated[str, _rule(layout.is_name, layout.NAME_RULE)]
 RunName = Annotated[
@@ -235,7 +235,7 @@ MAX_QUOTED = 80  # characters of a value in a message
 MAX_LISTED = 5  # values in a message
 ADAPTERS = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
 INCOMPLETE_ENERGY = "energy_joules without energy_method and energy_boundary"
-UNION_MEMBERS = ("float", "int")  # pydantic adds them to the location of a value that is neither
+UNION_MEMBERS = ("float", "int", "constrained-int")  # pydantic adds them to the location of a value that is neither
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
