@@ -86,6 +86,31 @@ def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_repla
         profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax", "device": "best"}]} | LIMIT, "all")
 
 
+# What JAX raises where JAX_PLATFORMS names its device, and what XLA's client does.
+BUSY = "Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid 12."
+OLD = "INTERNAL: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
+
+FAILING_JAX = """
+class JaxRuntimeError(RuntimeError):
+    pass
+def default_backend():
+    raise JaxRuntimeError({!r})
+devices = default_backend
+"""
+
+
+@pytest.mark.parametrize("reason", [BUSY, OLD])
+def test_a_framework_that_cannot_open_its_device_ends_its_own_points_alone(jax_is, outputs, command, reason):
+    jax_is(FAILING_JAX.format(reason))
+    status, said = command("plan", "--profile", "smoke", "--studies", "calibrate mobilenetv2_energy")
+    assert status == 0
+    assert f"Left out: all points of jax: jax cannot open its devices here (JaxRuntimeError: {reason})" in said
+    assert "PyTorch" in said
+    assert "JAX" not in said
+    with pytest.raises(DeviceUnavailable, match=reason[:20]):
+        profiles.points_of("mobilenetv2_energy", {"points": [{"framework": ["jax"]}]} | LIMIT, "all")
+
+
 KILLS = "import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)"
 HANGS = "import time; time.sleep(60)"
 

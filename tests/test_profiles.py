@@ -211,8 +211,13 @@ def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(
     there = {path.name for path in COMMITTED_ROWS.glob("*/*") if path.is_dir()}
 
     def like(device="all", kinds=("cpu",), studies="all", name=COMMITTED_ROWS.name):
+        def here(framework):
+            if kinds is None:
+                raise DeviceUnavailable("planted")
+            return kinds
+
         said = []
-        points = profiles.like(name, studies, device, lambda framework: kinds, said.append)
+        points = profiles.like(name, studies, device, here, said.append)
         return {point.name: point for point in points}, said
 
     points, said = like()
@@ -222,6 +227,8 @@ def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(
     assert {point.study for point in like(studies="mnist_speedup")[0].values()} == {"mnist_speedup"}
     with pytest.raises(ValueError, match="none of its points can run here with device all"):
         like(kinds=("cuda",))
+    with pytest.raises(ValueError, match="none of its points can run here"):
+        like(kinds=None)
     with pytest.raises(ValueError, match=f"machine 'attic' has no rows.*{COMMITTED_ROWS.name}"):
         like(name="attic")
 

@@ -292,6 +292,8 @@ def _planned(
     if cluster_site:
         return cluster_site, name, points
     for framework, answer in survey.ANSWERS.items():
+        if answer.error:
+            say(f"Left out: all points of {framework}: {answer.error}")
         if answer.refused:
             say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
     for kind, framework in sorted({point.place for point in points}):

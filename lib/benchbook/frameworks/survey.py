@@ -17,7 +17,6 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMis
 from benchbook.machine import identity, processes
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
-ERRORS = {error.__name__: error for error in (DeviceUnavailable, FrameworkMissing, ValueError)}
 
 
 @dataclass(frozen=True)
@@ -28,11 +27,13 @@ class Answer:
         devices: the first of each kind, the fastest first.
         refused: an accelerator of this computer that the framework cannot be measured on.
         compiles_first: the kinds whose first use compiles for minutes; see `backend.Backend`.
+        error: why the framework has no devices at all.
     """
 
-    devices: tuple[Device, ...]
+    devices: tuple[Device, ...] = ()
     refused: Refused | None = None
     compiles_first: tuple[str, ...] = ()
+    error: DeviceUnavailable | None = None
 
 
 ANSWERS: dict[str, Answer] = {}  # by framework; each is asked once
@@ -44,7 +45,7 @@ def kinds(framework: str) -> tuple[str, ...]:
     Raises:
         ValueError: the framework is not one of `devices.FRAMEWORKS`.
         FrameworkMissing: the framework cannot be imported; the message lists the installed ones.
-        RuntimeError: the framework ended the process that asked it, or did not answer in time.
+        DeviceUnavailable: the framework failed, ended the process that asked it, or did not answer in time.
     """
     return tuple(each.kind for each in ask(framework).devices)
 
@@ -77,22 +78,34 @@ def ask(framework: str) -> Answer:
     """
     if framework in sys.modules:
         return _ask_here(framework)
-    if framework in ANSWERS:
-        return ANSWERS[framework]
+    if framework not in devices.FRAMEWORKS:
+        raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(devices.FRAMEWORKS)}")
+    if framework not in ANSWERS:
+        try:
+            ANSWERS[framework] = _ask_elsewhere(framework)
+        except DeviceUnavailable as error:
+            ANSWERS[framework] = Answer(error=error)
+    if error := ANSWERS[framework].error:
+        raise error
+    return ANSWERS[framework]
+
+
+def _ask_elsewhere(framework: str) -> Answer:
     command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds") from error
+        raise DeviceUnavailable(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds") from error
     if done.returncode:
         reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise RuntimeError(f"{framework} could not be asked for its devices: {reasons[-1]}")
+        raise DeviceUnavailable(f"{framework} could not be asked for its devices: {reasons[-1]}")
     answer = json.loads(done.stdout.splitlines()[-1])  # a library may print before it
-    if "error" in answer:
-        raise ERRORS[answer["error"]](answer["message"])
+    if "missing" in answer:
+        raise FrameworkMissing(answer["missing"])
+    if "failed" in answer:
+        raise DeviceUnavailable(f"{framework} cannot open its devices here ({answer['failed']})")
     found, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
-    ANSWERS[framework] = Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]))
-    return ANSWERS[framework]
+    return Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]))
 
 
 def _ask_here(framework: str) -> Answer:
@@ -105,8 +118,10 @@ def main() -> None:
     """Print the devices of the framework named on the command line as one line of JSON, or the error."""
     try:
         answer = asdict(_ask_here(sys.argv[1]))
-    except tuple(ERRORS.values()) as error:
-        answer = {"error": type(error).__name__, "message": str(error)}
+    except FrameworkMissing as error:
+        answer = {"missing": str(error)}
+    except Exception as error:  # of any type that a library has
+        answer = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
     print("\n" + json.dumps(answer))
     processes.exit_at_once()
 

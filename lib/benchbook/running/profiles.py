@@ -155,7 +155,7 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
             points |= {point.key: point for point in found}
             if not found:
                 raise ValueError("no such framework or device here")
-        except ValueError as error:
+        except (ValueError, devices.DeviceUnavailable) as error:
             say(f"Left out: {study}: {setting(name)} ({error})")
     if not points:
         raise ValueError(f"machine {machine!r}: none of its points can run here with device {device}")
