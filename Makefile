@@ -9,7 +9,6 @@ RETRY ?=
 DRY ?=
 DEADLINE ?=
 EXECUTOR ?= local
-SITE ?=
 PRICE ?=
 EXTRAS ?=
 REPOSITORY ?=
@@ -39,7 +38,6 @@ UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
 $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpreter is gone
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE) $(if $(LIKE),--like "$(LIKE)")
-WHERE := --executor $(EXECUTOR) $(if $(SITE),--site "$(SITE)")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup study plan report test test-slow lint bench lab lock pack share picture address clean
@@ -50,11 +48,11 @@ help: ## Show this list
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm SITE=file
-	@exec $(BIN)/benchbook study $(CHOICE) $(WHERE) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm
+	@exec $(BIN)/benchbook study $(CHOICE) --executor $(EXECUTOR) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE, how long they should take and, with PRICE=dollars-per-hour, what they cost
-	@$(BIN)/benchbook plan $(CHOICE) $(WHERE) $(if $(PRICE),--price $(PRICE))
+	@$(BIN)/benchbook plan $(CHOICE) $(if $(PRICE),--price $(PRICE))
 
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report

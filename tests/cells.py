@@ -4,6 +4,8 @@
 `python tests/cells.py aggregate` merges all rows. Rows and figures go to BENCHBOOK_OUTPUTS.
 """
 
+import dataclasses
+import json
 import sys
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from traitlets.config import Config
 
 from benchbook.machine import layout
 from benchbook.rows import points
-from benchbook.running import profiles
+from benchbook.running.profiles import Point
 
 
 def write_notebook(path: Path, title: str, *sources: str) -> Path:
@@ -41,12 +43,17 @@ def run_cells(notebook: Path, parameters: dict) -> None:
         pyplot.close("all")
 
 
+def write_points(path: Path, chosen: list[Point]) -> None:
+    """Write points to a file that this module runs as a script."""
+    path.write_text(json.dumps([dataclasses.asdict(point) for point in chosen]))
+
+
 def main() -> None:
     matplotlib.use("agg")
     if sys.argv[1] == "aggregate":
         run_cells(layout.notebook("aggregate"), {})
         return
-    for point in profiles.read_points(Path(sys.argv[1])):
+    for point in (Point(**each) for each in json.loads(Path(sys.argv[1]).read_text())):
         if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)
             run_cells(layout.notebook(point.study), points.nested(point.study, point.parameters))

@@ -32,7 +32,6 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/linux
 JobAcctGatherFrequency=task=1
-JobAcctGatherParams=OverMemoryKill
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 MpiDefault=none
@@ -41,9 +40,8 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=2,bf_interval=2
-GresTypes=gpu
-NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealMemory=20000 Gres=gpu:a100:2
-NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=20000 Gres=gpu:a100:2
+NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealMemory=20000
+NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=20000
 PartitionName=all Nodes=ALL Default=YES State=UP PriorityTier=1
 PartitionName=urgent Nodes=ALL State=UP PriorityTier=10
 """
@@ -65,9 +63,6 @@ def running(folder: Path) -> Iterator[None]:
     key.write_bytes(os.urandom(1024))
     key.chmod(0o600)
     (folder / "slurm.conf").write_text(SETTINGS.format(folder=folder))
-    for number in (0, 1):  # a GPU is counted by its file; these are empty
-        (folder / f"gpu{number}").touch()
-    (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu Type=a100 File={folder}/gpu[0-1]\n")
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
     CONFIGURATION.symlink_to(folder / "slurm.conf")
     try:

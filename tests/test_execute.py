@@ -1,12 +1,13 @@
 """One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -99,7 +100,7 @@ def has_row(point: Point) -> bool:
 
 # Runs points as a study does, in a process of its own.
 ALONE = """
-import os, signal, sys
+import json, os, signal, sys
 from pathlib import Path
 from benchbook.machine import layout, processes
 for number in processes.STOP_SIGNALS:
@@ -108,7 +109,7 @@ processes.stop_on_signals()
 layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
 from benchbook.running import profiles, session
 try:
-    sys.exit(len(session.run(profiles.read_points(Path(sys.argv[1])), "tester")))
+    sys.exit(len(session.run([profiles.Point(**json.loads(sys.argv[1]))], "tester")))
 except processes.Stopped as stop:
     sys.exit(stop.status)
 """
@@ -203,8 +204,7 @@ def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(p
 )
 def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
     monkeypatch.setenv("FAULT", fault)
-    profiles.write_points(tmp_path / "points.json", [point])
-    process = subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path / "points.json")], start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-c", ALONE, json.dumps(asdict(point))], start_new_session=True)
     wait_for(lambda: has_row(point), process)
     family = psutil.Process(process.pid).children(recursive=True)
     for _ in range(times):  # as a terminal sends them: to the whole group, and while the first is being heeded

@@ -137,7 +137,7 @@ COMMANDS = [
     (("plan", "--profile", "../x"), "unknown profile '../x'"),
     (("plan", "--studies", "[/red]"), "no study '[/red]'"),
     (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
-    (("plan", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
+    (("study", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
     (("study", "--deadline", "nan"), "deadline nan"),
     (("study", "--deadline", "-1"), "deadline -1"),
     (("doctor",), "No such command 'doctor'"),

@@ -25,6 +25,7 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies.datasets import Collection
 from benchbook.studies.experiments import Experiment
+from cells import write_points
 from processes import run_cells
 from rows import make_row
 
@@ -224,7 +225,7 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
 
 def run_all(point: Point, outputs: Path) -> None:
     """Run the cells without a kernel, as test_smoke.py runs every notebook."""
-    profiles.write_points(outputs / "points.json", [point])
+    write_points(outputs / "points.json", [point])
     run_cells(outputs, str(outputs / "points.json"), "torch")
 
 

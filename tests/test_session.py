@@ -109,7 +109,6 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("--executor slurm --deadline 500", "deadline 500: allowed with executor local, not with slurm"),
         ("--profile fast", "unknown profile 'fast'; allowed: "),
         ("--studies mnist", "has no study 'mnist'; allowed: "),
         ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: all, "),

@@ -14,6 +14,7 @@ from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.running import profile_files, profiles
 from benchbook.running.profiles import Point
+from cells import write_points
 from processes import run_cells
 
 # By study and variant, or framework; SimCLR's reference, which a search is compared with, starts eight processes for
@@ -65,7 +66,7 @@ def left_out() -> list[Point]:
 
 def run_points(points: list[Point], folder: Path) -> pandas.DataFrame:
     """Run points with a process for each framework, in place of a kernel for each point; return their rows."""
-    profiles.write_points(folder / "points.json", points)
+    write_points(folder / "points.json", points)
     for framework in sorted({point.framework for point in points}):
         run_cells(folder, str(folder / "points.json"), framework)
     return records.merge(records.find(folder / "runs"))

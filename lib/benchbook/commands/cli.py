@@ -40,8 +40,6 @@ LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
-Executor = Annotated[str, typer.Option(help="local: this computer; slurm: the nodes of a cluster")]
-SiteFile = Annotated[Path | None, typer.Option(help="slurm: a YAML file of a job's resources, like sites/example.yaml")]
 DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
 Like = Annotated[str, typer.Option(help="run the points of this machine instead of a profile's, then compare")]
 
@@ -64,32 +62,30 @@ def study(
     device: DeviceKind = "all",
     like: Like = "",
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
-    executor: Executor = "local",
-    site: SiteFile = None,
+    executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
     verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
-    """Measure this machine, or the nodes of a cluster, and write the report."""
+    """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
     begun = time.monotonic() - (time.time() - psutil.Process().create_time())
     until = begun + deadline
     if verbose:
         os.environ[profiles.VERBOSE] = "1"
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
-    if executor == "slurm" and math.isfinite(deadline):
-        raise ValueError(f"deadline {deadline:g}: allowed with executor local, not with {executor}")
-    cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
-    left_out = []
-    if cluster_site:
-        try:
-            lines = cluster.run(points, name, cluster_site, retry, say)
-        except cluster.Unfinished as error:
-            say(f"{error}.")
-            raise typer.Exit(SOME_LEFT_OUT) from None
-    else:
-        say(ORDER)
-        left_out = session.measure(points, name, retry, until)
-        lines = session.summary(points, name, left_out)
+    if executor not in cluster.EXECUTORS:
+        raise ValueError(f"executor {executor!r}; allowed: {', '.join(cluster.EXECUTORS)}")
+    if executor == "slurm":
+        flags = [*(["--retry"] if retry else []), *(["--verbose"] if verbose else [])]
+        flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
+        for line in cluster.submit(profile, studies, machine, like, ["--device", device, *flags]):
+            say(line)
+        say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
+        return
+    name, points = _planned(profile, studies, machine, device, like)
+    say(ORDER)
+    left_out = session.measure(points, name, retry, until)
+    lines = session.summary(points, name, left_out)
     _show(lines, left_out, until, like)
     if left_out:
         say("Next: run the same command again; it measures the points that were left out.")
@@ -111,12 +107,10 @@ def plan(
     device: DeviceKind = "all",
     like: Like = "",
     price: Annotated[float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)] = 0.0,
-    executor: Executor = "local",
-    site: SiteFile = None,
 ) -> None:
     """Show a profile's points, how long they should take and, with a price, what they cost; nothing runs."""
-    cluster_site, name, points = _planned(profile, studies, machine, device, like, executor, site)
-    lines = cluster.estimate_seconds(points, name) if cluster_site else session.estimate_seconds(points, name)
+    name, points = _planned(profile, studies, machine, device, like)
+    lines = session.estimate_seconds(points, name)
     shown = {
         "point": lines["point"].map(setting),
         "kernels": lines["num_kernels"],
@@ -125,8 +119,6 @@ def plan(
     }
     for study, group in pandas.DataFrame(shown).groupby(lines["study"], sort=False):
         say_table(f"{study}, {f'as {like}' if like else f'profile {profile}'}, on {name}", group)
-    if cluster_site:
-        say_table("One job each", cluster.jobs(points, cluster_site))
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     time_needed = wording.duration(lines["seconds"].sum(min_count=1))
     say(f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}.")
@@ -270,27 +262,21 @@ def _write_report() -> Path:
     return page
 
 
-def _planned(
-    profile: str, studies: str, machine: str, device: str, like: str, executor: str, site: Path | None
-) -> tuple[cluster.Site | None, str, list[profiles.Point]]:
-    """Return the cluster's site, if any, the machine's name, and the points of a profile or of another machine.
+def _planned(profile: str, studies: str, machine: str, device: str, like: str) -> tuple[str, list[profiles.Point]]:
+    """Return the machine's name, and the points of a profile or of another machine.
 
     Prints which studies and accelerators are left out, and where kernels are compiled first.
 
     Raises:
         ValueError: no point can run here.
     """
-    cluster_site = cluster.choose_site(executor, site)
-    name = cluster.check_name(machine) if cluster_site else identity.identify(machine).name
-    kinds = cluster_site.kinds if cluster_site else survey.kinds
-    points = (profiles.like if like else profiles.read)(like or profile, studies, device, kinds, say)
+    name = identity.identify(machine).name
+    points = (profiles.like if like else profiles.read)(like or profile, studies, device, survey.kinds, say)
     if not points:
         raise ValueError(
             f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
             " allowed: another profile, study or device"
         )
-    if cluster_site:
-        return cluster_site, name, points
     for framework, answer in survey.ANSWERS.items():
         if answer.error:
             say(f"Left out: all points of {framework}: {answer.error}")
@@ -302,7 +288,7 @@ def _planned(
                 f"{framework} has no binaries for this GPU and compiles them once, in its first point, for up to half "
                 f"an hour. The limits of its points are {profiles.FIRST_USE_SECONDS // 60} minutes longer."
             )
-    return None, name, points
+    return name, points
 
 
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
@@ -310,7 +296,7 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     from benchbook import studies
     from benchbook.studies import findings
 
-    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]  # one per kind of node
+    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
     _print_summary(lines, own)
     for point, reason in left_out:
         say(f"Left out: {point.title} ({reason})")

@@ -85,7 +85,7 @@ def recover(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
         if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
-            run.fail(*marker.ending(path))
+            run.fail("interrupted", "the process that measured was gone")
             ended.append(run.run_id)
     return ended
 

@@ -59,12 +59,6 @@ def is_alive(path: Path) -> bool:
     return True
 
 
-def ending(path: Path) -> tuple[str, str]:
-    """Return the status and the message for the failure row of a run whose process has ended."""
-    job = (read(path) or {}).get("job", "")
-    return slurm.ending(job) or ("interrupted", "the process that measured was gone")
-
-
 def write_atomically(path: Path, content: str) -> None:
     """Write a file so that after a crash it has either its old content or the new."""
     temporary = path.with_name(path.name + ".new")

@@ -34,7 +34,7 @@ PIECE_BYTES = 2**20
 PUBLIC_MESSAGE = re.compile(
     r"the process that measured was gone|the kernel died(, because the disk is full)?"
     r"|stopped by (SIG[A-Z]+|the deadline)|took longer than its limit of \d+ s"
-    r"|the kernel was killed, because it took more memory than there is|Slurm ended job \d+: [a-z ]+ \([A-Z_]+\)"
+    r"|the kernel was killed, because it took more memory than there is"
     r"|[A-Z][A-Za-z]{2,60}(?=: )"
 )
 

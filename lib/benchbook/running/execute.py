@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from benchbook.machine import layout, processes, slurm
+from benchbook.machine import layout, processes
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
@@ -60,7 +60,7 @@ def execute(
     try:
         status, message = _supervise(point, run, notebook, machine_name, watch, deadline)
     except Stopped as stop:
-        status, message = slurm.ending(slurm.own_job()) or ("interrupted", f"stopped by {stop}")
+        status, message = "interrupted", f"stopped by {stop}"
         stopped = stop
     unfinished = runs.resume(folder, run_id)
     if unfinished is not None:  # it neither finished nor wrote its own failure

@@ -6,12 +6,10 @@ frameworks gives one point per installed framework, and a list of devices one pe
 
 import ast
 import itertools
-import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -100,28 +98,40 @@ def read(
         DeviceUnavailable: a study that `studies` names lacks its framework or its device here. With `all`, such studies
             are skipped, and this is raised only if none remains.
     """
-    content = profile_files.read(layout.profile(profile))
-    chosen = list(content) if studies == "all" else studies.split()
-    unknown = [study for study in chosen if study not in content]
-    if unknown or not chosen:
-        problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
-        raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
-    for study in chosen:
-        _check_parameters(study, content)
-    points, missing = {}, None
-    for study in chosen:
+    entries, points, missing = chosen(profile, studies), {}, None
+    for study, entry in entries.items():
         try:
-            points |= {point.key: point for point in points_of(study, content[study], device, kinds)}
+            points |= {point.key: point for point in points_of(study, entry, device, kinds)}
         except devices.DeviceUnavailable as error:
             missing = error
             if studies != "all":
                 raise
     if missing and not points:
         raise missing
-    absent = [study for study in content if study not in {point.study for point in points.values()}]
+    absent = [study for study in entries if study not in {point.study for point in points.values()}]
     if studies == "all" and absent:
         say(f"Skipped (framework or device missing): {', '.join(absent)}")
     return _calibrate_when_needed(list(points.values()))
+
+
+def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
+    """Return a profile's entries for some studies, checked; no framework is asked.
+
+    Args:
+        profile, studies: see `read`.
+
+    Raises:
+        ValueError: see `read`.
+    """
+    content = profile_files.read(layout.profile(profile))
+    names = list(content) if studies == "all" else studies.split()
+    unknown = [study for study in names if study not in content]
+    if unknown or not names:
+        problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
+        raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
+    for study in names:
+        _check_parameters(study, content)
+    return {study: content[study] for study in names}
 
 
 def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> list[Point]:
@@ -186,16 +196,6 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
         users = [other.study for other in ordered if other.framework == point.framework]
         ordered.insert([other.study for other in ordered].index(users[0]) if users else 0, point)
     return ordered
-
-
-def write_points(path: Path, points: list[Point]) -> None:
-    """Write points to a JSON file for a cluster's job, which neither reads a profile nor looks for devices."""
-    path.write_text(json.dumps([asdict(point) for point in points], indent=1))
-
-
-def read_points(path: Path) -> list[Point]:
-    """Return the points of a file that `write_points` wrote."""
-    return [Point(**point) for point in json.loads(path.read_text())]
 
 
 def kernel_order(points: list[Point]) -> list[tuple[Point, int]]:
