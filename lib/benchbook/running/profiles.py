@@ -121,16 +121,28 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
         profile, studies: see `read`.
 
     Raises:
-        ValueError: see `read`.
+        ValueError: see `read`; it names the file and the key.
     """
-    content = profile_files.read(layout.profile(profile))
+    path = layout.profile(profile)
+    content = profile_files.read(path)
     names = list(content) if studies == "all" else studies.split()
     unknown = [study for study in names if study not in content]
     if unknown or not names:
         problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
         raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
-    for study in names:
-        _check_parameters(study, content)
+    try:
+        for study in names:
+            declared(study)
+            for parameters in (content[study].get("parameters", {}), *content[study]["points"]):
+                for name, values in parameters.items():
+                    for value in _as_list(values):
+                        flat(study, {name: value})
+            for choices in (_choices(content[study], point) for point in content[study]["points"]):
+                least = min(_as_list(choices.get("search_seconds", 1)))
+                if "tuned" in _as_list(choices.get("variant")) and least <= 0:
+                    raise ValueError(f"{study}: search_seconds is {least!r} with variant tuned; allowed: above 0")
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
     return {study: content[study] for study in names}
 
 
@@ -338,32 +350,6 @@ def _choices(entry: dict, point: dict) -> dict:
     both = entry.get("parameters", {}), point
     plain = {name: value for part in both for name, value in part.items() if name != BUDGET}
     return plain | {key: value for part in both for key, value in part.get(BUDGET, {}).items()}
-
-
-def _check_parameters(study: str, content: profile_files.Content) -> None:
-    """Refuse a study without a notebook and parameters that its notebook does not declare; no framework is started.
-
-    Raises:
-        ProfileError: names file and line, the value and what is allowed.
-    """
-    entry, place = content[study], [study]
-    given = {("parameters",): entry.get("parameters", {})}
-    given |= {("points", number): point for number, point in enumerate(entry["points"])}
-    try:
-        declared(study)
-        for inside, parameters in given.items():
-            for name, values in parameters.items():
-                place = [study, *inside, name]
-                for value in _as_list(values):
-                    flat(study, {name: value})
-        for number, point in enumerate(entry["points"]):
-            place = [study, "points", number]
-            choices = _choices(entry, point)
-            least = min(_as_list(choices.get("search_seconds", 1)))
-            if "tuned" in _as_list(choices.get("variant")) and least <= 0:
-                raise ValueError(f"search_seconds is {least!r} with variant tuned; allowed: above 0")
-    except ValueError as error:
-        raise content.error(error, *place) from error
 
 
 def _as_list(value: object) -> list:
