@@ -208,14 +208,14 @@ def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, fl
 
 
 def measured_figures(best: dict[tuple[str, str], dict[str, float]], point: dict) -> dict | None:
-    """Return family and FEATURES of a point's device in its precision; None without rates of products and copies.
+    """Return family and FEATURES of a point's device in its precision; None without a precision or such rates.
 
     Args:
         best: from `best_rates`.
         point: with machine, device and precision.
     """
     rates, precision = best.get((point["machine"], point["device"]), {}), point["precision"]
-    if "fp32" not in rates or "copy" not in rates:
+    if "fp32" not in rates or "copy" not in rates or not isinstance(precision, str):
         return None
     fp32 = rates["fp32"]
     peak = max(fp32, rates.get(precision.removeprefix("amp_"), fp32))
