@@ -90,7 +90,7 @@ def values() -> dict[str, dict]:
     """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
     merged = aggregation.merge(layout.outputs() / "runs")
     evidence = merged.evidence
-    tables = {"tuning": confirmation.table(evidence.measured, evidence.priors)}
+    tables = {"tuning": confirmation.table(evidence.measured)}
     for study in studies.every().values():
         for chart in study.charts:
             drawing = merged.drawings[chart.name]

@@ -280,7 +280,7 @@ def test_a_number_that_runs_measured_once_each_has_students_t_over_runs(values, 
     assert line["value"] == pytest.approx(0.75)
     from scipy import stats  # its import takes a second
 
-    half = stats.t.ppf(0.9825, 2) * 0.05 / 3**0.5 if kind == "interval" else 0.05
+    half = stats.t.ppf(0.975, 2) * 0.05 / 3**0.5 if kind == "interval" else 0.05
     assert (line["low"], line["high"]) == pytest.approx((0.75 - half, 0.75 + half))
     assert line["interval"] == kind
 

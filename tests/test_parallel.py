@@ -95,7 +95,7 @@ def test_what_a_rank_ran_out_of_or_lacks_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"plan": Plan(widest_interval=0.02)}, ValueError, "widest_interval 0.02; allowed on several devices: 0"),
+        ({"plan": Plan(window_seconds=2.0)}, ValueError, "window_seconds 2.0; allowed on several devices: 0"),
         ({"device": Device("mps", "a GPU")}, NotImplementedError, "torch on mps; allowed: torch on cpu or cuda"),
         ({"device": Device("cpu", "a chip", "jax")}, NotImplementedError, "jax on cpu; allowed"),
         ({"device_count": 4}, DeviceUnavailable, "device_count 4 on this host; allowed: up to 2"),

@@ -253,36 +253,6 @@ def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(record, clock,
     assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [inside] * 5
 
 
-class Uneven(FakeWorkload):
-    """Steps of 3 s, and of 9 s in every other window of the first `restless` ones."""
-
-    restless = 0
-
-    def step(self, batch):
-        if batch[0] % 2 and batch[0] < self.restless:
-            self.clock.advance(6)
-        return super().step(batch)
-
-
-@pytest.mark.parametrize(("restless", "num_windows"), [(0, 6), (6, 15), (100, 24)])
-def test_windows_follow_until_the_interval_is_narrow_or_there_are_four_times_as_many(
-    record, clock, restless, num_windows
-):
-    workload = Uneven(clock)
-    workload.restless = restless
-    rows = _measure(workload, record, num_windows=6, widest_interval=0.1)
-    assert len(_trained(rows)) == num_windows
-
-
-def test_repeats_follow_where_repeats_were_planned_even_if_all_diverge(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_repeats=3, widest_interval=0.1)
-    assert _trained(rows)["repeat"].tolist() == [0, 1, 2, 3, 4, 5]  # fewer than six have no interval
-    broken = run(record.folder / "broken")
-    diverging = FakeWorkload(clock, dict.fromkeys(range(3, 1000), math.nan))
-    rows = _measure(diverging, broken, num_warmup_steps=0, num_repeats=2, num_windows=3, widest_interval=0.1)
-    assert _trained(rows)["repeat"].max() < 2 * Plan.MOST
-
-
 def test_an_evaluation_can_follow_every_epoch(record, clock):
     rows = _measure(FakeWorkload(clock), record, num_windows=2, num_repeats=2, evaluate_each_epoch=True)
     measured = rows[rows["phase"].isin(["train", "evaluate"])]

@@ -1,13 +1,12 @@
 """Summaries of points, spreads of windows and fits, against sums done by hand."""
 
-import itertools
 import math
 
 import numpy
 import pandas
 import pytest
 
-from benchbook.judging import intervals, statistics
+from benchbook.judging import statistics
 from rows import make_row, make_rows, windows
 
 
@@ -114,20 +113,3 @@ def test_a_fit_finds_the_fixed_part_and_the_part_per_sample_neither_negative(siz
 def test_a_fit_refuses_a_single_batch_size():
     with pytest.raises(ValueError, match=r"batch sizes \[64\.0\]; allowed: at least two different ones"):
         statistics.fit_step_time([64, 64], [1.0, 1.1])
-
-
-def test_a_machines_other_points_make_an_interval_wider_or_narrower():
-    own = [*windows([500] * 6, run_id="run-a"), *windows([510] * 6, run_id="run-b")]
-    others = [
-        windows([rate] * 6, run_id=f"run-{name}-{rate}", point=f"p{name}")
-        for name in range(5)
-        for rate in (100, 100 * (1.5 + name / 10))
-    ]
-    rows = make_rows([*own, *itertools.chain(*others)])
-    line, alone = (
-        statistics.summarise(each).set_index("point").loc["reference-cpu"] for each in (rows, make_rows(own))
-    )
-    assert alone["interval"] == line["interval"] == "interval"
-    assert line["high"] / line["low"] > 1.1 * alone["high"] / alone["low"]
-    given = statistics.summarise(make_rows(own), intervals.priors(rows)).iloc[0]
-    assert given[["low", "high", "session_width"]].tolist() == line[["low", "high", "session_width"]].tolist()

@@ -18,7 +18,6 @@ from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
-from benchbook.judging.intervals import Prior
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.studies import datasets
@@ -247,7 +246,7 @@ def test_what_a_search_promised_and_windows_did_not_confirm_is_not_called_tuned(
     assert trained["samples_per_second"].iloc[0] == pytest.approx(4.0)  # the reference's rate
     shown = trained["settings"].iloc[0]
     assert (shown["chosen"], shown["data_resident"], shown["channels_last"]) == ("reference", False, False)
-    (line,) = confirmation.table(rows, {}).to_dict("records")
+    (line,) = confirmation.table(rows).to_dict("records")
     assert line["outcome"] == "tuned: nothing faster found"
     assert (line["promised"], line["confirmed"]) == (PROMISED, pytest.approx(0.95))
 
@@ -261,11 +260,11 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
     assert windows["settings"].iloc[1]["promised"] == PROMISED
     assert set(trained["precision"]) == {"amp_bf16"}
     assert trained["settings"].iloc[0]["data_resident"]
-    (line,) = confirmation.table(rows, {}).to_dict("records")
+    (line,) = confirmation.table(rows).to_dict("records")
     assert (line["outcome"], line["confirmed"], line["num_pairs"]) == ("tuned, not confirmed", pytest.approx(1.2), 6)
     again, more, _ = choose(tmp_path, clock, 1.25, 2)
     assert (again.chosen, again.settings, searches) == ("tuned", CHOSEN, [10])
-    (line,) = confirmation.table(pandas.concat([rows, more], ignore_index=True), {}).to_dict("records")
+    (line,) = confirmation.table(pandas.concat([rows, more], ignore_index=True)).to_dict("records")
     assert (line["outcome"], line["interval"], line["num_pairs"]) == ("tuned", "interval", 12)
     diverged = rows.assign(status=rows["status"].where(rows["phase"] != "confirm", "diverged"))
     assert confirmation.ratio(diverged) is None
@@ -324,28 +323,25 @@ def alternated(*pairs, **columns):
 CLEAR = [(100, 107), (100, 106), (100, 105), (100, 108), (100, 107), (100, 106)]
 
 
-QUIET, WILD = Prior(0.01**2, 20.0, 0.1), Prior(0.06**2, 20.0, 0.1)  # kernels of this machine differ by 1 or 6 %
-
-
 @pytest.mark.parametrize(
-    ("kernels", "prior", "kind", "faster"),
+    ("levels", "kind", "faster"),
     [
-        (1, QUIET, "range", False),  # six of six, and another kernel may say otherwise
-        (2, QUIET, "interval", True),
-        (2, WILD, "interval", False),  # kernels here differ by as much
+        ([1.0], "range", False),  # six of six, and another kernel may say otherwise
+        ([1.0, 1.0], "interval", True),
+        ([1.0, 0.95], "interval", False),  # kernels differ by as much
     ],
 )
-def test_tuned_is_faster_only_with_an_interval_over_kernels(kernels, prior, kind, faster):
-    runs = [f"run-{number}" for number in range(kernels)]
-    rows = [row for run_id in runs for row in alternated(*CLEAR, run_id=run_id)]
-    ratio = confirmation.ratio(make_rows(rows), prior)
+def test_tuned_is_faster_only_with_an_interval_over_kernels(levels, kind, faster):
+    runs = [f"run-{number}" for number in range(len(levels))]
+    pairs = {run: [(slow, fast * level) for slow, fast in CLEAR] for run, level in zip(runs, levels, strict=True)}
+    rows = [row for run_id, own in pairs.items() for row in alternated(*own, run_id=run_id)]
+    ratio = confirmation.ratio(make_rows(rows))
     assert (ratio.kind, confirmation.is_faster(ratio)) == (kind, faster)
     told = {"variant": "tuned", "point": "tuned-cpu", "settings": {"chosen": "tuned"}}
     rows = make_rows([*rows, *(make_row(run_id=run_id, **told) for run_id in runs)])
-    priors = {("samples_per_second", "desk", "cpu"): prior}
     name = "tuned" if faster else "tuned, not confirmed"
-    assert confirmation.table(rows, priors)["outcome"].tolist() == [name]
-    assert verdicts.summarise(rows, priors=priors)["variant"].tolist() == [name]
+    assert confirmation.table(rows)["outcome"].tolist() == [name]
+    assert verdicts.summarise(rows)["variant"].tolist() == [name]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def warming_up(rates):
     [
         (steady, "normal", 0.02, 0, 0.05),
         (steady, "heavy", 0.02, 0, 0.05),
-        (steady, "correlated", 0.05, 0, 0.06),
+        (steady, "correlated", 0.03, 0, 0.10),  # most of them where one kernel is all there is
         (warming_up, "normal", 0.01, 0, 0.05),
         (drifting, "normal", 0.01, 0.80, 1),
         (slow_stretch, "normal", 0.01, 0.98, 1),
@@ -60,17 +60,33 @@ def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
     assert least <= share <= most
 
 
+def kernels(levels=(1, 1, 1), falls=(1, 1, 1, 1)):
+    """Return the rates of kernels of six windows, at these levels and with the last third slower by these factors."""
+    return [1000 * level * f for level, end in zip(levels, falls, strict=False) for f in (1, 1, 1, 1, end, end)]
+
+
+def fall(last, first):
+    return "drift", pytest.approx(last / first - 1)
+
+
 @pytest.mark.parametrize(
     ("rates", "kind", "reasons"),
     [
         (STEADY, "stable", ()),
         (STEADY[:5], "too few windows", (("few_windows",),)),
         ([], "too few windows", (("few_windows",),)),
-        ([1000, 1100, 900, 1120, 880, 1000], "unstable", (("spread", pytest.approx(0.06696, rel=1e-3)),)),
+        ([1000, 1100, 900, 1120, 880, 1000], "unstable", (("spread", pytest.approx(0.06696, 1e-3)), fall(940, 1050))),
         ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(902.5 / 995 - 1)),)),
         ([1000, 1001, 999, 820, 1000, 1002], "unstable", (("spread", pytest.approx(0.0547, 0.01)), ("outliers", 1, 6))),
-        ([960, 1040, 970, 1110, 860, 1030], "unstable", (("spread", pytest.approx(0.0593, rel=1e-2)),)),  # MAD 3.7 %
+        ([960, 1040, 970, 1110, 860, 1030], "unstable", (("spread", pytest.approx(0.0593, 1e-2)), fall(945, 1000))),
         ([*STEADY, *(0.86 * rate for rate in STEADY)], "stable", ()),  # the second kernel is steady, and 14 % slower
+        (kernels(falls=(0.9, 0.9, 0.9)), "unstable", (fall(0.9, 1),)),
+        (kernels(falls=(0.9, 0.9, 1.01)), "stable", ()),  # not in the same direction in all
+        (kernels(levels=(1, 0.98, 0.95, 0.92)), "unstable", (("kernel_drift", pytest.approx(-0.08)),)),
+        (kernels(levels=(1, 1.04, 1.08, 1.1)), "unstable", (("kernel_drift", pytest.approx(0.1)),)),
+        (kernels(levels=(1, 0.95, 0.98, 0.92)), "stable", ()),  # not in order
+        (kernels(levels=(1, 0.95, 0.92)), "stable", ()),  # three are often in order by chance
+        (kernels(levels=(1, 0.99, 0.98, 0.97)), "stable", ()),
     ],
 )
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
@@ -182,7 +198,14 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = {"parity": ("off",), "work": ("half",), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",)}
     values |= {"few_steps": (1, 3)}
-    values |= {"spread": (0.1,), "drift": (0.1,), "outliers": (1, 6), "cpu_shared": (0.3,), "cpu_stolen": (0.1,)}
+    values |= {
+        "spread": (0.1,),
+        "drift": (0.1,),
+        "kernel_drift": (0.1,),
+        "outliers": (1, 6),
+        "cpu_shared": (0.3,),
+        "cpu_stolen": (0.1,),
+    }
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.UNPROVEN))
         assert Verdict(((code, *values.get(code, ())),)).kind == kind

@@ -163,7 +163,7 @@ def compare(
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
     sides = [comparison.rows_of(name, rows) for name in (a, b)]
-    lines, alone = comparison.table(*sides, condition.samples(manifests.read_all(folder)), rows)
+    lines, alone = comparison.table(*sides, condition.samples(manifests.read_all(folder)))
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)

@@ -32,10 +32,7 @@ def rows_of(name: str, rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def table(
-    a: pandas.DataFrame,
-    b: pandas.DataFrame,
-    conditions: pandas.DataFrame | None = None,
-    rows: pandas.DataFrame | None = None,
+    a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 ) -> tuple[pandas.DataFrame, dict[str, list[str]]]:
     """Compare two sets of rows, point by point.
 
@@ -45,8 +42,6 @@ def table(
     Args:
         a, b: rows of one machine, as `rows_of` returns them.
         conditions: from `condition.samples`, for the stability of each side.
-        rows: further rows, to estimate how much kernels and sessions differ. Sessions of B are left out of the latter,
-            since their difference from others is the question.
 
     Returns:
         A line per pair: study; point; a, b (rates); ratio (b / a) with its bounds and their kind; verdict (the faster
@@ -57,9 +52,7 @@ def table(
     Raises:
         ValueError: no two points pair.
     """
-    known = pandas.concat([part for part in (rows, a, b) if part is not None])  # a row that occurs twice counts once
-    priors = intervals.priors(known, excluded_sessions={*b["session"]})
-    points_a, points_b = (_points(verdicts.summarise(side, conditions, priors)) for side in (a, b))
+    points_a, points_b = (_points(verdicts.summarise(side, conditions)) for side in (a, b))
     lines = [_line(point, points_b[key]) for key, point in points_a.items() if key in points_b]
     if not lines:
         counts = f"none of {len(points_a)} measured points of A is like one of {len(points_b)} of B"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pandas
 
 from benchbook.judging import intervals, statistics
-from benchbook.judging.intervals import Interval, Prior
+from benchbook.judging.intervals import Interval
 
 PHASE = "confirm"
 REFERENCE, TUNED = "reference", "tuned"  # the two sides of that phase, one of which the point then measures
@@ -27,12 +27,11 @@ READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", 
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
 
-def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None:
+def ratio(rows: pandas.DataFrame) -> Interval | None:
     """Return the speed-up of tuned over the reference, from neighbouring windows of both.
 
     Args:
         rows: of one point; other phases are ignored.
-        prior: see `intervals.interval`.
 
     Returns:
         None if there are no pairs of windows, or if a window diverged.
@@ -45,7 +44,7 @@ def ratio(rows: pandas.DataFrame, prior: Prior | None = None) -> Interval | None
         own = pair_speedups(run)
         ratios += own
         kernels += [run_id] * len(own)
-    return intervals.interval(ratios, kernels, prior) if ratios else None
+    return intervals.interval(ratios, kernels, intervals.PAIRED_DEVIATION) if ratios else None
 
 
 def pair_speedups(windows: pandas.DataFrame) -> list[float]:
@@ -83,12 +82,11 @@ def name(line: Mapping) -> str | None:
     return NAMES.get(settings.get("chosen"), UNCONFIRMED)
 
 
-def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) -> pandas.DataFrame:
+def table(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return a line for each tuned point's last session: the search's promise and the confirmed speed-up.
 
     Args:
         rows: any; only measured rows count.
-        priors: from `intervals.priors`.
 
     Returns:
         Columns COLUMNS: promised is the search's speed-up, from the settings alone; confirmed is tuned over the
@@ -101,7 +99,7 @@ def table(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior]) 
         last = point.iloc[-1].to_dict()
         line = dict(zip(statistics.POINT_KEY, key, strict=True)) | {"outcome": name(last)}
         line |= {column: last[column] for column in ("device", "framework", "dataset")}
-        confirmed = ratio(point, priors.get((intervals.RATE, last["machine"], last["device"])))
+        confirmed = ratio(point)
         if line["outcome"] == TUNED and not is_faster(confirmed):
             line["outcome"] = UNCONFIRMED
         if confirmed is not None:

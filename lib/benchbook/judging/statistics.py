@@ -6,7 +6,6 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals
-from benchbook.judging.intervals import ENERGY, RATE, Prior
 from benchbook.rows import records
 
 POINT_KEY = ["machine", "study", "point"]
@@ -22,7 +21,7 @@ _DESCRIPTION = [
 ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
 _COUNTS = ["num_kernels", "num_windows", "num_samples"]
 _TEXTS = ["interval", "energy_interval", "energy_method", "energy_boundary", "energy_note", "status", "message"]
-_MEASURES = [*_COUNTS, "samples_per_second", "spread", "low", "high", "interval", "session_width", "seconds_per_step"]
+_MEASURES = [*_COUNTS, "samples_per_second", "spread", "low", "high", "interval", "seconds_per_step"]
 _MEASURES += ["input_share_waited", "waited_low", "waited_high", "accuracy", *ENERGY_COLUMNS, "energy_method"]
 _MEASURES += ["energy_boundary", "idle_watts", "energy_note", "status", "message"]
 _NUMBERS = [name for name in _MEASURES if name not in (*_COUNTS, *_TEXTS)]
@@ -30,7 +29,7 @@ _SUSTAINED = [*POINT_KEY, "device", "framework", "variant"]
 # The columns of windows that a point's line is computed from.
 _WINDOW_NUMBERS = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules"]
 _WINDOW_NUMBERS += ["idle_watts"]
-_WINDOW_TEXTS = ["device", "run_id", "energy_method", "energy_boundary"]
+_WINDOW_TEXTS = ["run_id", "energy_method", "energy_boundary"]
 
 
 def warmed_up(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
@@ -69,29 +68,25 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[numpy.isin(session, last)]
 
 
-def summarise(rows: pandas.DataFrame, priors: Mapping[tuple[str, str, str], Prior] | None = None) -> pandas.DataFrame:
+def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
 
     Args:
         rows: as `records.merge` returns them; only measured rows count.
-        priors: from `intervals.priors` of all rows; None: computed from `rows`.
 
     Returns:
         Columns: the point's key and description (from its windows, if it has any); num_kernels; num_windows;
         samples_per_second (the geometric mean over kernels of each kernel's median); spread (of windows); low, high
-        and interval (the bounds of samples_per_second and their kind); session_width (see `intervals.Interval`);
-        num_samples (in all windows); seconds_per_step; input_share_waited (the median over windows), waited_low and
-        waited_high (its range); accuracy (at the end of training, the median over repeats); energy_per_sample (J, idle
-        power included; if several methods read it, only windows of the last method count), energy_low, energy_high
-        and energy_interval (its bounds and their kind); energy_method; energy_boundary; idle_watts; energy_note (a
-        caveat on the energy, or empty); status; message.
+        and interval (the bounds of samples_per_second and their kind); num_samples (in all windows); seconds_per_step;
+        input_share_waited (the median over windows), waited_low and waited_high (its range); accuracy (at the end of
+        training, the median over repeats); energy_per_sample (J, idle power included; if several methods read it, only
+        windows of the last method count), energy_low, energy_high and energy_interval (its bounds and their kind);
+        energy_method; energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status; message.
     """
-    priors = intervals.priors(rows) if priors is None else priors
     measured = newest(rows[rows["source"] == "measured"])
     windows = measured[(measured["phase"] == "train") & (measured["samples_per_second"] > 0).fillna(False)]
     measures = {
-        key: _measures(columns, key[0], priors)
-        for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
+        key: _measures(columns) for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
@@ -222,16 +217,14 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
     return {key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {}) for key, line in lines.items()}
 
 
-def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mapping[tuple, Prior]) -> dict:
-    known = {measure: priors.get((measure, machine, windows["device"][0])) for measure in (RATE, ENERGY)}
+def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     runs, rates = windows["run_id"], windows["samples_per_second"]
-    rate = intervals.interval(rates, runs, known[RATE])
+    rate = intervals.interval(rates, runs)
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
     measures = rate.columns("samples_per_second") | {
         "num_kernels": len(set(runs)),
         "num_windows": len(runs),
         "spread": spread(warmed_up(rates, runs)),
-        "session_width": (known[RATE] or intervals.weak_prior()).session_width,
         "num_samples": int(_present(windows["samples"]).sum()),
         "seconds_per_step": sizes[-1] / rate.value if len(sizes) else None,
     }
@@ -243,7 +236,7 @@ def _measures(windows: Mapping[str, numpy.ndarray], machine: str, priors: Mappin
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
     read = read[windows["energy_method"][read] == method]
-    joules = intervals.interval((windows["energy_joules"] / windows["samples"])[read], runs[read], known[ENERGY])
+    joules = intervals.interval((windows["energy_joules"] / windows["samples"])[read], runs[read])
     idle = _present(windows["idle_watts"][read])
     is_short = float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW
     note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if is_short else ""

@@ -11,14 +11,13 @@ tests/test_verdicts.py counts how often each rule is wrong.
 import functools
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy
 import pandas
 
 from benchbook.judging import confirmation, intervals, parity, statistics
-from benchbook.judging.intervals import Prior
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
@@ -34,6 +33,7 @@ REASONS = {
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
+    "kernel_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
     "outliers": (UNSTABLE, "{} of {} windows are outliers", VARIED),
     "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
@@ -50,8 +50,7 @@ LIMIT = 0.05  # a larger spread or drift is unstable
 # An outlier is a window farther than this from the median, as a fraction of it, and with a modified z-score over the
 # second number (Iglewicz and Hoaglin, 1993). A point whose share of outliers is over the third is unstable.
 OUTLIER, OUTLIER_SCORE, OUTLIER_SHARE = 0.15, 3.5, 0.10
-DRIFT_ERRORS = 3  # standard errors that a drift must exceed
-CORRELATION = 0.8  # of neighbouring windows on a busy machine, where noise looks like a drift
+FEWEST_ORDERED = 4  # fewer kernels often lie in order by chance, four in one case of 12
 SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the windows' time
@@ -141,11 +140,7 @@ def from_columns(table: pandas.DataFrame) -> pandas.DataFrame:
     return table.drop(columns=[f"{name}{_SUFFIX}" for name in table if f"{name}{_SUFFIX}" in table])
 
 
-def summarise(
-    rows: pandas.DataFrame,
-    conditions: pandas.DataFrame | None = None,
-    priors: Mapping[tuple[str, str, str], Prior] | None = None,
-) -> pandas.DataFrame:
+def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point without windows.
 
     A point that trained wrong has status `wrong` and the reason as its message. Its variant is tuned only if it was
@@ -154,11 +149,9 @@ def summarise(
     Args:
         rows: any; only measured rows of each point's last session count.
         conditions: from `condition.samples`, of any runs; None: unknown.
-        priors: see `statistics.summarise`.
     """
-    priors = intervals.priors(rows) if priors is None else priors
-    summary = statistics.summarise(rows, priors)
-    named = confirmation.table(rows, priors).set_index(POINT_KEY)["outcome"].to_dict()
+    summary = statistics.summarise(rows)
+    named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
     measured = statistics.newest(rows[rows["source"] == "measured"])
     reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
     lines = []
@@ -262,46 +255,29 @@ def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None
 
 
 def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
-    """Yield how the speed varied: its spread, its drift, and outliers.
+    """Yield how the speed varied: its spread, its drift within kernels and over them, and outliers.
 
-    Outliers count only if they are over a tenth of the windows: fewer do not move the median. The factor 0.6745 turns
-    the median absolute deviation into a standard deviation.
+    A drift within kernels is the median change from the first third of a kernel's windows to the last, if all kernels
+    change in the same direction. A drift over kernels is the change from the first kernel to the last, if each is
+    slower (or each is faster) than the one before. Outliers count only if they are over a tenth of the windows: fewer
+    do not move the median. The factor 0.6745 turns the median absolute deviation into a standard deviation.
     """
     series = statistics.warmed_up(rates, runs)
     if (spread := statistics.spread(series)) > LIMIT:
         yield "spread", spread
-    change, error = _drift(series)
-    if abs(change) > max(LIMIT, DRIFT_ERRORS * error):
+    thirds = [(each, max(1, len(each) // 3)) for each in series if len(each) > 1]
+    changes = [numpy.median(each[-third:]) / numpy.median(each[:third]) - 1 for each, third in thirds]
+    if changes and min(changes) * max(changes) > 0 and abs(change := float(numpy.median(changes))) > LIMIT:
         yield "drift", change
+    levels = numpy.array([numpy.median(each) for each in series])
+    steps, change = numpy.diff(levels), float(levels[-1] / levels[0]) - 1
+    if len(levels) >= FEWEST_ORDERED and min(steps) * max(steps) > 0 and abs(change) > LIMIT:
+        yield "kernel_drift", change
     windows = numpy.concatenate(series)
     away = numpy.abs(windows / numpy.median(windows) - 1)
     outliers = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))
     if outliers.mean() > OUTLIER_SHARE:
         yield "outliers", int(outliers.sum()), len(windows)
-
-
-def _drift(series: Sequence[numpy.ndarray]) -> tuple[float, float]:
-    """Return by what fraction a run's last third is faster than its first, as a mean over runs, and its standard error.
-
-    The noise is estimated from the residuals of a straight line through each run's windows, which a drift does not
-    change. The standard error takes the correlation of neighbouring windows into account.
-    """
-    drifts, factors, squares, freedom = [], [], 0.0, 0
-    for values in series:
-        if len(values) < 3:
-            continue
-        places, third = numpy.arange(len(values)), len(values) // 3
-        line = numpy.vander(places, 2)
-        residual = numpy.eye(len(values)) - line @ numpy.linalg.pinv(line)
-        correlations = CORRELATION ** numpy.abs(numpy.subtract.outer(places, places))
-        ends = ((places >= len(values) - third) - 1.0 * (places < third)) / third
-        drifts.append(numpy.median(values[-third:]) / numpy.median(values[:third]) - 1)
-        factors.append(ends @ correlations @ ends * (len(values) - 2) / numpy.trace(residual @ correlations))
-        squares += numpy.sum(numpy.square(residual @ values / numpy.median(values)))
-        freedom += len(values) - 2
-    if not drifts:
-        return 0.0, 0.0
-    return float(numpy.mean(drifts)), float(numpy.sqrt(numpy.sum(factors) * squares / freedom) / len(drifts))
 
 
 def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:

@@ -7,7 +7,7 @@ The first call and the warm-up are rows of their own, which no average includes;
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,6 @@ from tqdm import tqdm
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
-from benchbook.judging import intervals
 from benchbook.measuring import audit, sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import endless, status, steps_lasting, train_window, trainer, window
@@ -37,8 +36,6 @@ class Plan:
         num_windows: timed windows in a repeat, one after the other.
         samples_per_window: images in a window, rounded to whole steps; 0: one epoch.
         cooldown_seconds: rest between repeats.
-        widest_interval: if above 0, more windows follow (or repeats, if more than one was planned) until the 95 %
-            interval of this kernel's windows is at most this wide, as a fraction; at most MOST times what was planned.
         evaluate_each_epoch: whether to evaluate after every window, which must be an epoch; else once, at the end of a
             repeat.
         window_seconds: if above 0, a window has as many steps as take this long on this device, but at least
@@ -53,12 +50,9 @@ class Plan:
     num_windows: int = 1
     samples_per_window: int = 0
     cooldown_seconds: float = 0.0
-    widest_interval: float = 0.0
     evaluate_each_epoch: bool = False
     window_seconds: float = 0.0
     evaluates: bool = True
-
-    MOST = 4  # no annotation: a constant, not a field
 
     def __post_init__(self) -> None:
         least = {"num_repeats": 1, "num_windows": 1}
@@ -75,21 +69,8 @@ class Plan:
 
     def parts(self) -> list["Plan"]:
         """Return the parts of a repeat; an evaluation follows each."""
-        one = replace(self, num_windows=1, widest_interval=0.0) if self.evaluate_each_epoch else self
+        one = replace(self, num_windows=1) if self.evaluate_each_epoch else self
         return [one] * (self.num_windows // one.num_windows)
-
-    def has_next(self, done: int, planned: int, rates: Sequence[float] | None) -> bool:
-        """Return whether another window or repeat follows.
-
-        Args:
-            done, planned: how many there are, and how many there should be at least.
-            rates: of this run's windows so far, whose interval may need more; None: no more than planned.
-        """
-        if done < planned:
-            return True
-        if rates is None or not self.widest_interval or done >= self.MOST * planned:
-            return False
-        return intervals.windows_width(rates) > self.widest_interval
 
 
 @contextmanager
@@ -191,23 +172,22 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
         workload.restore(fresh)
     work = workload.description()
     samples = num_steps * workload.batch_size or work["dataset_samples"]
-    total, rates = plan.num_repeats * plan.num_windows * samples, []
+    total = plan.num_repeats * plan.num_windows * samples
     unit = "sequence" if work.get("sequence_length") else "image"
     # One refresh a second: the bar must not slow what it shows.
     with tqdm(total=total, unit=unit, unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
-        for repeat in itertools.count():
+        for repeat in range(plan.num_repeats):
+            if repeat:
+                time.sleep(plan.cooldown_seconds)
+                workload.restore(fresh)
             windows = _windows(workload, sensor, num_steps, record.common["variant"], bar)
             for part in plan.parts():
-                last = _train(workload, record, part, windows, repeat, rates)
+                last = _train(workload, record, part, windows, repeat)
                 if plan.evaluates:
                     with record.during("evaluate"):
                         _evaluate(workload, record, sensor, repeat, last["epoch"])
                 if last["status"] == "diverged":
                     break
-            if not plan.has_next(repeat + 1, plan.num_repeats, rates if plan.num_repeats > 1 else None):
-                break
-            time.sleep(plan.cooldown_seconds)
-            workload.restore(fresh)
     audit.check(workload, record, fresh)
     return records.read(record.path)
 
@@ -272,20 +252,16 @@ def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | 
         yield train_window(workload, sensor, batches, bar)
 
 
-def _train(
-    workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int, rates: list[float]
-) -> dict:
-    """Append the windows of a repeat, or of a part of it, and add their rates to `rates`; return the last row."""
+def _train(workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int) -> dict:
+    """Append the windows of a repeat, or of a part of it; return the last row."""
     with record.during("train"):
-        for number in itertools.count(1):
+        for _ in range(plan.num_windows):
             measures = next(windows)
             epoch = workload.epoch  # read after the window: one that begins at an epoch's end is in the next epoch
             if plan.whole_epochs:
                 workload.end_epoch()
             row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
-            rates.append(measures["samples_per_second"])
-            follows = plan.has_next(number, plan.num_windows, rates if plan.num_repeats == 1 else None)
-            if not follows or measures["status"] == "diverged":
+            if measures["status"] == "diverged":
                 break
     return row
 

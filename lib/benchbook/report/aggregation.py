@@ -108,7 +108,7 @@ class Aggregation:
             "machine-names": self.evidence.names.table(),
             "machines": self.machines,
             "headline": self.headlines[headline.COLUMNS],
-            "tuning": confirmation.table(self.evidence.measured, self.evidence.priors),
+            "tuning": confirmation.table(self.evidence.measured),
             "frameworks": headline.frameworks(self.evidence),
             "findings": self.findings,
             "claims": claim_outcomes.judged(self.evidence),

@@ -29,7 +29,7 @@ FRAMEWORK_COLUMNS += ["precision", "dataset", "batch_size", "image_size", *SAME[
 FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]
 READ = ["machine", "study", "variant", "device", "framework", "framework_version", "dataset", "batch_size"]
 READ += ["image_size", "settings", "samples_per_second", "low", "high", "interval", "num_samples", "verdict"]
-READ += ["session", "session_width"]
+READ += ["session"]
 NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
 
 

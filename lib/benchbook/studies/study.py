@@ -13,7 +13,7 @@ import numpy
 import pandas
 from matplotlib.figure import Figure
 
-from benchbook.judging import intervals, statistics, verdicts
+from benchbook.judging import statistics, verdicts
 from benchbook.machine import layout
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, records
@@ -32,7 +32,6 @@ class Evidence:
         folder: with the measured rows and their manifests; None if no chart needs a manifest.
         prices: from `articles.prices`.
         measured, published: the rows of each source.
-        priors: how much kernels of a point differ on each machine; see `intervals.priors`.
         summary: one line per measured point, with its verdict; see `verdicts.summarise`.
         ceilings: the best rates measured on each device; see `rows.ceilings`.
         names: display names of machines and devices; see `naming.from_rows`.
@@ -46,9 +45,8 @@ class Evidence:
 
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
-    priors = cached_property(lambda self: intervals.priors(self.rows))
     _newest = cached_property(lambda self: statistics.newest(self.measured))
-    summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions, self.priors))
+    summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
     names = cached_property(lambda self: naming.from_rows(self.rows, self.folder))
     colours = cached_property(lambda self: figures.machine_colours(set(self.measured["machine"])))

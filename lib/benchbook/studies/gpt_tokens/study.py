@@ -29,14 +29,14 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, chip, device, framework, source, model, network (its title), dataset, sequence_length,
         lora_rank, variant, precision, batch_size, ladder, parameters, tokens_per_second, low, high, interval (its
         kind), num_windows, verdict, joules_per_million (tokens; missing without a sensor), energy_boundary,
-        dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, session_width, status,
-        message, point.
+        dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, status, message,
+        point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     both = [shared.with_settings(part, _SETTINGS) for part in (evidence.points(NAME), printed.assign(num_samples=0))]
     columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
-    columns += ["session", "session_width", "status", "message", "point"]
+    columns += ["session", "status", "message", "point"]
     table = shared.with_printed(*map(_titled, both), columns, _POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
     hourly = table["machine"].map(estimate.on_demand(evidence.prices)).astype(float)
