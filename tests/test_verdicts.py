@@ -4,9 +4,11 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import verdicts
+from benchbook.judging import compare, statistics, verdicts
 from benchbook.judging.verdicts import Verdict
-from rows import make_row, make_rows, windows
+from benchbook.rows import records
+from benchbook.studies.study import Evidence
+from rows import make_row, make_rows, windows, write
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 
@@ -165,6 +167,59 @@ def test_a_summary_has_a_verdict_for_each_point_with_windows():
     assert judged["failed"] is None
     empty = verdicts.summarise(make_rows([]))
     assert (len(empty), [*empty][:3], "verdict" in empty) == (0, ["machine", "study", "point"], True)
+
+
+def session(name, *rates, **columns):
+    """Return a session of a point: a kernel of six windows at each of these rates."""
+    runs = [(f"{name}-{number}", [rate * each / 1000 for each in STEADY]) for number, rate in enumerate(rates)]
+    return [row for run_id, own in runs for row in windows(own, run_id=run_id, session=name, **columns)]
+
+
+BUSY = {"power_source": "battery"}
+CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status="crashed")]
+
+
+@pytest.mark.parametrize(
+    ("second", "disturbed", "rate"),
+    [
+        (session("s2", 1190, 1210), {}, 1200),
+        (session("s2", 209), {}, 1000),  # one process is no complete session
+        (session("s2", 209), BUSY, 1000),
+        (session("s2", 209, 211), BUSY, 1000),
+        (session("s2", 1190, 1210)[:5], {}, 1000),  # too few windows
+        ([*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")], {}, 1000),
+        (CRASHED, {}, 1000),
+    ],
+)
+def test_the_newest_session_that_is_complete_and_stable_counts(second, disturbed, rate):
+    rows = make_rows([*session("s1", 990, 1010), *session("s1", 500, point="other"), *second])
+    conditions = pandas.DataFrame([sample | {"run_id": "s2-0"} for sample in samples(**disturbed)])
+    kept = verdicts.counting(rows, conditions)
+    lines = verdicts.summarise(kept, conditions).set_index("point")
+    assert lines["samples_per_second"].to_dict() == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
+    assert set(kept.loc[kept["point"] == "reference-cpu", "session"]) >= {"s1" if rate == 1000 else "s2"}
+
+
+def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
+    write(*session("s1", 1190, 1200), *session("s2", 209))
+    assert Evidence.of_machine("desk").summary["samples_per_second"].item() == pytest.approx(1195, rel=1e-3)
+    rows = records.gather(records.find(outputs / "runs"))
+    assert set(compare.rows_of("desk", rows)["session"]) == {"s1"}
+    assert set(compare.rows_of("s2", rows)["session"]) == {"s2"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "counts"),
+    [
+        (session("s1", 100), session("s2", 200), "s2"),  # both are one process
+        (session("s1", 100), CRASHED, "s1"),
+        (CRASHED, [row | {"session": "s3", "run_id": "s3"} for row in CRASHED], "s3"),
+    ],
+)
+def test_without_a_complete_session_the_newest_with_undisturbed_windows_counts(first, second, counts):
+    rows = make_rows([*first, *second])
+    assert set(statistics.newest(verdicts.counting(rows))["session"]) == {counts}
+    assert len(verdicts.counting(make_rows([]))) == 0
 
 
 WRONG, UNPROVEN = Verdict((("parity", "off"),)), Verdict((("drift", 0.1), ("few_steps", 1, 3)))

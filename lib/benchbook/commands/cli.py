@@ -162,8 +162,9 @@ def compare(
     """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
-    sides = [comparison.rows_of(name, rows) for name in (a, b)]
-    lines, alone = comparison.table(*sides, condition.samples(manifests.read_all(folder)))
+    conditions = condition.samples(manifests.read_all(folder))
+    sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
+    lines, alone = comparison.table(*sides, conditions)
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)

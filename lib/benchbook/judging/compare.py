@@ -15,8 +15,8 @@ PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
 TOO_FEW = "too few windows or kernels"
 
 
-def rows_of(name: str, rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the measured rows of a machine, from each point's last session, or the measured rows of a session.
+def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return the measured rows of a machine, from each point's session that counts, or the measured rows of a session.
 
     Raises:
         ValueError: no machine or session has this name, or the session measured several machines.
@@ -24,7 +24,7 @@ def rows_of(name: str, rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = rows[rows["source"] == "measured"]
     found = measured[((measured["machine"] == name) | (measured["session"] == name)).fillna(False)]
     if found["machine"].nunique() == 1:
-        return statistics.newest(found)
+        return statistics.newest(verdicts.counting(found, conditions))
     fault = "names several machines" if len(found) else "has no rows"
     machines = ", ".join(sorted(measured["machine"].unique())) or "none yet"
     sessions = ", ".join(sorted(measured["session"].dropna().unique())[-5:]) or "none yet"

@@ -241,17 +241,49 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
     return Verdict(tuple(reasons or ([("few_windows",)] if few else [])))
 
 
-def _stabilities(measured: pandas.DataFrame, conditions: pandas.DataFrame | None) -> Iterator[tuple[Key, Verdict]]:
-    """Judge the training windows of each point; for runs on the CPU the state of GPUs does not matter."""
-    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in POINT_KEY]).all()
+def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return rows without the measured sessions of a point that another session of this point displaces.
+
+    A session that is complete (it has an interval) and stable displaces all others; else a complete one does; else one
+    whose windows were not disturbed. The newest of those that remain counts, see `statistics.newest`.
+
+    Args:
+        rows: any.
+        conditions: from `condition.samples`, of any runs; None: unknown.
+    """
+    key = [*POINT_KEY, "session"]
+    measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
+    repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
+    windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
+    counts = windows.groupby(key)["run_id"].agg(["nunique", "size"])
+    complete = (counts["nunique"] > 1) & (counts["size"] >= intervals.FEWEST_WINDOWS)
+    stable = {session: not is_unstable(verdict) for session, verdict in _stabilities(repeated, conditions, key)}
+    ranks = {session: 2 * complete[session] + is_stable for session, is_stable in stable.items()}
+    best = {}
+    for (*point, _), rank in ranks.items():
+        best[tuple(point)] = max(rank, best.get(tuple(point), 0))
+    sessions = repeated[key].drop_duplicates().itertuples(index=False, name=None)
+    displaced = [session for session in sessions if ranks.get(session, 0) < best.get(session[:-1], 0)]
+    if not displaced:
+        return rows
+    keys = pandas.MultiIndex.from_frame(rows[key])
+    return rows[~(keys.isin(displaced) & (rows["source"] == "measured").array)]
+
+
+def _stabilities(
+    measured: pandas.DataFrame, conditions: pandas.DataFrame | None, key: list[str] = POINT_KEY
+) -> Iterator[tuple[tuple, Verdict]]:
+    """Judge the training windows of each point, or by another key; on the CPU the state of GPUs does not matter."""
+    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
     known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
     plain, places = known.astype(object).where(known.notna(), None), known.groupby("run_id").indices
-    for key, of_point in statistics.group_arrays(windows, POINT_KEY, ["samples_per_second"], ["run_id"]):
+    for values, of_point in statistics.group_arrays(windows, key, ["samples_per_second"], ["run_id"]):
         rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
         lines = [place for run in sorted(set(runs)) for place in places.get(run, ())]
         samples = plain.iloc[lines].to_dict("records") if lines else []
-        yield key, stability(rates, runs, [sample | {"gpus": None} for sample in samples] if on_cpu[key] else samples)
+        samples = [sample | {"gpus": None} for sample in samples] if on_cpu[values] else samples
+        yield values, stability(rates, runs, samples)
 
 
 def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 
 from benchbook import studies
-from benchbook.judging import confirmation, wording
+from benchbook.judging import confirmation, verdicts, wording
 from benchbook.machine import condition
 from benchbook.record import articles
 from benchbook.report import answers, claim_outcomes, headline, machines
@@ -132,5 +132,6 @@ def merge(runs: Path) -> Aggregation:
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = crosschecks.consistent(measured, described, left_out.append)
     measured = machines.separate_kinds(measured, described)
-    rows = pandas.concat([measured, articles.rows()], ignore_index=True)
-    return Aggregation(Evidence(rows, condition.samples(described), runs), described, left_out)
+    conditions = condition.samples(described)
+    rows = pandas.concat([verdicts.counting(measured, conditions), articles.rows()], ignore_index=True)
+    return Aggregation(Evidence(rows, conditions, runs), described, left_out)

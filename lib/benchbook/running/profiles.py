@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from benchbook.frameworks import devices, survey
-from benchbook.judging import statistics
-from benchbook.machine import layout
+from benchbook.judging import statistics, verdicts
+from benchbook.machine import condition, layout
 from benchbook.machine.kinds import KINDS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
@@ -166,7 +166,9 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
     chosen = measured if studies == "all" else studies.split()
     if not chosen or not set(chosen) <= set(measured):
         raise ValueError(f"machine {machine!r} has not measured {studies!r}; allowed: all, {', '.join(measured)}")
-    last, described, points = statistics.newest(rows[rows["study"].isin(chosen)]), manifests.read_all(folder), {}
+    described, points = manifests.read_all(folder), {}
+    last = verdicts.counting(rows[rows["study"].isin(chosen)], condition.samples(described))
+    last = statistics.newest(last)
     for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):
         runs = own["run_id"].unique()
         manifest = described.get(runs[-1]) or {}

@@ -14,9 +14,9 @@ import pandas
 from matplotlib.figure import Figure
 
 from benchbook.judging import statistics, verdicts
-from benchbook.machine import layout
+from benchbook.machine import condition, layout
 from benchbook.record import articles, naming
-from benchbook.rows import ceilings, records
+from benchbook.rows import ceilings, manifests, records
 from benchbook.studies import figures
 
 COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
@@ -53,10 +53,14 @@ class Evidence:
 
     @classmethod
     def of_machine(cls, machine: str = "", study: str = "") -> "Evidence":
-        """Return the rows of one machine or all, in one study or all, and the published rows; bad files are skipped."""
+        """Return the rows of one machine or all, in one study or all, and the published rows; bad files are skipped.
+
+        Sessions that do not count are left out, see `verdicts.counting`.
+        """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
-        rows = records.gather(records.find(folder / study))
-        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), folder=folder)
+        conditions = condition.samples(manifests.read_all(folder))
+        rows = verdicts.counting(records.gather(records.find(folder / study)), conditions)
+        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder)
 
     def newest(self, study: str) -> pandas.DataFrame:
         """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
