@@ -80,7 +80,7 @@ lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-roo
 pack: $(READY) ## Check this machine's rows and manifests, and zip them to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"
 
-share: $(READY) ## Show this machine's rows, ask, and send them as a pull request on GitHub: MACHINE=name; DRY=1 sends nothing
+share: $(READY) ## Show this machine's files and the texts in them, ask, and send them as a pull request by gh: MACHINE=name; DRY=1 sends nothing
 	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
 
 picture: report ## Take the README's picture again: the report's start page, in Chromium

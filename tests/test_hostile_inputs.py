@@ -1,9 +1,9 @@
 """Hostile files: whatever they hold, they are read, or refused by one of our own errors."""
 
-import errno
 import json
 import os
 import random
+import resource
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -128,8 +128,9 @@ COMMANDS = [
     (("validate", "{here}/pipes"), "pipe.csv: cannot be read (it is no plain file)"),
     (("validate", "/dev/zero"), "/dev/zero is not a plain file"),
     (("add", "{here}/none"), "not a readable zip"),
-    (("add", "/dev/null"), "not a readable zip"),
-    (("add", "{here}/folder"), "has no archive; allowed"),
+    (("add", "/dev/null"), "not a readable zip (it is no plain file"),
+    (("add", "/dev/zero"), "it is no plain file"),
+    (("add", "{here}/folder"), "holds rows of no machine; allowed: of one machine"),
     (("pack", "--machine", "007"), "machine '007' has no rows"),
     (("compare", "[/red]", "b"), "'[/red]' has no rows"),
     (("compare", "a"), "`benchbook compare --help` lists what is allowed"),
@@ -219,19 +220,15 @@ def test_a_copy_under_a_name_that_sorts_first_is_refused_and_the_original_stays(
 
 def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command):
     outputs_with(tmp_path, monkeypatch, {COMMITTED.name: bad_files.base(COMMITTED)})
-    packing.pack(COMMITTED.name)
+    path, _ = packing.pack(COMMITTED.name)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
-    written, real = [], os.fsync
-
-    def fsync(file: int) -> None:
-        written.append(file)
-        if len(written) == 10:  # six files are unpacked to be checked, before any is written to stay
-            raise OSError(errno.ENOSPC, "No space left on device")
-        real(file)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    status, said = command("add", tmp_path / "outputs" / f"{COMMITTED.name}.zip")
-    assert (status, "No space left" in said) == (2, True)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))  # longer files cannot be written
+    try:
+        status, said = command("add", path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (status, "File too large" in said) == (2, True)
     assert not list((tmp_path / "theirs").rglob("*"))
 
 

@@ -67,3 +67,19 @@ def test_a_point_has_a_title_for_people_without_the_hash_of_its_name():
     assert points.setting("published-row") == "published, row"
     cut = points.point_name("your_network", points.declared("your_network") | {"device": "cpu", "arguments": "a" * 99})
     assert points.setting(cut) == "reference, CPU, ..."
+
+
+def test_texts_in_arguments_are_written_as_digests_and_tell_points_apart():
+    def made(arguments, network="net.py:network"):
+        return {**points.declared("your_network"), "device": "cpu", "network": network, "arguments": arguments}
+
+    secret, other = made("width=6, token='hf_secret', parts=[1, '/home/me']"), made("width=6, token='hf_other'")
+    public = points.public(secret)
+    name = points.point_name("your_network", secret)
+    assert not any(word in f"{public} {name}" for word in ("hf_secret", "/home", "me'"))
+    assert public["arguments"].startswith("width=6, token=sha256_")
+    assert points.point_name("your_network", public) == name != points.point_name("your_network", other)
+    named = "model_name='resnet50', pretrained=False"
+    assert points.public(made(named, "timm:create_model"))["arguments"] == named  # it tells what was measured
+    for text in ("width=6,depth=2", "[" * 3000, "1 +", "a" * 99):
+        assert points.public(made(text))["arguments"] == text

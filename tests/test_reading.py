@@ -72,7 +72,7 @@ def test_a_folder_named_like_a_file_is_left_out(runs):
     (runs / "folder.csv").mkdir()
     rows, messages = gather(runs)
     assert len(rows) == 3
-    assert messages == ["Left out: folder.csv: cannot be read (Is a directory)"]
+    assert messages == ["Left out: folder.csv: cannot be read (it is no plain file)"]
 
 
 def test_a_run_that_stands_in_two_files_is_read_once(runs):

@@ -195,20 +195,19 @@ def pack(
     to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
 ) -> None:
     """Check this machine's rows and manifests, and zip them for sending."""
-    path, rows = packing.pack(identity.identify(machine).name, to, say)
+    path, rows = packing.pack(machine or identity.identify().name, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
 @app.command(rich_help_panel=SHARE)
-def add(path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, or a folder of them")]) -> None:
-    """Check another machine's zip and unpack it into outputs/runs; a zip with a fault changes nothing.
+def add(
+    path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, its folder, or a folder of zips")],
+) -> None:
+    """Check another machine's zip, or its unpacked folder, and copy it to outputs/runs; a fault changes nothing.
 
     A bad zip in a folder is named, and the others are added.
     """
-    packs = sorted(path.glob("*.zip")) if path.is_dir() else [path]
-    if not packs:
-        raise ValueError(f"{path} has no archive; allowed: a zip made by `benchbook pack`, or a folder of them")
-    bad = []
+    packs, bad = sorted(path.glob("*.zip")) or [path], []
     for each in packs:
         try:
             folder, rows = packing.add(each, say)

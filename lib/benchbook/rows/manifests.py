@@ -11,8 +11,10 @@ from typing import Required
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
+from benchbook.rows.files import read_plain
 from benchbook.rows.schema import Count, Name, Number, Size, Text, describe_error, open_mapping
 
+MAX_BYTES = 2**20  # of one manifest; a run of six windows has 10 kB
 FILES = "*Z-*.json"  # a run's id: a time in UTC, then eight random digits
 
 _NUMBER, _TEXTS, _FLAG = Number | None, list[str] | None, StrictBool | None
@@ -96,10 +98,10 @@ def read(path: Path) -> dict:
     """Return one run's manifest.
 
     Raises:
-        ManifestError: see `check`; or the file cannot be read.
+        ManifestError: see `check`; or the file cannot be read or is too large.
     """
     try:
-        return check(path.read_bytes(), str(path))
+        return check(read_plain(path, MAX_BYTES), str(path))
     except OSError as error:
         raise ManifestError(f"{path} cannot be read ({error.strerror})") from error
 

@@ -17,6 +17,11 @@ BUDGET = "budget"  # the parameter that says how much to measure; its keys are i
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = frozenset({"network", "example", "loss"})
+# Callables that take a network's name: the argument with the name, and the module with the networks.
+REGISTRIES = {
+    "timm:create_model": ("model_name", "timm.models"),
+    "torchvision.models:get_model": ("name", "torchvision.models"),
+}
 HASH = re.compile(r"-([0-9a-f]{8})$")
 MAX_LENGTH = 100  # characters of a name without its hash
 TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside the training
@@ -67,10 +72,34 @@ def nested(study: str, parameters: dict) -> dict:
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters for publication: without the data folder, and with files by name only."""
+    """Return parameters for publication: no data folder, files by name only, digests of texts in `arguments`."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
-    return kept | {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
+    kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
+    if isinstance(kept.get("arguments"), str):
+        known, _ = REGISTRIES.get(str(kept.get("network")), ("", ""))
+        kept["arguments"] = _without_texts(kept["arguments"], known)
+    return kept
+
+
+class _Digests(ast.NodeTransformer):
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        if isinstance(node.value, str | bytes):
+            return ast.Name(f"sha256_{hashlib.sha256(repr(node.value).encode()).hexdigest()[:8]}")
+        return node
+
+
+def _without_texts(arguments: str, known: str) -> str:
+    """Return keyword arguments with digests for texts, which may be paths or keys; that of the name `known` stays."""
+    try:
+        call = ast.parse(f"_({arguments})", mode="eval").body
+        before = ast.unparse(call)
+        for word in call.keywords:
+            word.value = word.value if word.arg == known else _Digests().visit(word.value)
+        after = ast.unparse(call)
+    except (SyntaxError, ValueError, AttributeError, RecursionError, MemoryError):  # no run has such arguments
+        return arguments
+    return arguments if after == before else after[2:-1]
 
 
 def non_default(study: str, parameters: dict) -> dict:

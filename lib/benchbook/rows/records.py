@@ -15,6 +15,7 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.rows import manifests
+from benchbook.rows.files import read_plain
 from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
@@ -81,30 +82,25 @@ def gather(
     return rows[COLUMNS]  # a table of a report may have a column of an unknown name
 
 
-def texts(file: Path | io.BytesIO, source: str) -> pandas.DataFrame:
+def texts(path: Path, source: str) -> pandas.DataFrame:
     """Return a file's rows as written, every value as text.
 
     Raises:
         SchemaError: the file is too large, not a table, or cannot be read.
     """
-    return _parse(_content(file, source), source)
+    return _parse(_content(path, source), source)
 
 
-def _content(file: Path | io.BytesIO, source: str) -> bytes:
+def _content(path: Path, source: str) -> bytes:
     """Return a file's bytes, after checks of its size and its lines.
 
     Lines shorter than the header's commas are refused: filled with empty cells, they would take many times the file's
     size in memory.
     """
-    if isinstance(file, Path) and file.exists() and not file.is_file() and not file.is_dir():
-        raise SchemaError(f"{source}: cannot be read (it is no plain file)")  # reading a pipe blocks
     try:
-        with file.open("rb") if isinstance(file, Path) else file as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_plain(path, MAX_BYTES)
     except OSError as error:
         raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
-    if len(content) > MAX_BYTES:
-        raise SchemaError(f"{source}: more than {MAX_BYTES} bytes; allowed: {MAX_BYTES}")
     header, _, rows = content.partition(b"\n")
     commas, lines = header.count(b","), rows.count(b"\n")
     if commas >= MAX_COLUMNS:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchbook.measuring import support
+from benchbook.rows import points
 from benchbook.studies.your_network import loading, sizes
 
 ALLOWED = {
@@ -14,11 +15,6 @@ ALLOWED = {
     "precision": support.PRECISIONS,
 }
 LEAST = {"image_size": 1, "channels": 1, "num_classes": 2, "batch_size": 1}
-# Callables that take a network's name: the argument with the name, and the module with the networks.
-REGISTRIES = {
-    "timm:create_model": ("model_name", "timm.models"),
-    "torchvision.models:get_model": ("name", "torchvision.models"),
-}
 
 
 def check(chosen: Mapping[str, Any]) -> None:
@@ -46,6 +42,6 @@ def check(chosen: Mapping[str, Any]) -> None:
     for what in loading.NAMED:
         if chosen.get(what):
             loading.check(chosen[what], what)
-    argument, place = REGISTRIES.get(chosen.get("network", ""), ("", ""))
+    argument, place = points.REGISTRIES.get(chosen.get("network", ""), ("", ""))
     if isinstance(arguments.get(argument), str):
         loading.check(f"{place}:{arguments[argument].partition('.')[0]}", argument)  # in timm, .tag may follow
