@@ -208,7 +208,10 @@ def searches(monkeypatch):
         build(CHOSEN)
         limits.append(time_limit_seconds)
         trial = vars(CHOSEN) | {"outcome": "taken", "ratio": PROMISED, "reason": None}
-        return CHOSEN, pandas.DataFrame([trial], columns=tuned.COLUMNS)
+        refused = {"outcome": "unsupported", "reason": "RuntimeError: /secret/path: hf_token"}
+        ended = refused | {"reason": "its process ended with signal 6: /secret/path"}
+        trials = [trial, *(vars(Settings("fp16")) | each for each in (refused, ended))]
+        return CHOSEN, pandas.DataFrame(trials, columns=tuned.COLUMNS)
 
     monkeypatch.setattr(tuned, "fastest", fastest)
     monkeypatch.setattr(allocator, "keep_memory", lambda device: True)  # it would last for all tests that follow
@@ -257,6 +260,10 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
     windows, trained = (rows[rows["phase"] == phase] for phase in ("confirm", "train"))
     assert [settings["side"][0] for settings in windows["settings"]] == list("rttrrttrrttr")
     assert 4.0 <= windows["seconds"].min() <= windows["seconds"].max() < 6.0  # the slower one's last no longer
+    (path,) = tmp_path.glob("*.json")
+    reasons = [trial["reason"] for trial in json.loads(path.read_text())["trials"]]
+    assert reasons == [None, "RuntimeError", "its process ended with signal 6"]
+    assert choice.trials["reason"].iloc[1].endswith("hf_token")  # the notebook shows the whole reason
     assert windows["settings"].iloc[1]["promised"] == PROMISED
     assert set(trained["precision"]) == {"amp_bf16"}
     assert trained["settings"].iloc[0]["data_resident"]
