@@ -262,7 +262,7 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
     assert 4.0 <= windows["seconds"].min() <= windows["seconds"].max() < 6.0  # the slower one's last no longer
     (path,) = tmp_path.glob("*.json")
     reasons = [trial["reason"] for trial in json.loads(path.read_text())["trials"]]
-    assert reasons == [None, "RuntimeError", "its process ended with signal 6"]
+    assert reasons[1:] == ["RuntimeError", "its process ended with signal 6"]
     assert choice.trials["reason"].iloc[1].endswith("hf_token")  # the notebook shows the whole reason
     assert windows["settings"].iloc[1]["promised"] == PROMISED
     assert set(trained["precision"]) == {"amp_bf16"}

@@ -145,9 +145,10 @@ def choose(
         stated |= {"keeps_memory": True}  # also of the reference
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
-    refused = choice.trials["outcome"] == "unsupported"  # an error's text may hold folders and keys: its name stays
-    reasons = choice.trials["reason"].mask(refused, choice.trials["reason"].astype(str).str.partition(":")[0])
-    run.manifest["trials"] = choice.trials.assign(reason=reasons).to_dict("records")
+    run.manifest["trials"] = trials = choice.trials.to_dict("records")
+    for trial in trials:
+        if trial["outcome"] == "unsupported":  # an error's text may hold folders and keys: its name stays
+            trial["reason"] = trial["reason"].partition(":")[0]
     run.manifest["tuning"] = {"chosen": choice.chosen, "settings": asdict(choice.settings)}
     run.add_settings(chosen=choice.chosen, **stated)
     return choice

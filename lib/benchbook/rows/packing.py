@@ -71,31 +71,7 @@ def pack(
     _check_names(names)
     rows, _ = _checked(folder.parent, names, say)
     path = path or layout.outputs() / f"{machine_name}.zip"
-    write_zip(path, {name: _public(folder.parent / name, say) for name in names})
-    return path, rows
-
-
-def _public(path: Path, say: Callable[[str], object]) -> bytes:
-    """Return a file's content with only the public part of messages; report each message that is cut."""
-    rows = records.texts(path, path.name) if path.suffix == ".csv" else {}
-    if "message" not in rows or rows["message"].isna().all():
-        return path.read_bytes()
-    parts = rows["message"].map(lambda text: PUBLIC_MESSAGE.match(text)[0], na_action="ignore")
-    for message, part in zip(rows["message"], parts, strict=True):
-        if pandas.notna(message) and message != part:
-            say(f"{path.name}: only {quoted(part)} of the message {quoted(message)} is sent")
-    return rows.assign(message=parts).to_csv(index=False, lineterminator="\n").encode()
-
-
-def write_zip(path: Path, contents: dict[str, bytes]) -> None:
-    """Write files for publication as a zip, completely or not at all; the same files give the same bytes.
-
-    Raises:
-        PackError: a file names this computer's home or project folder.
-    """
-    for folder in (place for place in (Path.home(), layout.root()) if len(place.parts) > 1):
-        if wrong := [name for name, content in contents.items() if f"{folder}/".encode() in content]:
-            raise PackError(f"{wrong[0]} names the folder {folder}; allowed: no private folders in published files")
+    contents = {name: _public(folder.parent / name, say) for name in names}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
     with zipfile.ZipFile(temporary, "w") as archive:
@@ -104,6 +80,27 @@ def write_zip(path: Path, contents: dict[str, bytes]) -> None:
             member.external_attr = 0o644 << 16
             archive.writestr(member, content, zipfile.ZIP_DEFLATED)
     temporary.replace(path)
+    return path, rows
+
+
+def _public(path: Path, say: Callable[[str], object]) -> bytes:
+    """Return a file's content with only the public part of messages; report each message that is cut.
+
+    Raises:
+        PackError: the file names this computer's home or project folder.
+    """
+    content = path.read_bytes()
+    rows = records.texts(path, path.name) if path.suffix == ".csv" else {}
+    if "message" in rows and rows["message"].notna().any():
+        parts = rows["message"].map(lambda text: PUBLIC_MESSAGE.match(text)[0], na_action="ignore")
+        for message, part in zip(rows["message"], parts, strict=True):
+            if pandas.notna(message) and message != part:
+                say(f"{path.name}: only {quoted(part)} of the message {quoted(message)} is sent")
+        content = rows.assign(message=parts).to_csv(index=False, lineterminator="\n").encode()
+    for folder in (Path.home(), layout.root()):
+        if len(folder.parts) > 1 and f"{folder}/".encode() in content:
+            raise PackError(f"{path.name} names the folder {folder}; allowed: no private folders in published files")
+    return content
 
 
 def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.DataFrame]:
