@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from email.message import Message
 
 import pytest
 
@@ -30,8 +31,7 @@ match words[:2]:
     case ["api", "user"]:
         print("me")
     case ["repo", "view"]:
-        parent = {{"owner": {{"login": "project"}}, "name": "benchbook"}} if words[2] == {home!r} else None
-        print(json.dumps({{"nameWithOwner": words[2], "parent": parent, "viewerPermission": state["permission"],
+        print(json.dumps({{"nameWithOwner": words[2], "viewerPermission": state["permission"],
                            "defaultBranchRef": {{"name": "main"}}}}))
     case ["repo", "clone"]:
         clone(words[2], words)
@@ -145,9 +145,8 @@ def test_a_second_call_adds_to_the_open_request_a_third_has_nothing_new_and_a_cl
     assert len(world.git(HOME, "rev-list", "main..rows-desk")) == 1
 
 
-def test_who_may_write_needs_no_fork_and_a_fork_hands_on_to_its_origin(typed, world, monkeypatch):
+def test_who_may_write_needs_no_fork(typed, world):
     world.write(permission="WRITE")
-    monkeypatch.setenv("BENCHBOOK_REPOSITORY", HOME)
     typed()
     assert world.sent(REPOSITORY) == {CSV.format(1)}
     assert not (world.folder / "me").exists()
@@ -196,19 +195,22 @@ def test_without_gh_the_address_of_an_issue_is_printed(typed, world, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("origin", "expected"),
+    ("named", "address", "expected"),
     [
-        ("git@github.com:project/benchbook.git", REPOSITORY),
-        ("https://github.com/project/benchbook", REPOSITORY),
-        ("https://elsewhere.org/project/benchbook", ""),
+        ("", REPOSITORY, REPOSITORY),
+        (REPOSITORY, "a/b", REPOSITORY),
+        ("", "_owner_/benchbook", ""),
+        ("x/y/z", "a/b", ""),
     ],
 )
-def test_the_repository_is_that_of_the_checkout(monkeypatch, origin, expected):
-    monkeypatch.delenv("BENCHBOOK_REPOSITORY", raising=False)
-    monkeypatch.setattr(share, "output", lambda *command: origin)
-    assert share._repository() == expected
-
-
-def test_an_unknown_repository_is_an_error_that_says_what_helps(typed, world, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_REPOSITORY", "https://github.com/project")
-    assert "allowed: BENCHBOOK_REPOSITORY=owner/name" in typed(status=2)
+def test_the_repository_is_the_packages_own_or_an_error_says_what_helps(
+    typed, world, monkeypatch, named, address, expected
+):
+    package = Message()
+    package["Project-URL"] = f"Repository, https://github.com/{address}"
+    monkeypatch.setattr(share.metadata, "metadata", lambda name: package)
+    monkeypatch.setenv("BENCHBOOK_REPOSITORY", named)
+    if expected:
+        assert f"for {expected}.\n" in typed("--dry-run")
+    else:
+        assert "allowed: BENCHBOOK_REPOSITORY=owner/name" in typed(status=2)

@@ -16,12 +16,11 @@ import pandas
 import typer
 
 from benchbook.commands.output import say, short
-from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.machine.processes import output
 from benchbook.rows import packing, schema
 
-NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=owner/name, or a checkout from GitHub"
+NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=owner/name"
 NO_GH = "No pull request: `gh` is missing or not logged in (https://cli.github.com, then `gh auth login`)."
 NO_TEXTS = ("session", "run_id", "started_at")  # times, and random digits
 MAY_WRITE = ("ADMIN", "MAINTAIN", "WRITE")
@@ -101,7 +100,7 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
     """Commit a machine's files to the branch `rows-<machine>` and open a pull request; without write access, in a fork.
 
     Args:
-        repository: owner/name; if it is a fork, its parent gets the request.
+        repository: owner/name.
         machine: names the branch.
         contents: files by their names below outputs/runs.
         what: the request's text.
@@ -116,9 +115,8 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         login = _run(folder, "gh", "api", "user", "--jq", ".login")
-        target = _view(folder, repository)
-        if parent := target["parent"]:
-            target = _view(folder, f"{parent['owner']['login']}/{parent['name']}")
+        fields = "nameWithOwner,viewerPermission,defaultBranchRef"
+        target = json.loads(_run(folder, "gh", "repo", "view", repository, "--json", fields))
         to, base = target["nameWithOwner"], target["defaultBranchRef"]["name"]
         is_own = target["viewerPermission"] in MAY_WRITE
         get = ("clone", to) if is_own else ("fork", to, "--clone")
@@ -149,11 +147,6 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
         return f"Pull request: {_run(folder, 'gh', 'pr', 'create', '--repo', to, *made)}"
 
 
-def _view(folder: Path, repository: str) -> dict:
-    fields = "nameWithOwner,parent,viewerPermission,defaultBranchRef"
-    return json.loads(_run(folder, "gh", "repo", "view", repository, "--json", fields))
-
-
 def _run(folder: Path, *command: str) -> str:
     """Return what a command prints, or raise an OSError with the last line of its errors."""
     done = subprocess.run(
@@ -165,12 +158,7 @@ def _run(folder: Path, *command: str) -> str:
 
 
 def _repository() -> str:
-    """Return owner/name from BENCHBOOK_REPOSITORY, from the checkout's origin or from pip's record, else ''."""
-    if named := os.environ.get("BENCHBOOK_REPOSITORY", ""):
-        return named if re.fullmatch(r"[\w.-]+/[\w.-]+", named) else ""
-    if folder := layout.checkout():
-        address = output("git", "-C", str(folder), "remote", "get-url", "origin")
-    else:
-        address = json.loads(metadata.distribution("benchbook").read_text("direct_url.json") or "{}").get("url", "")
-    found = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(?:\.git)?/?$", address)
-    return found[1] if found else ""
+    """Return owner/name from BENCHBOOK_REPOSITORY, else from the package's own address; '' if neither is one."""
+    addresses = dict(line.split(", ") for line in metadata.metadata("benchbook").get_all("Project-URL", []))
+    named = os.environ.get("BENCHBOOK_REPOSITORY") or addresses["Repository"].removeprefix("https://github.com/")
+    return named if re.fullmatch(r"[A-Za-z0-9-]+/[\w.-]+", named) else ""
