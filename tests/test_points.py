@@ -1,38 +1,85 @@
 """What makes a point: its name, the work behind it, and defaults that may not change unseen."""
 
 import json
-from pathlib import Path
+import shutil
 
 import pytest
 
 from benchbook.machine import layout
 from benchbook.rows import points
+from rows import COMMITTED
 
-PINNED = json.loads((Path(__file__).parent / "notebook_defaults.json").read_text())
 STUDY = "mnist_speedup"
 DEFAULTS = points.declared(STUDY) | {"device": "cpu"}
 
 
 @pytest.mark.parametrize("study", [name for name in layout.notebooks() if name != "aggregate"])
 def test_no_default_of_a_notebook_has_changed(study):
-    declared, pinned = points.declared(study), PINNED.get(study, {})
-    changed = {name: (value, declared.get(name)) for name, value in pinned.items() if value != declared.get(name)}
+    declared, (outer, inner) = points.declared(study), points.defaults(study)
+    changed = {name: (value, declared.get(name)) for name, value in (outer | inner).items() if value != declared[name]}
     assert not changed, (
-        f"{study}: defaults changed from and to {changed}. A point's name says what differs from the defaults, so that "
-        "every point measured before would now be taken for another. If that is meant, raise SCHEMA_VERSION, name the "
-        "points of the committed rows after the new defaults, and change tests/notebook_defaults.json"
+        f"{study}: defaults changed from and to {changed}. A point's name says what differs from rows/defaults.json. "
+        "If that is meant, raise SCHEMA_VERSION, name the points of the committed rows after the new defaults, and "
+        "change the file"
     )
-    new = sorted(set(declared) - set(pinned))
-    assert not new, f"{study}: add {', '.join(new)} to tests/notebook_defaults.json; older points keep their names"
+    new = sorted(set(declared) - {*outer, *inner})
+    assert not new, f"{study}: add {', '.join(new)} to rows/defaults.json; older points keep their names"
+    assert inner.keys() == points.budget(study).keys()
 
 
 def test_a_new_parameter_changes_no_points_name(monkeypatch):
     before = points.point_name(STUDY, DEFAULTS | {"batch_size": 16})
-    declared = points.declared(STUDY)
-    monkeypatch.setattr(points, "declared", lambda study: declared | {"num_prefetched": 2})
+    outer, inner = points.defaults(STUDY)
+    monkeypatch.setattr(points, "defaults", lambda study: (outer | {"num_prefetched": 2}, inner))
     assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16}) == before
     assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16, "num_prefetched": 2}) == before
     assert points.point_name(STUDY, DEFAULTS | {"batch_size": 16, "num_prefetched": 3}) != before
+
+
+@pytest.fixture
+def edited(tmp_path, monkeypatch):
+    """Change a text of MNIST's notebook in a copy of all notebooks; call it with the text and the new one."""
+    shutil.copytree(layout.root() / "notebooks", tmp_path / "notebooks")
+
+    def edit(line: str, new: str) -> None:
+        path = tmp_path / "notebooks" / layout.notebook(STUDY).name
+        source = path.read_text(encoding="utf-8")
+        assert source.count(line) == 1
+        path.write_text(source.replace(line, new), encoding="utf-8")
+        monkeypatch.setattr(layout, "root", lambda: tmp_path)
+
+    return edit
+
+
+def test_a_default_that_a_user_edits_leaves_committed_points_alone_and_names_new_ones_by_it(edited):
+    edited("batch_size: int = 64", "batch_size: int = 256")
+    measured = sorted(COMMITTED.glob(f"{STUDY}/*/*.json"))
+    assert len(measured) > 5
+    for path in measured:
+        assert points.point_name(STUDY, json.loads(path.read_text())["parameters"]) == path.parent.name
+    name = points.point_name(STUDY, points.declared(STUDY) | {"device": "cpu"})
+    assert name == points.point_name(STUDY, DEFAULTS | {"batch_size": 256})
+    assert "batch_size_256" in name
+
+
+@pytest.mark.parametrize(
+    ("new", "shown"),
+    [
+        ("num_workers = 1", "parameter 'num_workers = 1'"),
+        ("num_workers: int = os.cpu_count()", "parameter 'num_workers: int = os.cpu_count()'"),
+        ("num_workers: int", "parameter 'num_workers: int'"),
+        ("num_workers: int = = 1", "parameters, line 5: invalid syntax"),
+    ],
+)
+def test_a_parameter_that_cannot_be_read_is_named_and_other_studies_go_on(edited, new, shown, command):
+    edited("num_workers: int = 1", new)
+    complaint = f"01_mnist_speedup.ipynb: {shown}; allowed: a name, a type and a literal, such as num_workers: int = 1"
+    status, printed = command("plan", "--profile", "smoke", "--device", "cpu")
+    assert (status, f"Skipped: {STUDY} ({complaint})" in " ".join(printed.split())) == (0, True)
+    assert "MNIST" not in printed.partition("Skipped")[2].replace(complaint, "")
+    status, printed = command("plan", "--profile", "smoke", "--device", "cpu", "--studies", STUDY)
+    assert (status, complaint in " ".join(printed.split())) == (2, True)
+    assert points.point_name(STUDY, DEFAULTS) == f"reference-cpu-{points.point_name(STUDY, DEFAULTS)[-8:]}"
 
 
 def test_the_work_of_a_point_is_the_same_on_every_device_and_however_much_is_measured():

@@ -288,7 +288,10 @@ def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together()
         ({"budget": {"num_windows": "3"}}, "num_windows is '3'; allowed: a value of type int"),
         ({"budget": 3}, "budget is 3; allowed: a profile's name or a dict of its keys"),
         ({"budget": "quickly"}, "unknown profile 'quickly'; allowed: "),
+        ({"budget": '{"windows": 3}'}, r"budget has no key 'windows' \(value 3\); allowed: num_repeats, "),
+        ({"budget": '{"num_windows": 3'}, "unknown profile '{\"num_windows\": 3'; allowed: "),
         ({"batch_size": 128, "data_resident": True, "budget": {"num_windows": 3}}, ""),
+        ({"batch_size": 128, "data_resident": True, "budget": '{"num_windows": 3}'}, ""),  # papermill's -p passes text
     ],
 )
 def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):

@@ -12,6 +12,7 @@ import yaml
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 
+DEFAULTS = Path(__file__).with_name("defaults.json")  # by study: what the names of points refer to
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
 # Parameters that change no result: the data folder, and what else a notebook shows.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
@@ -34,13 +35,21 @@ NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "d
 NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
 
 
+class NotebookError(ValueError):
+    """A notebook declares a parameter in another form; the message names both and what is allowed."""
+
+
 def declared(study: str) -> dict:
     """Return a study's parameters with their defaults: the notebook's, with the budget's keys instead of `budget`."""
     return {name: value for name, value in in_notebook(study).items() if name != BUDGET} | budget(study)
 
 
 def in_notebook(study: str) -> dict:
-    """Return the parameters in the first cell of a study's notebook, with their defaults."""
+    """Return the parameters in the first cell of a study's notebook, with their defaults.
+
+    Raises:
+        NotebookError: a parameter has no type, or a default that is no literal.
+    """
     notebook = layout.notebook(study)
     return dict(_defaults(notebook, notebook.stat().st_mtime_ns))
 
@@ -59,8 +68,37 @@ def _defaults(path: Path, modified: int) -> dict:
     """
     if path.suffix == ".yaml":
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    source = next(cell["source"] for cell in layout.cells(path) if "parameters" in cell["metadata"].get("tags", []))
-    return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
+    tagged = [cell["source"] for cell in layout.cells(path) if "parameters" in cell["metadata"].get("tags", [])]
+    allowed = "allowed: a name, a type and a literal, such as num_workers: int = 1"
+    found = {}
+    try:
+        for node in ast.parse(tagged[0] if tagged else "").body:
+            try:
+                found[node.target.id] = ast.literal_eval(node.value)
+            except (AttributeError, ValueError) as error:
+                raise NotebookError(f"{path.name}: parameter {ast.unparse(node)!r}; {allowed}") from error
+    except SyntaxError as error:
+        raise NotebookError(f"{path.name}: parameters, line {error.lineno}: {error.msg}; {allowed}") from error
+    return found
+
+
+def defaults(study: str) -> tuple[dict, dict]:
+    """Return the defaults that names of points refer to: of the parameters outside the budget, and of its keys.
+
+    They are not read from the notebook, whose defaults a user may edit and save. A study that DEFAULTS lacks has those
+    of its notebook.
+    """
+    known = _listed().get(study)
+    if known is None:
+        outer, inner = in_notebook(study), budget(study)
+    else:
+        outer, inner = known, known.get(BUDGET, {})
+    return {name: value for name, value in outer.items() if name != BUDGET}, inner
+
+
+@functools.cache
+def _listed() -> dict:
+    return json.loads(DEFAULTS.read_text(encoding="utf-8"))
 
 
 def nested(study: str, parameters: dict) -> dict:
@@ -103,7 +141,7 @@ def _without_texts(arguments: str, known: str) -> str:
 
 
 def non_default(study: str, parameters: dict) -> dict:
-    """Return the parameters that differ from the study's defaults, sorted; the folders of files do not count.
+    """Return the parameters that differ from the study's `defaults`, sorted; the folders of files do not count.
 
     A parameter that is missing counts as its default, so that a new parameter leaves the names of older points.
 
@@ -111,12 +149,13 @@ def non_default(study: str, parameters: dict) -> dict:
         study: the study.
         parameters: by name, with the device and framework that were picked.
     """
-    defaults = declared(study)
+    outer, inner = defaults(study)
+    known = outer | inner
     typed = {
-        name: float(value) if type(defaults.get(name)) is float else value
+        name: float(value) if type(known.get(name)) is float else value
         for name, value in sorted(public(parameters).items())
     }
-    return {name: value for name, value in typed.items() if name not in defaults or value != defaults[name]}
+    return {name: value for name, value in typed.items() if name not in known or value != known[name]}
 
 
 def point_name(study: str, parameters: dict) -> str:
@@ -132,7 +171,7 @@ def point_name(study: str, parameters: dict) -> str:
     work = {name: value for name, value in changed.items() if name != "device"}
     digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
     leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
-    left_out = {"variant", "device"} | budget(study).keys()
+    left_out = {"variant", "device"} | defaults(study)[1].keys()
     texts = [
         name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
         for name, value in changed.items()

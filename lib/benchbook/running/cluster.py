@@ -35,7 +35,7 @@ def submit(profile: str, studies: str, machine: str, like: str, options: list[st
     """
     jobs = {f"like-{like}": studies}
     if not like:
-        chosen = [*profiles.chosen(profile, studies)]
+        chosen = [*profiles.chosen(profile, studies, print)]
         own = [study for study in chosen if study != CALIBRATION] or chosen
         jobs = {study: " ".join(each for each in chosen if each in (CALIBRATION, study)) for study in own}
     for each in filter(None, (machine, like)):

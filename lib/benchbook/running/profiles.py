@@ -6,9 +6,11 @@ frameworks gives one point per installed framework, and a list of devices one pe
 
 import ast
 import itertools
+import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pydantic import ValidationError
@@ -18,7 +20,7 @@ from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.kinds import KINDS
 from benchbook.rows import manifests, records
-from benchbook.rows.points import BUDGET, FILES, budget, declared, in_notebook, point_name, setting
+from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared, in_notebook, point_name, setting
 from benchbook.rows.schema import describe_error, quoted
 from benchbook.running import profile_files
 
@@ -98,7 +100,7 @@ def read(
         DeviceUnavailable: a study that `studies` names lacks its framework or its device here. With `all`, such studies
             are skipped, and this is raised only if none remains.
     """
-    entries, points, missing = chosen(profile, studies), {}, None
+    entries, points, missing = chosen(profile, studies, say), {}, None
     for study, entry in entries.items():
         try:
             points |= {point.key: point for point in points_of(study, entry, device, kinds)}
@@ -114,14 +116,15 @@ def read(
     return _calibrate_when_needed(list(points.values()))
 
 
-def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
+def chosen(profile: str, studies: str = "all", say: Say = lambda line: None) -> dict[str, dict]:
     """Return a profile's entries for some studies, checked; no framework is asked.
 
     Args:
-        profile, studies: see `read`.
+        profile, studies, say: see `read`.
 
     Raises:
-        ValueError: see `read`; it names the file and the key.
+        ValueError: see `read`; it names the file and the key. If `studies` is all, a study whose notebook cannot be
+            read is skipped.
     """
     path = layout.profile(profile)
     content = profile_files.read(path)
@@ -130,8 +133,9 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     if unknown or not names:
         problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
         raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
-    try:
-        for study in names:
+    entries = {}
+    for study in names:
+        try:
             declared(study)
             for parameters in (content[study].get("parameters", {}), *content[study]["points"]):
                 for name, values in parameters.items():
@@ -141,9 +145,14 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
                 least = min(_as_list(choices.get("search_seconds", 1)))
                 if "tuned" in _as_list(choices.get("variant")) and least <= 0:
                     raise ValueError(f"{study}: search_seconds is {least!r} with variant tuned; allowed: above 0")
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    return {study: content[study] for study in names}
+            entries[study] = content[study]
+        except NotebookError as error:
+            if studies != "all" or (study == names[-1] and not entries):
+                raise
+            say(f"Skipped: {study} ({error})")
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from error
+    return entries
 
 
 def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> list[Point]:
@@ -259,7 +268,8 @@ def flat(study: str, parameters: dict) -> dict:
 
     Args:
         study: the study.
-        parameters: some of the notebook's parameters; `budget` is a dict of keys, or the name of a profile.
+        parameters: some of the notebook's parameters; `budget` is a dict of keys, the same as JSON (papermill's `-p`
+            passes text), or the name of a profile.
 
     Raises:
         ValueError: an unknown parameter, key or profile, or a value of another type; the message names what is allowed.
@@ -270,6 +280,9 @@ def flat(study: str, parameters: dict) -> dict:
             raise ValueError(f"{study}: {name} is a key of budget; allowed: budget={{{name!r}: {value!r}}}")
     _check_names(f"{study} has no parameter", parameters, own)
     inside = parameters.get(BUDGET, {})
+    if isinstance(inside, str) and inside.lstrip().startswith("{"):
+        with suppress(json.JSONDecodeError):  # else it is refused as the name of a profile
+            inside = json.loads(inside)
     if isinstance(inside, str):
         content = profile_files.read(layout.profile(inside))
         if study not in content:
