@@ -311,7 +311,6 @@ CASES: dict[str, Change] = {
     "a machine of no object": manifest(machine="amd-epyc-2core-24gb"),
     "conditions no list": manifest(conditions={}),
     "a condition without time": manifest(conditions=[{"repeat": 0, "index": 0}]),
-    "a trial without outcome": manifest(trials=[{"seconds": 1}]),
     "seconds of a process true": manifest(process_seconds=True),
     "parameters that lead elsewhere": manifest(parameters={"variant": "reference", "device": "../../x"}),
 }
