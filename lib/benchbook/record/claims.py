@@ -38,7 +38,7 @@ def read(path: Path) -> pandas.DataFrame:
     Columns: id, study, article, sentence, machine (empty for a count of a network), other (the machine to compare
     with), formula, low, high, tolerance (in the same unit: how far outside low and high a repetition with other
     software may be), unit, relation (equal: within the range; at_least: low or more; event: it happened, which is 1),
-    reason (why it cannot be recomputed from published rows; empty if it can).
+    reason (why published rows cannot test its arithmetic; empty if they can).
 
     Raises:
         ValueError: an unknown relation, missing bounds or bounds in the wrong order, or a tolerance below 0.
