@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from benchbook import record
 from benchbook.record import articles, chips
 from benchbook.rows import records
 
@@ -58,16 +57,6 @@ def test_a_language_model_is_answered_in_tokens_with_a_judged_error(run):
     assert f"{batch} in {float(size):g} GB" in text
     assert "keeps the chip busy" in text
     assert " 2 per step" in run(*question, "--batch-size", "2")
-
-
-def test_sources_are_counted_and_refusals_have_their_reason(run):
-    listed = json.loads(run("sources", "--json"))
-    assert sum(line["figures"] for line in listed["sources"]) == 1550
-    assert all(line["means"] for line in listed["sources"])
-    counts = record.read()["refused"].value_counts().drop("")
-    assert {line["refused"] for line in listed["refused"]} == set(counts.index)
-    assert sum(line["figures"] for line in listed["refused"]) == counts.sum()
-    assert "MLPerf" in run("sources")
 
 
 def test_without_words_the_help_is_printed(run):

@@ -118,7 +118,6 @@ COMMANDS = [
     ((*PREDICT, "--prices", "{here}"), "not a table of prices (Is a directory)"),
     ((*PREDICT, "--prices", "{here}/none"), "not a table of prices (No such file"),
     *(((*PREDICT, "--prices", f"{{here}}/{name}.csv"), f"{name}.csv: {words}") for name, (_, words) in PRICES.items()),
-    ((*PREDICT, "--judge", "/dev/null"), "it is no plain file"),
     (("predict", "--chip", "[/red]"), "chip '[/red]' is not in the list"),
     (("predict",), "no --chip"),
     (("validate", "{here}/none"), "none does not exist; allowed: a CSV of rows"),

@@ -1,6 +1,7 @@
 """Predictions: judged on what is published, refused outside what is known, and never better than they are."""
 
 import datetime
+import math
 import re
 import runpy
 import shutil
@@ -247,27 +248,16 @@ def test_every_unusable_rate_of_the_record_has_a_reason():
     assert len(lines) > len(reasons)
 
 
-def test_a_ledger_of_ones_own_is_judged_as_if_its_chips_were_unknown(tmp_path, forecaster):
-    figures = pandas.read_csv(layout.published() / "record" / "figures.csv", dtype=str, keep_default_na=False)
-    own = figures[figures["chip"].isin(["NVIDIA RTX 3090", "Huawei Ascend 910B2"]) & figures["metric"].eq("throughput")]
-    own = own[own["study"].eq("resnet50_cost") | own["chip"].str.startswith("Huawei")]
-    new = own.head(1).assign(article="A publication that nobody knows")
-    faster = own.assign(value=[f"{3 * float(value)}" for value in own["value"]])
-    paths = [tmp_path / name for name in ("own.csv", "faster.csv")]
-    pandas.concat([own, new]).to_csv(paths[0], index=False)
-    pandas.concat([faster, new]).to_csv(paths[1], index=False)
-    (lines, reasons), (again, _) = (
-        model.predict_ledger(path, forecaster.model, forecaster.published) for path in paths
-    )
-    assert again["mean"].tolist() == pytest.approx(lines["mean"].tolist()), "the printed rate stays unknown"
-    assert set(lines["chip"]) == {"NVIDIA RTX 3090"}
-    assert reasons.str.contains("Huawei Ascend 910B2: no fp32 figure").any()
-    assert list(lines["situation"])[-1] == model.BOTH
-    assert set(lines["situation"][:-1]) == {model.CHIP}
-    assert model.summarise(lines).set_index("of").loc["all", "pairs"] == len(lines)
-    own.assign(chip="Huawei Ascend 910B2").to_csv(paths[0], index=False)
-    with pytest.raises(Unknown, match=r"own\.csv: none of its rates can be predicted: .*no fp32 figure"):
-        model.predict_ledger(paths[0], forecaster.model, forecaster.published)
+def test_a_hidden_chip_is_predicted_without_its_own_rates(forecaster):
+    figures = record.read()
+    own = figures["chip"].eq("NVIDIA RTX 3090") & figures["network"].eq("resnet50")
+    targets, _ = rates.of_record(figures[own])
+    targets.loc[targets.index[-1], "publication"] = "a publication that the record lacks"
+    faster = targets.assign(rate=3 * targets["rate"])
+    lines, again = (model.predict_product(each, forecaster.model, forecaster.published) for each in (targets, faster))
+    assert again["mean"].tolist() == pytest.approx(lines["mean"].tolist())
+    assert (again["printed"] - lines["printed"]).tolist() == pytest.approx([math.log(3)] * len(lines))
+    assert list(lines["situation"]) == [model.CHIP] * (len(lines) - 1) + [model.BOTH]
 
 
 def test_the_table_of_our_studies_has_a_rate_or_a_reason_for_every_chip(forecaster):

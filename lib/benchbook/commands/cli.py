@@ -248,7 +248,7 @@ def show_machine() -> None:
 
 
 app.command(rich_help_panel=MEASURE)(measure.measure)
-for command in (record.predict, record.chips, record.sources):
+for command in (record.predict, record.chips):
     app.command(rich_help_panel=RECORD)(command)
 app.command(rich_help_panel=SHARE)(share.share)
 

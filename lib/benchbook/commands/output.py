@@ -15,7 +15,7 @@ from benchbook.machine.kinds import KINDS
 # Columns of words, which are aligned to the left.
 WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "study", "setting", "remark")
 WORDS += ("framework", "device", "name", "energy sensor")
-WORDS += ("chip", "released", "article", "licence", "means", "of", "This machine")
+WORDS += ("chip", "released", "This machine")
 LONGEST_WORD = 14  # characters in one line of a cell
 # Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4

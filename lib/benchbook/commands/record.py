@@ -1,4 +1,4 @@
-"""The commands on the public record: `predict`, `chips` and `sources`; they need no framework."""
+"""The commands on the public record: `predict` and `chips`; they need no framework."""
 
 import datetime
 import json
@@ -9,10 +9,9 @@ from typing import Annotated
 import pandas
 import typer
 
-from benchbook import record
 from benchbook.commands.output import number, say, say_table
 from benchbook.judging import wording
-from benchbook.record import articles, forecast, model
+from benchbook.record import articles, forecast
 from benchbook.record import chips as listed
 from benchbook.rows import networks
 from benchbook.studies import predictions
@@ -45,20 +44,8 @@ def predict(
     price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
     prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
-    judge: Annotated[
-        Path | None, typer.Option(help="predict the rates in this CSV with their chips hidden, and show the errors")
-    ] = None,
 ) -> None:
     """Predict a chip's rate, time, dollars and joules for a study or network, each with its interval and basis."""
-    if judge is not None:
-        learnt = forecast.of_the_record()
-        lines, reasons = model.predict_ledger(judge, learnt.model, learnt.published)
-        summary = model.summarise(lines)
-        if as_json:
-            _say_json({"errors": summary, "refused": reasons.value_counts().to_dict()})
-        else:
-            _print_judgement(summary, lines, reasons)
-        return
     if not chip:
         raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = forecast.Question(
@@ -86,20 +73,6 @@ def chips(
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
     say_table(f"{len(chosen)} chips; a cell is empty if no source has the figure", shown)
-
-
-def sources(
-    as_json: Annotated[bool, typer.Option("--json", help="print the sources as JSON")] = False,
-) -> None:
-    """List the record's sources: the number and meaning of their figures, and which figures were refused and why."""
-    listed_sources, refused = record.sources(), record.refused()
-    if as_json:
-        _say_json({"sources": listed_sources, "refused": refused})
-        return
-    shown = listed_sources[["article", "figures", "marked", "refused", "licence", "means"]]
-    say_table(f"{len(shown)} sources, {shown['figures'].sum()} figures", shown)
-    for line in refused.to_dict("records"):
-        say(f"  {line['figures']} refused: {line['refused']}: {line['article']}")
 
 
 def _print_answer(answer) -> None:
@@ -144,17 +117,6 @@ def _print_answer(answer) -> None:
         what = f"{line['chip']}, {line['work']}, {line['precision']}"
         rate = line["rate"] * (line["sequence_length"] if question.sequence_length else 1)
         say(f"    {rate:,.0f} {unit}/s: {what} ({line['source']})")
-
-
-def _print_judgement(summary: pandas.DataFrame, lines: pandas.DataFrame, reasons: pandas.Series) -> None:
-    formats = {"median_error": "{:.1%}", "within_2": "{:.0%}", "coverage": "{:.0%}", "half_width": "{:.2f}"}
-    shown = summary.assign(**{name: summary[name].map(style.format) for name, style in formats.items()})
-    names = {"of": "of", "pairs": "pairs", "median_error": "median error", "within_2": "within a factor of 2"}
-    names |= {"coverage": "coverage", "half_width": "half-width"}
-    say_table("Predicted with the chip hidden", shown[list(names)].rename(columns=names))
-    say(f"{len(lines)} rates predicted, {len(reasons)} refused.")
-    for reason, count in reasons.value_counts().items():
-        say(f"  {count} refused: {reason}")
 
 
 def _dated(line: dict) -> str:

@@ -13,10 +13,6 @@ from benchbook.machine import layout
 from benchbook.record import chips
 from benchbook.rows import networks, records
 
-COLUMNS = ["study", "article", "machine", "device", "chip", "framework", "precision", "settings", "metric", "value"]
-COLUMNS += ["unit", "origin", "source", "note"]
-NEEDED = ("article", "metric", "value")  # columns that may not be empty
-MOST_LINES = 20_000  # each takes about a millisecond
 RATES = ("throughput", "throughput_real_data")  # metrics of training alone
 SECONDS = {"s": 1.0, "ms": 1e-3}  # units of a step's time
 PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
@@ -35,40 +31,35 @@ FIRST_DAY = pandas.Timestamp("2010-01-01")
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def read(path: Path | None = None) -> pandas.DataFrame:
-    """Return the figures of a ledger, with its settings as columns and the errors found in each figure.
-
-    Args:
-        path: a table with the columns of the record; None: the record itself.
+def read() -> pandas.DataFrame:
+    """Return the record's figures, with their settings as columns and the errors found in each figure.
 
     Returns:
-        The ledger's columns; chip is the canonical name. Added columns: publication (several sources that report the
+        The file's columns; chip is the canonical name. Added columns: publication (several sources that report the
         same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
         batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
         fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
         together; missing if the figure is not a rate); caveats (for the reader; empty without); refused (why the figure
         is not used; empty if it is used).
-
-    Raises:
-        ValueError: the file is not a table or is too large, a column or a value is missing, or settings are not a JSON
-            object; the message names file and line.
     """
-    return _record(layout.published() / "record" / "figures.csv").copy() if path is None else _read(path)
+    return _record().copy()
 
 
-def _read(path: Path) -> pandas.DataFrame:
-    lines = path.read_bytes().count(b"\n") if path.is_file() else 0
-    if lines > MOST_LINES:
-        raise ValueError(f"{path}: {lines:,} lines; allowed: {MOST_LINES:,}")
-    figures = records.texts(path, str(path)).fillna("").astype("str")
-    missing = [name for name in COLUMNS if name not in figures]
-    if missing:
-        raise ValueError(f"{path}: column {missing[0]} is missing; needed: {', '.join(COLUMNS)}")
-    for name in NEEDED:
-        if (empty := figures[name].eq("")).any():
-            raise ValueError(f"{path}, line {int(empty.argmax()) + 2}: column {name} is empty; a value is needed")
+@functools.cache
+def _record() -> pandas.DataFrame:
+    path = layout.published() / "record" / "figures.csv"
+    return described(pandas.read_csv(path, dtype=str, keep_default_na=False))
+
+
+def described(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return figures with the columns that `read` adds.
+
+    Args:
+        figures: with the record's columns, as text.
+    """
+    figures = figures.copy()
     figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
-    settings = [_settings(text, path, line) for line, text in enumerate(figures["settings"], start=2)]
+    settings = [json.loads(text or "{}") for text in figures["settings"]]
     figures["chip"] = figures["chip"].map(chips.canonical)
     figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
     figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
@@ -88,28 +79,6 @@ def _read(path: Path) -> pandas.DataFrame:
     return figures
 
 
-_record = functools.cache(_read)  # not for a user's ledger, which may change
-
-
-def sources() -> pandas.DataFrame:
-    """Return the meaning of each source's numbers.
-
-    Returns:
-        Columns: article, publication, date (a year), licence, means (what was timed, on which data), energy (its
-        boundary), and three counts of its figures: figures (all), marked (with a caveat) and refused.
-    """
-    figures = read()
-    counted = figures.assign(figures=1, marked=figures["caveats"].ne(""), refused=figures["refused"].ne(""))
-    count = counted.groupby("article")[["figures", "marked", "refused"]].sum()
-    return _sources().join(count).reset_index().fillna({"figures": 0, "marked": 0, "refused": 0})
-
-
-def refused() -> pandas.DataFrame:
-    """Return the number of refused figures by reason and article, in columns refused, article and figures."""
-    figures = read()
-    return figures[figures["refused"] != ""].groupby(["refused", "article"]).size().reset_index(name="figures")
-
-
 def citation(line: dict) -> str:
     """Return the citation of a figure: article, place in the article, and caveats."""
     return "; ".join(filter(None, (line["article"], line["source"], line["caveats"])))
@@ -118,16 +87,6 @@ def citation(line: dict) -> str:
 @functools.cache
 def _sources() -> pandas.DataFrame:
     return pandas.read_csv(layout.published() / "record" / "sources.csv", keep_default_na=False).set_index("article")
-
-
-def _settings(text: str, path: Path, line: int) -> dict:
-    try:
-        details = json.loads(text or "{}")
-    except ValueError:
-        details = None
-    if not isinstance(details, dict):
-        raise ValueError(f"{path}, line {line}: settings {text[:60]!r}; allowed: a JSON object")
-    return details
 
 
 def _batch(details: dict) -> float:

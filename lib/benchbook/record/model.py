@@ -11,12 +11,10 @@ hidden with all its boards and memory sizes: for a V100, the rates of every V100
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy
 import pandas
 
-from benchbook.record import articles, rates
 from benchbook.record.rates import ARTICLES, HERE, RECORD
 
 # Standard deviations of the weights of each kind of column, and of measurements; `benchmarks/fit_spreads.py` fits them.
@@ -36,7 +34,6 @@ LEVEL = 0.90
 FEWEST = 20  # rates in the smallest group that is shown
 KEPT = ["product", "publication", "vendor", "family", "origin"]
 JUDGED = ["publication", "chip", "vendor", "work", "precision", "family"]
-UNLIKE = "no other chip on record did this work, and its operations were not counted"
 
 
 class Model:
@@ -206,39 +203,13 @@ def error_measures(lines: pandas.DataFrame) -> dict:
     return measures | {"coverage": float(lines["hit"].mean()), "half_width": half}
 
 
-def predict_ledger(path: Path, model: Model, known: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
-    """Predict each single-device training rate of a ledger, with its chip and all boards of it hidden from the record.
-
-    If the record has the rate's publication, its rates of other chips stay known. Intervals are chosen without the
-    chip.
+def predict_product(targets: pandas.DataFrame, model: Model, known: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the predictions of one product's rates from the rates of other products.
 
     Args:
-        path: a table with the record's columns.
+        targets: rates of one product, with the columns of `rates.of_record`.
         model: of the record.
         known: from `cross_validated` for this model.
-
-    Returns:
-        A line for each predicted rate, see `predict_product`; and why the others are not predicted, by the ledger's
-        line.
-
-    Raises:
-        Unknown: none of the rates can be predicted.
-    """
-    (targets, refused), parts = rates.of_record(articles.read(path)), []
-    for product, group in targets.groupby("product"):
-        others = model.observations[model.observations["product"] != product]
-        comparable = group["work"].isin(others["work"]) | group["flops_per_sample"].notna()
-        refused = pandas.concat([refused, pandas.Series(UNLIKE, index=group.index[~comparable])])
-        if comparable.any():
-            parts.append(predict_product(group[comparable], model, known))
-    if not parts:
-        why = "; ".join(refused.unique()) or "it has no training rate of a single device"
-        raise rates.Unknown(f"{path}: none of its rates can be predicted: {why}")
-    return pandas.concat(parts).sort_index(), refused.sort_index()
-
-
-def predict_product(targets: pandas.DataFrame, model: Model, known: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the predictions of one product's rates from the rates of other products; see `predict_ledger`.
 
     Returns:
         Columns: publication, chip, vendor, work, precision, family, situation, printed, mean (both in logarithms), and
@@ -260,13 +231,3 @@ def groups(lines: pandas.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[
     """Yield the lines of each value in these columns, if there are at least FEWEST."""
     for column in columns:
         yield from ((name, own) for name, own in lines.groupby(column) if len(own) >= FEWEST)
-
-
-def summarise(lines: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the errors of the lines of `predict_ledger`: all lines, then by family of precisions, situation and maker.
-
-    Returns:
-        Columns: of, pairs, publications, median_error, within_2, coverage, half_width.
-    """
-    parts = [("all", lines), *groups(lines, ("family", "situation", "vendor"))]
-    return pandas.DataFrame([{"of": name} | error_measures(own) for name, own in parts])
