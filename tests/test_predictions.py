@@ -14,7 +14,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimate, model, rates
+from benchbook.record import chips, estimate, model, rates
 from benchbook.record.forecast import Forecaster, Question, of_the_record
 from benchbook.record.model import NOISE, SPREADS, Model
 from benchbook.record.rates import Unknown
@@ -174,17 +174,6 @@ def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was
     assert estimate.rental_offers("NVIDIA RTX 5090", TODAY).empty
     assert estimate.purchase_prices("NVIDIA RTX 5090", TODAY)["usd"].tolist() == [1999.0]
     assert estimate.purchase_prices("Huawei Ascend 910", TODAY).empty
-
-
-def test_ones_own_prices_come_first(tmp_path):
-    path = tmp_path / "prices.csv"
-    line = {"machine": "RTX 4090", "kind": "on_demand", "amount": 0.5, "currency": "USD", "per": "hour"}
-    pandas.DataFrame([line | dict.fromkeys(["includes", "region", "source"], "mine") | {"date": "2026-11-01"}]).to_csv(
-        path, index=False
-    )
-    offers = estimate.rental_offers("NVIDIA RTX 4090", TODAY, articles.prices(path))
-    assert offers["usd_per_hour"].iloc[0] == 0.5
-    assert offers["age_years"].iloc[0] < 0.1
 
 
 def test_what_a_machine_was_measured_to_reach_takes_the_place_of_what_is_printed():

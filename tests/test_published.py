@@ -33,12 +33,21 @@ def rows():
     return articles.rows()
 
 
+PAID_FOR = {("purchase", "unit"), ("electricity", "kwh")}  # kinds of prices, and the unit that each is paid for
+PAID_FOR |= {(kind, per) for kind in ("on_demand", "reserved") for per in ("hour", "month")}
+
+
 def test_what_is_kept_as_a_claim_or_a_price_is_one():
     kept = figures()
     named = kept.loc[kept["kept_in"] == "claims.csv", "kept_as"]
     assert set(named) <= set(claims.read(layout.published() / "claims.csv")["id"])
     prices = articles.prices()
     assert prices[["machine", "includes", "source"]].ne("").all(axis=None)
+    assert {*zip(prices["kind"], prices["per"], strict=True)} <= PAID_FOR
+    assert prices["currency"].str.fullmatch("[A-Z]{3}").all()
+    assert prices["amount"].gt(0).all()
+    days = pandas.to_datetime(prices["date"], format="%Y-%m-%d")
+    assert days.between("2010-01-01", pandas.Timestamp.today()).all()
     amounts = dict(zip(prices["machine"] + " " + prices["kind"], prices["amount"], strict=True))
     listed = kept[kept["kept_in"] == "prices.csv"]
     assert dict(zip(listed["kept_as"], listed["value"].astype(float), strict=True)) == amounts

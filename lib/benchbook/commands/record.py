@@ -3,7 +3,6 @@
 import datetime
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import pandas
@@ -11,8 +10,8 @@ import typer
 
 from benchbook.commands.output import number, say, say_table
 from benchbook.judging import wording
-from benchbook.record import articles, forecast
 from benchbook.record import chips as listed
+from benchbook.record import forecast
 from benchbook.rows import networks
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
@@ -42,7 +41,6 @@ def predict(
     count: Annotated[int, typer.Option(help="number of devices, 1 to 8")] = 1,
     images: Annotated[float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)] = 0.0,
     price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
-    prices: Annotated[Path | None, typer.Option(help="your prices: a CSV like outputs/published/prices.csv")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:
     """Predict a chip's rate, time, dollars and joules for a study or network, each with its interval and basis."""
@@ -52,8 +50,7 @@ def predict(
         chip=chip, work=work, precision=precision, flops_per_sample=flops or None, image_size=image_size or None,
         sequence_length=sequence_length or None, batch_size=batch_size or None, count=count, images=images or None,
     )  # fmt: skip
-    own = None if prices is None else articles.prices(prices)
-    answer = predictions.learn(Evidence.of_machine()).ask(question, datetime.date.today(), price or None, own)
+    answer = predictions.learn(Evidence.of_machine()).ask(question, datetime.date.today(), price or None)
     if as_json:
         _say_json(vars(answer))
     else:

@@ -104,20 +104,18 @@ def electricity(watts: float, per_kwh: float) -> float:
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
 
 
-def rental_offers(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the hourly offers for a chip: the user's own first, then the newest of each provider.
+def rental_offers(chip: str, today: datetime.date) -> pandas.DataFrame:
+    """Return the hourly offers for a chip: the newest of each provider.
 
     Args:
         chip: its canonical name; without offers for this memory size or board, those for its product count.
         today: the day from which the age of prices is counted.
-        own: the user's prices, from `articles.prices`; `machine` names the chip.
 
     Returns:
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No lines if no
         price is known.
     """
-    listed = _of_chip(chip, _offers(today)).drop_duplicates("provider")
-    return pandas.concat([_own(chip, own, ("on_demand", "reserved"), today), listed], ignore_index=True)[OFFERS]
+    return _of_chip(chip, _offers(today)).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
 
 
 def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -132,35 +130,19 @@ def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
     return offers if of_marketplace.all() else offers[~of_marketplace]
 
 
-def purchase_prices(chip: str, today: datetime.date, own: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the purchase prices of a chip: the user's own first, then the newest; the launch price is last.
+def purchase_prices(chip: str, today: datetime.date) -> pandas.DataFrame:
+    """Return the purchase prices of a chip: the newest first; the launch price is last.
 
     Args:
         chip: its canonical name.
         today: the day from which the age of prices is counted.
-        own: the user's prices, from `articles.prices`; `machine` names the chip.
 
     Returns:
         Columns: chip, usd, date, age_years, includes, source. No lines if no price is known.
     """
     launched = _launches(today)
     listed = [_of_chip(chip, _purchases(today)), launched[launched["chip"] == chip]]
-    return pandas.concat([_own(chip, own, ("purchase",), today), *listed], ignore_index=True)[PURCHASES]
-
-
-def _own(
-    chip: str, prices: pandas.DataFrame | None, kinds: tuple[str, ...], today: datetime.date
-) -> pandas.DataFrame | None:
-    """Return the user's prices of a chip in US dollars, with the columns of offers and of purchases."""
-    if prices is None:
-        return None
-    own = in_dollars(prices[prices["kind"].isin(kinds)])
-    own = _identified(own["machine"], own, today).assign(
-        provider=own["machine"] + ", " + own["kind"],
-        usd=own["amount"],
-        usd_per_hour=own["amount"] / own["per"].map(HOURS),
-    )
-    return _of_chip(chip, own)
+    return pandas.concat(listed, ignore_index=True)[PURCHASES]
 
 
 def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:

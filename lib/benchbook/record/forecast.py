@@ -281,14 +281,13 @@ class Forecaster:
         )  # fmt: skip
         return line | {"situation": model.ONE_KNOWN if here else situation}
 
-    def ask(self, question: Question, today: datetime.date, hourly: float | None = None, own=None) -> Answer:
+    def ask(self, question: Question, today: datetime.date, hourly: float | None = None) -> Answer:
         """Return the answer to a question.
 
         Args:
             question: the question.
             today: the day from which the age of prices is counted.
             hourly: the user's price in US dollars for an hour of one device; None: prices on record.
-            own: the user's prices, from `articles.prices`.
 
         Raises:
             Unknown, UnknownChip, ValueError: see `rate`.
@@ -296,20 +295,20 @@ class Forecaster:
         work = networks.describe(question.work, question.image_size, question.sequence_length)
         length = work.sequence_length
         if length and not self.of_sequences:
-            return self.sequences.ask(question, today, hourly, own)
+            return self.sequences.ask(question, today, hourly)
         rate, chip = self.rate(question), chips.resolve(question.chip)
         images = question.images or (TOKENS / length if length else IMAGENET)
         question = replace(question, chip=chip, images=images, sequence_length=length)
         bounds = (question.images / value for value in (rate.value, rate.high, rate.low))
         seconds = Range(*bounds, f"{images:g} {'sequences' if length else 'images'} at that rate")
-        offers = estimate.rental_offers(chip, today, own)
+        offers = estimate.rental_offers(chip, today)
         if hourly is not None:
             stated = {"chip": chip, "provider": "as stated", "usd_per_hour": hourly, "includes": "as stated"}
             offers = pandas.DataFrame([stated], columns=estimate.OFFERS)
         for name in ("value", "low", "high"):
             hours = getattr(seconds, name) / estimate.SECONDS_PER_HOUR * question.count
             offers["dollars" if name == "value" else name] = offers["usd_per_hour"].astype(float) * hours
-        purchases = estimate.purchase_prices(chip, today, own)
+        purchases = estimate.purchase_prices(chip, today)
         usual_rent = float(estimate.usual_offers(offers)["usd_per_hour"].astype(float).median())
         purchases["hours_to_break_even"] = purchases["usd"].astype(float) / usual_rent
         memory = chips.specification(chip).get("memory_gb")
