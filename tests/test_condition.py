@@ -41,7 +41,6 @@ PRINTED = [
     ("low_power_mode", " ttyskeepawake 1\n", None),
     *(("power_source", text, source) for text, source in ((MAINS, "mains"), (DESKTOP, "mains"), ("", None))),
     *(("power_source", text, "battery") for text in (BATTERY, "Now drawing from 'UPS Power'\n")),
-    *(("battery_percent", text, value) for text, value in ((BATTERY, 90), (MAINS, 88), (DESKTOP, None), ("", None))),
     *(("thermal_pressure", LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
     *(("thermal_pressure", text, None) for text in (LEVEL.format(50), "")),
     *(("translated", text, value) for text, value in (("1\n", True), ("0", False), ("unknown oid", None))),
@@ -87,13 +86,12 @@ def test_linux_power_is_battery_only_while_it_discharges_without_mains(tmp_path)
         class__power_supply__AC__online=0,
         class__power_supply__BAT0__type="Battery",
         class__power_supply__BAT0__status="Discharging",
-        class__power_supply__BAT0__capacity=71,
     )
-    mouse = {"type": "Battery", "scope": "Device", "status": "Discharging", "capacity": 5}  # is not the computer's
+    mouse = {"type": "Battery", "scope": "Device", "status": "Discharging"}  # is not the computer's
     tree(laptop, **{f"class__power_supply__mouse__{name}": text for name, text in mouse.items()})
-    assert condition.linux_power(laptop) == {"power_source": "battery", "battery_percent": 71}
+    assert condition.linux_power(laptop) == "battery"
     tree(laptop, class__power_supply__AC__online=1)
-    assert condition.linux_power(laptop)["power_source"] == "mains"
+    assert condition.linux_power(laptop) == "mains"
 
 
 def test_linux_heat_is_the_hottest_sensor_and_the_sum_of_counters(tmp_path):
@@ -129,7 +127,7 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
     monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
     values = condition._mac(condition.MAC)
     assert (values["low_power_mode"], values["translated"], values["power_source"]) == (True, True, "battery")
-    assert (values["thermal_pressure"], values["battery_percent"]) == ("heavy", 90)
+    assert values["thermal_pressure"] == "heavy"
 
 
 def test_condition_and_sample_survive_json_and_a_sample_is_small(monkeypatch):

@@ -21,10 +21,12 @@ SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, macOS lowers the clocks.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 # Readings of macOS's tools: the command, a pattern of the value in its output, and the value's conversion.
-_BATTERY = ("pmset", "-g", "batt")
 MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
-    "power_source": (_BATTERY, r"drawing from '(\w+) Power'", lambda word: "mains" if word == "AC" else "battery"),
-    "battery_percent": (_BATTERY, r"(\d+)%;", int),
+    "power_source": (
+        ("pmset", "-g", "batt"),
+        r"drawing from '(\w+) Power'",
+        lambda word: "mains" if word == "AC" else "battery",
+    ),
     # A line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs.
     "low_power_mode": (("pmset", "-g"), r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
     "translated": (("sysctl", "-n", "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
@@ -41,10 +43,7 @@ SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run
 def read() -> dict:
     """Return all values that may change between two runs. Keys name their unit; unknown values are None."""
     return {
-        "seconds_since_boot": round(time.time() - psutil.boot_time()),
-        "available_memory_bytes": psutil.virtual_memory().available,
         "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
-        **_cpu_clocks(),
         **_clocks_and_counters(),
         **(_mac(MAC) if platform.system() == "Darwin" else linux()),
         "gpus": nvidia.gpus(),
@@ -117,19 +116,18 @@ def parse_swap(printed: str) -> dict:
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
-    """Return power source, power profile, CPU governor and heat from Linux's sysfs."""
+    """Return power profile, CPU governor, heat and power source from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
     return {
         "platform_profile": profile,
         "low_power_mode": None if profile is None else profile == "low-power",
         "cpu_governor": _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        **linux_power(root),
         **linux_heat(root),
     }
 
 
-def linux_power(root: Path = SYSTEM_FILES) -> dict:
-    """Return power source and battery charge; the battery of a mouse or a keyboard (scope Device) does not count.
+def linux_power(root: Path = SYSTEM_FILES) -> str | None:
+    """Return the power source; the battery of a mouse or a keyboard (scope Device) does not count.
 
     psutil would take such a battery for a desktop computer's own.
     """
@@ -137,11 +135,7 @@ def linux_power(root: Path = SYSTEM_FILES) -> dict:
     batteries = [path for path in supplies if _text(path / "type") == "Battery"]
     connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
     discharging = any(_text(path / "status") == "Discharging" for path in batteries)
-    charges = [charge for path in batteries for charge in _numbers(path, "capacity")]
-    return {
-        "power_source": "mains" if connected else None if not batteries else "battery" if discharging else "mains",
-        "battery_percent": min(charges, default=None),
-    }
+    return "mains" if connected else None if not batteries else "battery" if discharging else "mains"
 
 
 def linux_heat(root: Path = SYSTEM_FILES) -> dict:
@@ -156,7 +150,7 @@ def linux_heat(root: Path = SYSTEM_FILES) -> dict:
         "cpu_temperature_celsius": max(readings) / 1000 if readings else None,
         "cpu_throttle_count": sum(counts) if counts else None,
         "cpu_throttle_seconds": max(times) / 1000 if times else None,
-        "power_source": linux_power(root)["power_source"],
+        "power_source": linux_power(root),
     }
 
 
@@ -178,15 +172,6 @@ def _mac(names: Iterable[str]) -> dict:
     """Return readings of MAC by name; each tool runs once."""
     printed = {command: output(*command) for command in {MAC[name][0] for name in names}}
     return {name: parse(name, printed[MAC[name][0]]) for name in names}
-
-
-def _cpu_clocks() -> dict:
-    """Return the mean clock of the cores and its limit. Reading it may wake an idle core, so no sample has it."""
-    try:
-        clock = psutil.cpu_freq()
-    except (AttributeError, OSError, RuntimeError):  # psutil cannot read this chip's clock
-        clock = None
-    return {"cpu_clock_mhz": getattr(clock, "current", None), "cpu_clock_limit_mhz": getattr(clock, "max", 0) or None}
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:
