@@ -19,7 +19,7 @@ from benchbook.machine import layout
 from benchbook.report import aggregation
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.running import profiles
-from rows import COMMITTED, contents, make_row, make_zip
+from rows import COMMITTED
 
 COUNTED = settings(
     max_examples=60,
@@ -63,23 +63,6 @@ def test_any_file_is_rows_or_is_refused_by_name(file, content):
 
 @COUNTED
 @given(
-    members=st.dictionaries(
-        st.text(st.characters(exclude_characters="\x00"), min_size=1, max_size=12)
-        | st.sampled_from(["desk/mnist_speedup/p/Z-r.csv", "../x.csv", "/x.csv", "desk/x.json"]),
-        st.binary(max_size=200) | st.just(bad_files.as_csv([make_row(machine="desk", point="p", run_id="Z-r")])),
-        max_size=3,
-    ),
-)
-def test_any_archive_is_added_or_refused_and_changes_nothing_then(tmp_path, monkeypatch, members):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
-    path = make_zip(tmp_path / "theirs.zip", members)
-    before = contents(tmp_path / "outputs")
-    message = refusal(lambda: packing.add(path), ValueError)
-    assert message is None or contents(tmp_path / "outputs") == before
-
-
-@COUNTED
-@given(
     content=st.text(max_size=200)
     | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
     | st.fixed_dictionaries({"mnist_speedup": st.fixed_dictionaries({"time_limit_minutes": CELLS, "points": CELLS})})
@@ -110,8 +93,6 @@ COMMANDS = [
     (("validate", "{here}/pipes"), "pipe.csv: cannot be read (it is no plain file)"),
     (("validate", "/dev/zero"), "/dev/zero is not a plain file"),
     (("add", "{here}/none"), "not a readable zip"),
-    (("add", "/dev/null"), "not a readable zip (it is no plain file"),
-    (("add", "/dev/zero"), "it is no plain file"),
     (("add", "{here}/folder"), "holds rows of no machine; allowed: of one machine"),
     (("pack", "--machine", "007"), "machine '007' has no rows"),
     (("compare", "[/red]", "b"), "'[/red]' has no rows"),

@@ -101,6 +101,7 @@ REFUSED = [  # members (a mapping: the changed columns of a row), options of the
     ({CSV: "a,b\n1,2\n"}, {}, f"^other.zip: {CSV}, line 1: missing column index, machine, phase"),
     ({SECOND: {}}, {}, r"run-2\.csv, line 2: run_id is 'run-1'; allowed: run-2"),
     ({CSV.replace("desk", "attic"): {}}, {}, r"run-1\.csv, line 2: machine is 'desk'; allowed: attic"),
+    *(({name: {}}, {}, NEITHER) for name in ("../x/y/run-1.csv", f"/{CSV}", "desk/x.csv", "desk/../y/run-1.csv")),
     *(({CSV: {}, CSV.replace(".csv", end): "{}"}, {}, NEITHER) for end in ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")),
     # a link is read as its target's name
     ({CSV: "/etc/passwd"}, {"mode": stat.S_IFLNK | 0o777}, "run-1.csv, line 1: missing column"),
