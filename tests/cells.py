@@ -5,6 +5,7 @@
 """
 
 import dataclasses
+import functools
 import json
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from traitlets.config import Config
 from benchbook.machine import layout
 from benchbook.rows import points
 from benchbook.running.profiles import Point
+from benchbook.studies import experiments
+from benchbook.studies.measurement import Measurement
 
 
 def write_notebook(path: Path, title: str, *sources: str) -> Path:
@@ -53,6 +56,7 @@ def main() -> None:
     if sys.argv[1] == "aggregate":
         run_cells(layout.notebook("aggregate"), {})
         return
+    experiments.Measurement = functools.partial(Measurement, in_kernel=True)  # saves the start of each process
     for point in (Point(**each) for each in json.loads(Path(sys.argv[1]).read_text())):
         if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)

@@ -24,7 +24,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # What stays together in one process, the longest first; a file that is not here follows in the order of names.
 LONGEST = ("test_smoke.py", "tensorflow", "test_cases.py", "test_browser.py", "test_session.py", "jax")
 LONGEST += ("test_execute.py", "test_golden.py", "test_aggregation.py", "test_hostile_inputs.py")
-LONGEST += ("test_parallel.py", "test_tuned.py", "test_notebooks.py", "test_devices.py")
+LONGEST += ("test_launch.py", "test_tuned.py", "test_notebooks.py", "test_devices.py")
 
 
 def pytest_configure(config):

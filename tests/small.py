@@ -13,7 +13,7 @@ from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, tria
 PLANS = {
     path.parent.name: importlib.import_module(f"benchbook.studies.{path.parent.name}.plan").Plan
     for path in sorted(Path(studies.__file__).parent.glob("*/plan.py"))
-    if path.parent.name != "your_network"
+    if path.parent.name not in ("calibrate", "your_network")
 }
 
 

@@ -31,7 +31,7 @@ def left(outputs, monkeypatch, command):
     seen = []
 
     def run(points, name, retry):
-        folder = layout.runs(name) / "your_network" / points[0].name
+        folder = layout.state(name) / "your_network" / points[0].name
         seen.append(sorted(file.name for file in folder.glob("*done")) if folder.exists() else None)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "done").write_text(json.dumps({"statuses": ["ok"]}))
@@ -58,10 +58,12 @@ def test_defaults_are_those_of_the_notebook(function):
 def test_the_same_command_measures_again_unless_it_was_cut_short(left, begun_in, expected):
     assert left() == [None]
     if begun_in:
-        (layout.runs("desk") / ".session").write_text("a-session")
-        [done] = layout.runs("desk").rglob("done")
+        (layout.state("desk") / ".session").write_text("a-session")
+        [done] = layout.state("desk").rglob("done")
         row = make_row(study="your_network", point=done.parent.name, machine="desk", session=begun_in)
-        records.append(done.with_name(f"{row['run_id']}.csv"), row)
+        folder = layout.point("desk", "your_network", done.parent.name)
+        folder.mkdir(parents=True)
+        records.append(folder / f"{row['run_id']}.csv", row)
     assert left()[1] == expected
 
 
@@ -110,7 +112,7 @@ def make_batch(batch_size, seed):
         ("own.py:network --batch-sizes 4,8", "batch_sizes '4,8'; allowed: whole numbers"),
         ("own.py:network --precision fp8", "precision 'fp8'; allowed: fp32, tf32"),
         ("own.py:network --precision bf16 --tuned", "precision 'bf16'; allowed with variant tuned: fp32"),
-        ("own.py:network --kernels 0", "kernels 0; allowed: 1 to 9"),
+        ("own.py:network --processes 0", "processes 0; allowed: 1 to 99"),
         ("own.py:network --minutes 0", "minutes 0; allowed: 1 to 1440"),
         ("torchvision.models:resnt50", "resnt50 is not in it; it has resnet50,"),
         ("torchvision.models:get_model --arguments name='resnt50.tag'", "resnt50 is not in it; it has resnet50,"),

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import psutil
@@ -290,6 +291,9 @@ def test_the_command_that_prevents_sleep_ends_with_the_block_even_if_it_fails(mo
 
     def fail():
         with awake.awake():
+            deadline = time.monotonic() + 10  # the process may not run its command yet
+            while not blockers() and time.monotonic() < deadline:
+                time.sleep(0.05)
             assert [child.cmdline()[3] for child in blockers()] == [f"--pid={os.getpid()}"]
             raise RuntimeError("planted")
 

@@ -70,7 +70,7 @@ def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], 
     for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
         monkeypatch.setenv(name, str(value))
     parameters = [profiles.declared("faults") | {"variant": variant} for variant in variants]
-    return [Point("faults", profiles.point_name("faults", each), each, 1, seconds) for each in parameters]
+    return [Point("faults", profiles.point_name("faults", each), each, seconds) for each in parameters]
 
 
 @pytest.fixture
@@ -90,8 +90,10 @@ def rows_of(point: Point):
 
 
 def run_with(point: Point, fault: str, monkeypatch) -> str:
+    """Return the status of the point's only process."""
     monkeypatch.setenv("FAULT", fault)
-    return execute.execute(point, "tester")
+    [status] = execute.execute(point, "tester")
+    return status
 
 
 def has_row(point: Point) -> bool:
@@ -131,12 +133,10 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
-    twice = replace(point, num_kernels=2)
-    session.run([twice], "tester")
+    session.run([point], "tester")
     monkeypatch.setenv("FAULT", "exception")
-    session.run([twice], "tester")  # nothing runs: nothing fails
-    assert execute.finished(folder_of(point), "s") == ["ok", "ok"]
-    assert rows_of(point)["run_id"].nunique() == 2
+    session.run([point], "tester")  # nothing runs: nothing fails
+    assert rows_of(point)["status"].tolist() == ["ok", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -168,12 +168,12 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     started_in = tmp_path / "anywhere"
     started_in.mkdir()
     monkeypatch.chdir(started_in)
-    late = point.time_limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
+    late = point.limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late * has_row(point))
     monkeypatch.setattr(execute, "time", clock)
     assert run_with(point, "hangs", monkeypatch) == "timeout"
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
-    assert "120 s" in rows_of(point)["message"].iloc[-1]
+    assert "540 s" in rows_of(point)["message"].iloc[-1]  # two processes and five minutes
     assert not psutil.Process().children(recursive=True)
     assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
 
@@ -219,10 +219,11 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert not list(folder_of(point).glob("*.running"))
 
 
-def test_only_one_run_measures_at_a_time_and_whoever_waits_is_told_at_once_for_whom(tmp_path, capsys):
-    lock, refused = tmp_path / "desk" / ".lock", r"another study measures on this machine \(desk\)"
+def test_only_one_run_measures_at_a_time_and_whoever_waits_is_told_at_once_for_whom(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    lock, refused = layout.state("desk") / ".lock", r"another study measures on this machine \(desk\)"
     with execute.only_one(lock):
-        marker.write(tmp_path / "desk" / "study" / "point" / "20260101T000000Z-00000000.running", {})
+        marker.write(layout.runs("desk") / "study" / "point" / "20260101T000000Z-00000000.running", {})
         with pytest.raises(RuntimeError, match=refused), execute.only_one(lock, 0.1):
             pass
     assert f"another study on desk (process {os.getpid()}, since " in capsys.readouterr().err

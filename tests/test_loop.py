@@ -48,7 +48,7 @@ def test_a_point_starts_if_its_estimate_fits_and_what_is_left_out_is_named_and_m
     monkeypatch.setenv("BENCHBOOK_SESSION", "another")
     [(point, reason)] = session.run([long, short], "tester", time.monotonic() + 209)
     assert point.title == "faults: reference, CPU"
-    assert re.fullmatch("needs about 402 s, 19. s were left", reason)  # 10 s are for the end
+    assert re.fullmatch("needs about 805 s, 19. s were left", reason)  # 10 s are for the end
     assert [(variant, status) for variant, _, status in measured()] == [("reference", "ok"), ("controlled", "ok")]
     assert session.run([long, short], "tester") == []
     assert [variant for variant, _, _ in measured()] == ["reference", "controlled", "reference"]
@@ -58,34 +58,26 @@ def test_a_point_starts_if_its_estimate_fits_and_what_is_left_out_is_named_and_m
 
 
 def test_without_time_every_point_is_named_and_nothing_runs(points):
-    left_out = session.run([*points, replace(points[0], name="x-0123abcd", num_kernels=2)], "tester", time.monotonic())
+    left_out = session.run([*points, replace(points[0], name="x-0123abcd")], "tester", time.monotonic())
     assert [point.title for point, _ in left_out] == ["faults: reference, CPU", "faults: controlled, CPU", "faults: x"]
-    assert {reason for _, reason in left_out} == {"needs about 2 s, 0 s were left"}
+    assert {reason for _, reason in left_out} == {"needs about 5 s, 0 s were left"}
     assert not list(layout.outputs().rglob("*.csv"))
-
-
-def test_a_point_goes_on_with_the_kernel_that_this_session_lacks(points):
-    twice = replace(points[0], num_kernels=2)
-    assert session.run(points[:1], "tester") == []  # done once: too little for two kernels
-    assert session.run([twice], "tester", time.monotonic() + 800) == []
-    assert len(measured()) == 2
-    assert statuses_of(twice) == ["ok", "ok"]
 
 
 def test_the_loop_goes_on_after_a_failure_and_leaves_out_a_point_whose_run_cannot_be_supervised(
     points, monkeypatch, capsys
 ):
-    twice, tried = replace(points[0], name="twice", num_kernels=2), []
+    lost, tried = replace(points[0], name="lost"), []
 
     def run(point, machine_name, watch, deadline):
         tried.append(point)
-        if point == twice:
+        if point == lost:
             raise OSError("planted")
-        return "crashed" if point == points[0] else "ok"
+        return ["crashed"] if point == points[0] else ["ok"]
 
     monkeypatch.setattr(execute, "execute", run)
-    order = [points[0], twice, points[1]]
-    assert session.run(order, "tester", time.monotonic() + 3600) == [(twice, "OSError: planted")]
+    order = [points[0], lost, points[1]]
+    assert session.run(order, "tester", time.monotonic() + 3600) == [(lost, "OSError: planted")]
     assert tried == order
     assert [statuses_of(point) for point in points] == [["crashed"], ["ok"]]
     assert "crashed" in capsys.readouterr().out

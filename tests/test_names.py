@@ -112,8 +112,8 @@ def test_one_function_decides_what_a_name_may_be_and_says_so(value):
         "study": lambda: layout.check_name(value, "study"),
         "machine name": lambda: layout.runs(value),
         "study ": lambda: layout.point("desk", value, "p"),
-        "point": lambda: Point("mnist_speedup", value, {}, 1, 60),
-        "study  ": lambda: Point(value, "p", {}, 1, 60),
+        "point": lambda: Point("mnist_speedup", value, {}, 60),
+        "study  ": lambda: Point(value, "p", {}, 60),
     }.items():
         with pytest.raises(ValueError, match=re.escape(f"{what.strip()} {value[:80]!r}; allowed: up to 128 letters")):
             make()
@@ -139,11 +139,10 @@ def test_a_machine_of_another_name_is_refused_wherever_it_is_given(tree, monkeyp
 
 
 @pytest.mark.parametrize("value", ["../../../../x", "<b>x", ".x"])
-def test_a_runs_name_from_the_environment_is_refused_before_it_is_a_file(tree, monkeypatch, value):
-    monkeypatch.setenv("BENCHBOOK_RUN_ID", value)
+def test_a_runs_name_is_refused_before_it_is_a_file(tree, value):
     before = contents(tree)
     with pytest.raises(records.SchemaError, match=re.escape(f"column run_id is {value!r}; allowed: up to 128 letters")):
-        runs.start("mnist_speedup", PARAMETERS, Device("cpu", "a CPU", "torch"))
+        runs.start("mnist_speedup", PARAMETERS, Device("cpu", "a CPU", "torch"), value)
     assert contents(tree) == before
 
 

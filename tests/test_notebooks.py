@@ -1,7 +1,9 @@
 """Notebooks: the template they follow, and the same rows in every way of running one."""
 
+import functools
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -23,8 +25,11 @@ from benchbook.measuring import tuned
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
+from benchbook.studies import experiments
 from benchbook.studies.datasets import Collection
 from benchbook.studies.experiments import Experiment
+from benchbook.studies.measurement import Measurement
+from benchbook.studies.process import Process
 from cells import write_points
 from processes import run_cells
 from rows import make_row
@@ -74,12 +79,6 @@ def test_a_study_has_the_templates_sections_in_order(path):
     assert 8 <= len(nbformat.read(path, as_version=4).cells) <= 12
 
 
-def test_a_calibration_has_ended_before_rows_of_other_runs_are_read():
-    lines = "\n".join(cell.source for cell in cells_of(layout.notebook("calibrate"), "code")).splitlines()
-    [others] = [number for number, line in enumerate(lines) if "Evidence.of_machine(" in line]
-    assert lines.index("run.end()") < others
-
-
 def run_code(path: Path, parameters: dict) -> Iterator[tuple[str, dict]]:
     """Run a notebook's code cells; yield each one's source, and all names, before it is run."""
     names = {"__name__": "__main__"}
@@ -127,6 +126,8 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
 
     clock = Clock()
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
+    monkeypatch.setenv("JPY_SESSION_NAME", "a notebook")
+    monkeypatch.setattr(experiments, "Measurement", functools.partial(Measurement, in_kernel=True))
     given = RESIDENT | {"budget": SMALL | {"try_seconds": try_seconds}}
     with monkeypatch.context() as patched:
         patched.setattr("benchbook.measuring.window.time", clock)
@@ -144,10 +145,10 @@ def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(t
     assert rows.loc[rows["phase"] == "train", "samples_per_second"].tolist() == pytest.approx([rate] * 2)
     assert all("workload.step(batch)" in source for source, _ in steps[1:16])
     assert all("experiment.measure()" in source for source, _ in steps[16:])
-    assert all(workload is names["workload"] for _, workload in steps)
+    assert all(workload is names["workload"] for _, workload in steps[:16])
     without, fewer = measured(tmp_path / "without", monkeypatch, 0.0)
-    assert len(steps) - len(fewer) == 1 + 2 + 4 + 8
-    assert without["rows"]["loss"].tolist() == rows["loss"].tolist()  # weights, random numbers and order came back
+    assert len(steps) - len(fewer) == 1 + 1 + 2 + 4 + 8  # the first call, and the loop
+    assert without["rows"]["loss"].tolist() == rows["loss"].tolist()
 
 
 def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, monkeypatch):
@@ -155,7 +156,8 @@ def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, 
     for study in ("calibrate", "mnist_speedup"):
         own = fakes.run(layout.runs("a-machine") / study / "a-point")
         records.append(own.path, make_row(machine="a-machine", study=study, point="a-point", run_id=study))
-    experiment = Experiment({}, Device("cpu", "a CPU"), own)
+    measurement = Measurement("mnist_speedup", "a-machine", {"device": "cpu", "variant": "reference"}, "s")
+    experiment = Experiment({}, Device("cpu", "a CPU"), own, measurement=measurement)
     found = [set(experiment.end(every_study).measured["study"]) for every_study in (False, True)]
     assert found == [{"mnist_speedup"}, {"calibrate", "mnist_speedup"}]
 
@@ -181,8 +183,8 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
     pictures = Collection("pictures", [], [], 2)  # slow to decode, so a search takes synthetic images
     for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):
         given = limits | {"variant": "tuned", "batch_size": 16, "trial_batch_size": most}
-        experiment = Experiment(given, Device("cpu", "a CPU", count=2), mock.MagicMock())
-        assert experiment.build(Planned, data, None) == (data, {"batch_size": 16, "settings": Settings()})
+        process = Process(given, Device("cpu", "a CPU", count=2), mock.MagicMock())
+        assert process.build(Planned, data, mock.Mock()) == (data, {"batch_size": 16, "settings": Settings()})
         own = [(data, {"batch_size": 16, "variant": "tuned"}), (data, {"batch_size": 16})]
         smaller = (None if data is pictures else data, {"batch_size": size, "variant": "tuned"})
         assert tried.pop() == [*own, smaller]
@@ -192,6 +194,7 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
 @pytest.mark.notebook
 def test_the_shown_loop_has_about_the_rate_of_the_librarys_windows(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setenv("JPY_SESSION_NAME", "a notebook")
     budget = SMALL | {"samples_per_window": 0, "window_seconds": 1.0, "num_windows": 3, "try_seconds": 3.0}
     *_, (_, names) = run_code(layout.notebook("mnist_speedup"), RESIDENT | {"budget": budget})
     rows = names["rows"]
@@ -203,9 +206,9 @@ def test_the_shown_loop_has_about_the_rate_of_the_librarys_windows(tmp_path, mon
 @pytest.mark.notebook
 def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
     sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
-    sizes |= {"try_seconds": 0.05, "explore": False}
+    sizes |= {"num_processes": 1, "try_seconds": 0.05, "explore": False}
     parameters = profiles.declared("mnist_speedup") | {"device": "cpu", "dataset": "digits"} | sizes
-    point = Point("mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 1, 120)
+    point = Point("mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 120)
     rows = {}
     for run in (run_all, run_papermill, run_executor):
         outputs = tmp_path / run.__name__
@@ -215,7 +218,8 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
         rows[run.__name__] = records.merge(records.find(outputs / "runs")).drop(columns=list(CLOCK))
         compared = rows[run.__name__]["phase"] == "parity"  # whose figures are rounding
         rows[run.__name__].loc[compared, "settings"] = rows[run.__name__].loc[compared, "settings"].map(sorted)
-    assert rows["run_all"]["phase"].tolist() == ["setup", "compile", "parity", "warmup", "train", "evaluate", "parity"]
+    phases = ["setup", "compile", "warmup", "train", "evaluate", "setup", "compile", "parity", "parity"]
+    assert sorted(rows["run_all"]["phase"]) == sorted(phases)
     for way in ("run_papermill", "run_executor"):
         pandas.testing.assert_frame_equal(rows[way], rows["run_all"])
     undeclared = papermill("mnist_speedup", tmp_path, {"batch_sise": 32})
@@ -243,4 +247,5 @@ def papermill(study: str, outputs: Path, given: dict) -> subprocess.CompletedPro
 
 
 def run_executor(point: Point, outputs: Path) -> None:
-    assert execute.execute(point, identity.identify().name) == "ok"
+    os.environ.setdefault("BENCHBOOK_SESSION", "a-session")
+    assert execute.execute(point, identity.identify().name) == ["ok", "ok"]

@@ -354,7 +354,7 @@ def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
         batch = subject.to_host(subject.batches(1)[0])
         network = reference.Torch(subject.plain, subject.weights(), subject.statistics())
         (loss, gradients, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
-    assert type(network.network) is mnist.source(CPU)
+    assert type(network.network).__name__ == "Network"  # not the lean one
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
     assert loss == again
     assert math.isclose(loss, 2.3, rel_tol=0.05)

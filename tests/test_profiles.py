@@ -1,5 +1,4 @@
 import ast
-import importlib
 import itertools
 import json
 import shutil
@@ -18,6 +17,7 @@ from benchbook.running import profile_files, profiles
 from cells import write_notebook
 from rows import COMMITTED as COMMITTED_ROWS
 from rows import make_row, write
+from small import PLANS
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -27,11 +27,7 @@ resident: bool = False  # kept on the device
 data_root: str = ""  # folder
 num_windows: int = 1  # how long"""
 COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"))
-VARIANTS = {
-    path.parent.name: importlib.import_module(f"benchbook.studies.{path.parent.name}.plan").Plan.VARIANTS
-    for path in layout.root().glob("lib/benchbook/studies/*/plan.py")
-    if path.parent.name != "your_network"  # whose network is the user's
-} | {"calibrate": ("",)}
+VARIANTS = {study: plan.VARIANTS for study, plan in PLANS.items()} | {"calibrate": ("",)}
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
 LEFT_OUT = {("quick", study, "controlled") for study in ("simclr_epochs", "gpt_tokens")}
 LEFT_OUT |= {("quick", "vae_stability", "reference")}
@@ -224,7 +220,6 @@ def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(
     points, said = like()
     assert set(points) == there
     assert said == []
-    assert points["reference-cpu-73e5d841"].num_kernels == 2
     assert {point.study for point in like(studies="mnist_speedup")[0].values()} == {"mnist_speedup"}
     with pytest.raises(ValueError, match="none of its points can run here with device all"):
         like(kinds=("cuda",))
@@ -245,13 +240,12 @@ def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(outputs):
     assert {point.parameters["device"]: point.time_limit_seconds for point in points} == {"cuda": 1800, "cpu": 6000}
 
 
-def test_quick_has_no_short_window_and_two_kernels_of_what_is_compared(monkeypatch):
+def test_quick_has_no_short_window_and_four_processes(monkeypatch):
     _has(monkeypatch, "cpu")
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
     assert min(point.parameters["window_seconds"] for point in measured) >= 1.0  # none is an epoch of a tiny set
-    assert min(point.parameters["num_windows"] for point in measured) == 4
-    alone = [study for study in VARIANTS if sum(point.study == study for point in measured) == 1]
-    assert {point.num_kernels for point in measured if point.study not in alone} == {2}
+    assert min(point.parameters["num_windows"] for point in measured) == 2
+    assert {point.parameters["num_processes"] for point in measured} == {4}
 
 
 @pytest.mark.parametrize("study", VARIANTS)
@@ -270,25 +264,16 @@ def test_declared_parameters_are_what_papermill_itself_finds(study):
     assert all(entry["help"] for entry in found.values())
 
 
-def test_kernels_of_a_study_alternate_forth_and_back_and_studies_stay_together():
-    def point(study, name, num_kernels):
-        return profiles.Point(study, name, {}, num_kernels, 60)
-
-    points = [point("one", "a", 3), point("one", "b", 3), point("one", "c", 2), point("two", "d", 1)]
-    order = [f"{point.name}{kernel}" for point, kernel in profiles.kernel_order(points)]
-    assert order == ["a1", "b1", "c1", "c2", "b2", "a2", "a3", "b3", "d1"]
-
-
 @pytest.mark.parametrize(
     ("given", "complaint"),
     [
         ({"batch_sise": 128}, "has no parameter 'batch_sise' \\(value 128\\); allowed: variant, "),
         ({"num_windows": 3}, r"num_windows is a key of budget; allowed: budget=\{'num_windows': 3\}"),
-        ({"budget": {"windows": 3}}, r"budget has no key 'windows' \(value 3\); allowed: num_repeats, "),
+        ({"budget": {"windows": 3}}, r"budget has no key 'windows' \(value 3\); allowed: num_processes, "),
         ({"budget": {"num_windows": "3"}}, "num_windows is '3'; allowed: a value of type int"),
         ({"budget": 3}, "budget is 3; allowed: a profile's name or a dict of its keys"),
         ({"budget": "quickly"}, "unknown profile 'quickly'; allowed: "),
-        ({"budget": '{"windows": 3}'}, r"budget has no key 'windows' \(value 3\); allowed: num_repeats, "),
+        ({"budget": '{"windows": 3}'}, r"budget has no key 'windows' \(value 3\); allowed: num_processes, "),
         ({"budget": '{"num_windows": 3'}, "unknown profile '{\"num_windows\": 3'; allowed: "),
         ({"batch_size": 128, "data_resident": True, "budget": {"num_windows": 3}}, ""),
         ({"batch_size": 128, "data_resident": True, "budget": '{"num_windows": 3}'}, ""),  # papermill's -p passes text
@@ -353,10 +338,8 @@ BROKEN = {
     GOOD.replace("1", "-1"): ": toy.time_limit_minutes is -1",
     GOOD.replace("1", "soon"): ": toy.time_limit_minutes is 'soon'",
     GOOD.replace("1", "2020-01-01"): ": toy.time_limit_minutes is datetime",
-    GOOD + "  num_kernels: 0": ": toy.num_kernels is 0; allowed: greater than or equal to 1",
-    GOOD + "  num_kernels: true": ": toy.num_kernels is True",
     GOOD + "  parameters: 3": ": toy.parameters is 3; allowed: a valid dictionary",
-    GOOD + "  colour: red": ": toy.colour is unknown; allowed: points, parameters, num_kernels",
+    GOOD + "  colour: red": ": toy.colour is unknown; allowed: points, parameters",
     "toy:\n  points: [{}]": ": toy.time_limit_minutes is missing",
     GOOD.replace("\n    - {device: cpu}", " []"): ": toy.points is \\[\\]; allowed: at least 1 item",
     GOOD.replace("{device: cpu}", "cpu"): ": toy.points\\[0\\] is 'cpu'; allowed: a valid dictionary",

@@ -46,14 +46,6 @@ def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     assert (last["accuracy"], last["accuracy_metric"]) == (0.75, "top1")
 
 
-@pytest.mark.parametrize(("length", "unit"), [(None, "image/s"), (64, "sequence/s")])
-def test_the_bar_counts_what_the_samples_are(record, clock, monkeypatch, capsys, length, unit):
-    described = FakeWorkload(clock).description() | {"sequence_length": length}
-    monkeypatch.setattr(FakeWorkload, "description", lambda workload: described)
-    _measure(FakeWorkload(clock), record)
-    assert capsys.readouterr().err.endswith(f"{unit}]\n")
-
-
 @pytest.mark.parametrize(("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)])
 def test_warm_up_of_any_length_ends_with_fresh_weights(record, clock, num_steps, phases, epochs):
     workload = FakeWorkload(clock)

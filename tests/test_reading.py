@@ -202,7 +202,7 @@ PACKAGES = {"environment": {"packages": {"torch": "2.10.0"}}}
     [
         ("cpu", None, "no manifest"),
         ("cpu", {"environment": None}, "no packages in the manifest"),
-        ("cuda", PACKAGES, "no GPU in the manifest"),
+        ("cuda", PACKAGES, "no accelerator in the manifest"),
         ("cuda", PACKAGES | {"machine": {"accelerators": [{"name": "T4"}]}}, None),
         ("cpu", PACKAGES, None),
     ],

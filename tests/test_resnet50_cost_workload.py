@@ -1,7 +1,6 @@
 """ResNet-50: size, schedule, weight decay, crops, and the batches of a group of processes."""
 
 import functools
-import io
 import math
 from types import SimpleNamespace
 from unittest import mock
@@ -9,7 +8,6 @@ from unittest import mock
 import numpy
 import pytest
 import torch
-from PIL import Image
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
@@ -32,15 +30,13 @@ def _weights_are_drawn_once():
 
 @pytest.fixture(scope="module")
 def pictures():
-    """Forty encoded pictures of four sizes; a picture's label is the channel that is bright."""
+    """Forty pictures of four sizes; a picture's label is the channel that is bright."""
     random = numpy.random.default_rng(0)
     stored, labels = [], numpy.arange(40) % 3
     for number, label in enumerate(labels):
         pixels = random.integers(0, 60, (30 + number % 4, 40, 3), dtype=numpy.uint8)
         pixels[..., label] += 180
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "png")
-        stored.append(file.getvalue())
+        stored.append(pixels)
     return Collection("bright", Pictures(stored[:32], labels[:32]), Pictures(stored[32:], labels[32:]), 3)
 
 

@@ -104,10 +104,10 @@ def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(mo
     assert manifest["machine"] == identity.as_dictionary(identity.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
     assert _files(record.folder) == {f"{record.run_id}.json"}
-    monkeypatch.setenv("BENCHBOOK_RUN_ID", "run-7")
     monkeypatch.setenv("BENCHBOOK_SESSION", "session-3")
-    together = _start()
+    together = runs.start("mnist_speedup", manifest["parameters"], CPU, "run-7", 2)
     assert (together.run_id, together.common["session"]) == ("run-7", "session-3")
+    assert together.manifest["process"] == 2
 
 
 TOO_LITTLE = [  # torch; cuBLAS and cuDNN; Metal under MLX; XLA on a TPU

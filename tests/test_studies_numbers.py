@@ -291,8 +291,9 @@ def test_divergence_and_first_losses_are_of_the_articles_own_run():
 
 def test_pictures_and_the_reading_say_how_far_off_they_are():
     images = numpy.zeros((5, 28, 28))
-    assert "0.250" in title(vae.pictures(images, images + 0.25, images))
-    assert "5 of 5" in title(vae.pictures(images, images * numpy.nan, images))
+    for reconstructed, said in ((images + 0.25, "0.250"), (images * numpy.nan, "5 of 5")):
+        drawn = {"test image": images, "reconstruction": reconstructed, "sample": images}
+        assert said in title(vae.pictures({name: vae.plan.encode(part) for name, part in drawn.items()}))
     assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
     losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
     text = vae.reading(make_rows(losses)[3:])

@@ -153,7 +153,7 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
 
     settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}])
     assert (settings, trials["outcome"].tolist()) == (Settings(), ["unsupported"])
-    assert "signal 6" in trials["reason"].item()
+    assert "SIGABRT" in trials["reason"].item()
 
 
 def test_a_cpu_that_only_emulates_bfloat16_is_not_asked_to(monkeypatch):
@@ -306,7 +306,8 @@ def test_a_point_is_searched_and_confirmed_once_in_a_session(tmp_path, clock, se
     first, *_ = choose(tmp_path, clock, 0.95, 1)
     second, rows, _ = choose(tmp_path, clock, 1.5, 2)  # faster by now: the point's windows stay of one setting
     assert (second.chosen, second.settings, len(searches)) == ("reference", first.settings, 1)
-    pandas.testing.assert_frame_equal(second.trials, first.trials, check_dtype=False)
+    told, known = (choice.trials.drop(columns="reason") for choice in (first, second))  # reasons may be private
+    pandas.testing.assert_frame_equal(known, told, check_dtype=False)
     assert "confirm" not in set(rows["phase"])
     assert rows["settings"].iloc[-1]["chosen"] == "reference"
     third, *_ = choose(tmp_path, clock, 1.5, 3, "another-session")

@@ -88,7 +88,7 @@ def test_a_guard_against_nan_changes_no_number():
 def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
     workload = resident(tiny)
     state = torch.get_rng_state()
-    pictures = network_torch.draw_images(workload, tiny, count=6)
+    pictures = [*network_torch.draw_images(workload, tiny, count=6).values()]
     assert [picture.shape for picture in pictures] == [(6, 28, 28)] * 3
     assert all(0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
     assert numpy.array_equal(pictures[0], (tiny.test_images[:6] / numpy.float32(255)))

@@ -29,25 +29,51 @@ STUDY = Study("toy", "A toy", (Chart("toy-losses", "Does the loss fall?", "A win
 PARAMETERS = """
 variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
+num_processes: int = 1  # that measure
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
-CELL = """
+# With TOY_FAULT_2, the second process does what it says after its first window.
+PLAN = """
 import os
 import time
 
-from benchbook.frameworks import devices
-from benchbook.running import profiles
-from benchbook.measuring import protocol, runs
+from benchbook.measuring import protocol
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
-run = runs.start("toy", profiles.collect("toy", globals()), devices.pick(device))
-workload = FakeWorkload(Clock())
-protocol.warm_up(workload, run, 1)
-filled = b"x" * (int(os.environ.get("TOY_FILLS", 0)) * 2**30)
-if os.environ.get("TOY_HANGS") == variant:
-    time.sleep(600)
-rows = protocol.measure_windows(workload, run, protocol.Plan(num_windows=2))
-run.end()
+
+def commit(fault):
+    if fault == "raise":
+        raise RuntimeError("planted")
+    if fault == "memory":
+        raise MemoryError("planted")
+    if fault == "exit":
+        os._exit(3)
+    if fault == "kill":
+        os.kill(os.getppid(), 9)
+        time.sleep(600)
+
+
+class Plan:
+    def load(process):
+        return None
+
+    def start(process, data):
+        process.workload = FakeWorkload(Clock())
+
+    def measure(process):
+        protocol.warm_up(process.workload, process.run, 1)
+        filled = b"x" * (int(os.environ.get("TOY_FILLS", 0)) * 2**30)
+        if os.environ.get("TOY_HANGS") == process.parameters["variant"]:
+            time.sleep(600)
+        protocol.measure_windows(process.workload, process.run, protocol.Plan(num_windows=2))
+        commit(os.environ.get(f"TOY_FAULT_{process.number}"))
+"""
+CELL = """
+from benchbook.running import profiles
+from benchbook.studies import experiments
+
+experiment = experiments.begin("toy", profiles.collect("toy", globals()))
+rows = experiment.measure()
 rows[["phase", "samples", "seconds", "loss"]]
 """
 PROFILE = """
@@ -72,7 +98,7 @@ def copy_project(folder: Path) -> Path:
     study = folder / "lib" / "benchbook" / "studies" / "toy"
     study.mkdir()
     shutil.copyfile(Path(__file__).with_name("fakes.py"), study / "workload.py")
-    for name, content in {"__init__": "", "study": RESULTS}.items():
+    for name, content in {"__init__": "", "plan": PLAN, "study": RESULTS}.items():
         (study / f"{name}.py").write_text(content)
     title = "# What does a toy cost?"
     write_notebook(folder / "notebooks" / "50_toy.ipynb", title, PARAMETERS.strip(), CELL.strip())

@@ -301,8 +301,12 @@ def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, mon
 
     monkeypatch.setattr(calibration, "measure_arithmetic", multiply)
     given = {"window_seconds": 2.0, "batch_size": 4, "batch_sizes": ""}
-    experiment = mock.Mock(device=CPU, parameters=given, run=run(tmp_path))
-    assert your_network.measure(experiment)["message"].tolist() == ["0.2"]
+    process = mock.Mock(device=CPU, parameters=given, run=run(tmp_path))
+    your_network.Plan.measure(process)
+    assert records.read(process.run.path)["message"].tolist() == ["0.2"]
+    process.is_first = False
+    your_network.Plan.measure(process)
+    assert len(records.read(process.run.path)) == 1
 
 
 @pytest.mark.parametrize(("most", "tried"), [(40, [8, 16, 32, 64, 48, 40, 44]), (7, [8, 6, 7]), (4, [8, 6, 5])])

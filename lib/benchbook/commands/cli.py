@@ -113,7 +113,7 @@ def plan(
     lines = session.estimate_seconds(points, name)
     shown = {
         "point": lines["point"].map(setting),
-        "kernels": lines["num_kernels"],
+        "processes": lines["num_processes"],
         "estimate": lines["seconds"].map(wording.duration),
         "at most": lines["limit_seconds"].map(wording.duration),
     }

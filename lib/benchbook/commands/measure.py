@@ -19,7 +19,7 @@ from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
-NOT_OF_THE_POINT = ("tuned", "kernels", "minutes", "machine")
+NOT_OF_THE_POINT = ("tuned", "processes", "minutes", "machine")
 FIRST_NUMBER_POLL_SECONDS = 0.3
 
 
@@ -41,7 +41,7 @@ def measure(
     batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
-    kernels: Annotated[int, number("processes to measure in; an interval needs two", 1, 9)] = 1,
+    processes: Annotated[int, number("fresh processes to measure in; an interval needs two", 1, 99)] = 4,
     device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, best, or all of this machine")] = "best",
     minutes: Annotated[int, number("time limit in minutes of each process", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
@@ -54,12 +54,12 @@ def measure(
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
-    entry = {"points": [nested(STUDY, given)], "num_kernels": kernels, "time_limit_minutes": minutes}
+    entry = {"points": [nested(STUDY, given | {"num_processes": processes})], "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
     if not session.is_cut_short(points, name):  # the code may have changed since the point was done
         for point in points:
-            session.forget(layout.point(name, STUDY, point.name))
+            session.forget(layout.state(name) / STUDY / point.name)
     ended = threading.Event()
     threading.Thread(target=_say_first, args=(layout.point(name, STUDY, points[0].name), ended), daemon=True).start()
     try:

@@ -268,16 +268,19 @@ def with_count(device: Device, device_count: int) -> Device:
     """Return the first of several devices that train together in one process; with torch each has its own process.
 
     Raises:
-        NotImplementedError: the framework trains on one device only.
+        NotImplementedError: the framework trains on one device only, or on one of this kind.
         DeviceUnavailable: there are fewer devices.
     """
-    if device.framework == "torch" or device_count == 1:
+    if device_count == 1:
         return device
-    if device.framework != "jax":
+    if device.framework not in ("jax", "torch"):
         raise NotImplementedError(f"device_count {device_count} with {device.framework}; allowed: 1")
+    if device.framework == "torch" and not device.features.group_backend:
+        having = " or ".join(name for name, kind in KINDS.items() if kind.group_backend)
+        raise NotImplementedError(f"device_count {device_count} with torch on {device.kind}; allowed: on {having}")
     there = device.backend.count(device)
     if device_count > there:
         raise DeviceUnavailable(
             f"device_count {device_count} on this host; allowed: up to {there}, as {device.framework} sees them"
         )
-    return replace(device, count=device_count)
+    return device if device.framework == "torch" else replace(device, count=device_count)

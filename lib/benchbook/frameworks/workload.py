@@ -131,10 +131,6 @@ class Workload:
         """Train on one batch and return its mean loss, a scalar that may be on the device."""
         raise NotImplementedError
 
-    def step_functions(self) -> list[Callable]:
-        """Return the functions with the code of a training step, which notebooks show."""
-        return [type(self).step]
-
     def steps_taken(self) -> int:
         """Return the steps that the optimiser has counted; only differences are meaningful."""
         raise NotImplementedError

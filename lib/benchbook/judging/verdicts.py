@@ -170,8 +170,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, or if its accuracy is that of
     guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64 proves
-    nothing either way. A run whose settings have no number of parity steps needs no comparison: it trains a user's own
-    network.
+    nothing either way. A point whose settings have no number of parity steps needs no comparison: it trains a user's
+    own network.
 
     Args:
         measured: measured rows of each point's last session.
@@ -179,7 +179,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     measured = measured[COLUMNS]
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
     compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
-    precisions = trained.groupby(POINT_KEY)["precision"].first()
+    precisions = pandas.concat([trained, compared]).groupby(POINT_KEY)["precision"].first()
     own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
     compared = compared[(compared["precision"] == own).fillna(False).array]
     wrong = _guesses(trained, measured[measured["phase"] == "evaluate"])
@@ -191,14 +191,15 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for *key, settings, dataset, samples, batch in counted.itertuples(index=False, name=None):
         if "audited_samples" in settings and (fault := parity.work_faults(settings, dataset, samples, batch)):
             wrong.setdefault(tuple(key), ("work", fault))
-    counts = compared.groupby(_RUN).size().to_dict()
+    counts = compared.groupby(_RUN).size().groupby(POINT_KEY).max().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
-    messages = refused.groupby(_RUN)["message"].first().to_dict()
+    messages = refused.groupby(POINT_KEY)["message"].first().to_dict()
     unproven = {}
-    for *key, run_id, settings in trained.drop_duplicates(_RUN)[[*_RUN, "settings"]].itertuples(index=False, name=None):
-        asked, count = settings.get(ASKED), counts.get((*key, run_id), 0)
+    points = trained.drop_duplicates(POINT_KEY)[[*POINT_KEY, "settings"]]
+    for *key, settings in points.itertuples(index=False, name=None):
+        asked, count = settings.get(ASKED), counts.get(tuple(key), 0)
         if asked is not None and count < max(1, asked):
-            message = messages.get((*key, run_id))
+            message = messages.get(tuple(key))
             none = ("refused", message) if isinstance(message, str) else ("not_compared",)
             unproven[tuple(key)] = ("few_steps", count, asked) if count else none
     return {key: tuple(each[key] for each in (wrong, unproven) if key in each) for key in wrong | unproven}

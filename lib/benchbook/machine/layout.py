@@ -65,12 +65,11 @@ def point(machine: str, study: str, name: str) -> Path:
 
 
 def state(machine: str) -> Path:
-    """Return the folder of a session's name, locks and finished points: in BENCHBOOK_STATE, else the folder of rows.
+    """Return the folder of a session's name, locks and finished points: in BENCHBOOK_STATE, else in `outputs/state`.
 
     A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of state.
     """
-    place = os.environ.get("BENCHBOOK_STATE")
-    return Path(place) / check_name(machine, "machine name") if place else runs(machine)
+    return Path(os.environ.get("BENCHBOOK_STATE") or outputs() / "state") / check_name(machine, "machine name")
 
 
 def published() -> Path:

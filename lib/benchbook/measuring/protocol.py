@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pandas
-from tqdm import tqdm
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
@@ -170,24 +169,18 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
     num_steps = _steps_of_a_window(workload, record, sensor, plan)
     if plan.window_seconds:
         workload.restore(fresh)
-    work = workload.description()
-    samples = num_steps * workload.batch_size or work["dataset_samples"]
-    total = plan.num_repeats * plan.num_windows * samples
-    unit = "sequence" if work.get("sequence_length") else "image"
-    # One refresh a second: the bar must not slow what it shows.
-    with tqdm(total=total, unit=unit, unit_scale=True, mininterval=1.0, desc="Measuring") as bar:
-        for repeat in range(plan.num_repeats):
-            if repeat:
-                time.sleep(plan.cooldown_seconds)
-                workload.restore(fresh)
-            windows = _windows(workload, sensor, num_steps, record.common["variant"], bar)
-            for part in plan.parts():
-                last = _train(workload, record, part, windows, repeat)
-                if plan.evaluates:
-                    with record.during("evaluate"):
-                        _evaluate(workload, record, sensor, repeat, last["epoch"])
-                if last["status"] == "diverged":
-                    break
+    for repeat in range(plan.num_repeats):
+        if repeat:
+            time.sleep(plan.cooldown_seconds)
+            workload.restore(fresh)
+        windows = _windows(workload, sensor, num_steps, record.common["variant"])
+        for part in plan.parts():
+            last = _train(workload, record, part, windows, repeat)
+            if plan.evaluates:
+                with record.during("evaluate"):
+                    _evaluate(workload, record, sensor, repeat, last["epoch"])
+            if last["status"] == "diverged":
+                break
     audit.check(workload, record, fresh)
     return records.read(record.path)
 
@@ -234,14 +227,14 @@ def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Pl
         return steps_lasting(plan.window_seconds, lambda count: record.append(**train(count)), least)
 
 
-def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | None, bar: tqdm) -> Iterator[dict]:
+def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | None) -> Iterator[dict]:
     """Yield windows of `num_steps` steps, or of a whole epoch for 0.
 
     A whole epoch of the reference starts its loader's processes inside the window, as the article did. For other
     windows they run already: a start by spawn takes seconds.
     """
     if num_steps:
-        train = trainer(workload, sensor, bar)
+        train = trainer(workload, sensor)
         while True:
             yield train(num_steps)
 
@@ -249,7 +242,7 @@ def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | 
         yield from workload.batches(workload.epoch)  # the loader starts when the first batch is requested
 
     for batches in iter(epoch, None) if variant == "reference" else workload.epochs():
-        yield train_window(workload, sensor, batches, bar)
+        yield train_window(workload, sensor, batches)
 
 
 def _train(workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int) -> dict:

@@ -1,6 +1,9 @@
 """Begin a run of a point, continue a run of another process, and end runs whose process is gone."""
 
+import atexit
 import os
+import shutil
+import tempfile
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,25 +15,28 @@ from benchbook.measuring.writer import Run
 from benchbook.rows import marker, points, records
 
 
-def start(study: str, parameters: dict, device: Device) -> Run:
-    """Begin a run of a study; every notebook calls this once, in its Setup.
+def start(
+    study: str, parameters: dict, device: Device, run_id: str = "", number: int = 1, folder: Path | None = None
+) -> Run:
+    """Begin a run of a study: the rows of one process.
 
-    Session, run and machine come from BENCHBOOK_SESSION, BENCHBOOK_RUN_ID and BENCHBOOK_MACHINE, which `make study`
-    sets; without them the run is a session of its own.
+    Session and machine come from BENCHBOOK_SESSION and BENCHBOOK_MACHINE; without them the run is a session of its own.
 
     Args:
         study: the study's name.
         parameters: the notebook's parameters, from `profiles.collect`.
         device: the device that is measured.
+        run_id: of the run; empty: a new one.
+        number: of the process, see `studies.process`.
+        folder: for the rows; None: the point's.
     """
     this = machine.identify()
     parameters = parameters | {"device": device.kind}
     if "framework" in parameters:
         parameters["framework"] = device.framework
     point = points.point_name(study, parameters)
-    folder = layout.point(this.name, study, point)
+    folder, run_id = folder or layout.point(this.name, study, point), run_id or new_id()
     recover(folder)
-    run_id = os.environ.get("BENCHBOOK_RUN_ID") or new_id()
     stated = points.public(parameters)  # without the data's folder, which is private and changes no result
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
@@ -43,6 +49,7 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     run = Run(folder, run_id, common)
     run.manifest = {
         "run_id": run_id,
+        "process": number,
         "parameters": stated,
         "machine": machine.as_dictionary(this),
         "environment": machine.environment(),
@@ -53,15 +60,15 @@ def start(study: str, parameters: dict, device: Device) -> Run:
     return run
 
 
-def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict) -> dict:
-    """Return the columns that identify a row's run.
+def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict, session: str = "") -> dict:
+    """Return the columns that identify a row's run; its session is BENCHBOOK_SESSION by default, else the run itself.
 
     Raises:
         SchemaError: a value is not allowed in a row; the run could not even write its failure.
     """
     columns = {
         "schema_version": records.SCHEMA_VERSION,
-        "session": os.environ.get("BENCHBOOK_SESSION") or run_id,
+        "session": session or os.environ.get("BENCHBOOK_SESSION") or run_id,
         "run_id": run_id,
         "study": study,
         "variant": parameters.get("variant"),
@@ -75,8 +82,12 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
     return columns
 
 
-def recover(folder: Path) -> list[str]:
+def recover(folder: Path, ending: tuple[str, str] | None = None) -> list[str]:
     """End every run of a point whose process is gone: cut a torn line and write its failure row.
+
+    Args:
+        folder: of the point's rows.
+        ending: status and message of the row, if they are known.
 
     Returns:
         The ids of the runs that were ended.
@@ -85,7 +96,7 @@ def recover(folder: Path) -> list[str]:
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
         if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
-            run.fail("interrupted", "the process that measured was gone")
+            run.fail(*(ending or ("interrupted", "the process that measured was gone")))
             ended.append(run.run_id)
     return ended
 
@@ -96,6 +107,13 @@ def resume(folder: Path, run_id: str) -> Run | None:
     if state is None:
         return None
     return Run(folder, run_id, state["common"], state["phase"], state["manifest"], ended_by_another=True)
+
+
+def scratch() -> Path:
+    """Return a folder for rows that are discarded when this process ends."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 def new_id() -> str:

@@ -15,12 +15,7 @@ step.
 
 import functools
 import itertools
-import json
 import math
-import os
-import pickle
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +33,7 @@ from benchbook.judging.confirmation import REFERENCE, TUNED
 from benchbook.judging.intervals import Interval
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import failures, parity, sensors
+from benchbook.measuring import failures, launch, parity, sensors
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
 from benchbook.measuring.writer import Run
@@ -130,7 +125,7 @@ def choose(
     is_first = choice is None
     if choice is None:
         with run.during("setup"):
-            settings, trials = fastest(lambda one: trial(settings=one), device, search_seconds, parity_steps, changes)
+            settings, trials = fastest(trial, device, search_seconds, parity_steps, changes)
         choice = Choice(TUNED, tuned, settings, trials, None)
     if choice.is_tuned:  # in every kernel: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
@@ -168,7 +163,7 @@ def candidates(device: Device) -> list[dict]:
 
 
 def fastest(
-    build: Callable[[Settings], Workload],
+    build: Callable[..., Workload],
     device: Device,
     time_limit_seconds: float,
     parity_steps: int,
@@ -181,7 +176,7 @@ def fastest(
     all of this: no short trial begins in its last third, and no comparison except the first after its end.
 
     Args:
-        build: makes a workload with fresh weights from settings; its batches should be on the device.
+        build: makes a workload with fresh weights, called with settings=...; its batches should be on the device.
         device: where the workload computes.
         time_limit_seconds: of the whole search.
         parity_steps: steps in which the winner is compared with float64, up to TRIAL_STEPS.
@@ -281,7 +276,7 @@ def gain(seconds: numpy.ndarray) -> float:
 def _attempt(
     folder: Path,
     workloads: dict[Settings, Workload],
-    build: Callable[[Settings], Workload],
+    build: Callable[..., Workload],
     stage: str,
     trial: Settings,
     limit: float,
@@ -297,7 +292,7 @@ def _attempt(
 
 def _short(folder: Path, workloads: dict, build: Callable, trial: Settings, most_seconds: float) -> dict:
     """Return the seconds of a step, after a step of warm-up; a step over `most_seconds` is timed only once."""
-    workload = workloads[trial] = build(trial)
+    workload = workloads[trial] = build(settings=trial)
     batches = endless(workload)
     _seconds(workload, batches, 1)
     single = _seconds(workload, batches, 1)
@@ -328,7 +323,7 @@ def _seconds(workload: Workload, batches: Iterator, count: int) -> float:
 
 def _parity(folder: Path, workloads: dict, build: Callable, trial: Settings, num_steps: int) -> dict:
     """Return an outcome if a comparison of fresh weights with float64 fails, else nothing."""
-    workload = build(trial)
+    workload = build(settings=trial)
     names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # its rows are discarded
     record = Run(folder, "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
     verdict = parity.check(workload, record, num_steps, cache=folder)
@@ -338,28 +333,14 @@ def _parity(folder: Path, workloads: dict, build: Callable, trial: Settings, num
 
 def _attempt_in_process(end: float, folder: Path, build: Callable, stage: str, trial: Settings, limit: float) -> dict:
     """Return what `_attempt` does, from its own process: an operation that the device lacks may abort the process."""
-    import cloudpickle  # pickle cannot send a `build` that a notebook's cell defines
-
-    task, result = folder / "task", folder / "result"
-    task.write_bytes(cloudpickle.dumps((folder, {}, build, stage, trial, limit)))
-    command = [sys.executable, "-m", "benchbook.measuring.tuned", str(task), str(result)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # the network may be in a user's file
     seconds = max(LEAST_SECONDS, end - time.monotonic())
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds, env=environment)
-    except subprocess.TimeoutExpired:
+    task = (folder, {}, build, stage, trial, limit)
+    result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, log=folder / "log", seconds=seconds)
+    if failed is None:
+        return result
+    if failed.is_late:
         return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
-    if done.returncode == 0:
-        return json.loads(result.read_text())
-    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
-    message = failures.anonymous("\n".join(done.stderr.strip().splitlines()[-2:]))
-    return {"outcome": "unsupported", "reason": f"its process ended with {ended}: {message}"[:300], "ratio": math.nan}
-
-
-def main() -> None:
-    """Run the trial that the first file on the command line holds, and write its result to the second file."""
-    task, result = map(Path, sys.argv[1:])
-    result.write_text(json.dumps(_attempt(*pickle.loads(task.read_bytes()))))
+    return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300], "ratio": math.nan}
 
 
 def _warm_up(workload: Workload) -> None:
@@ -394,7 +375,3 @@ def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choi
             chosen, settings = manifest["tuning"]["chosen"], Settings(**manifest["tuning"]["settings"])
             return Choice(chosen, builds[chosen], settings, pandas.DataFrame(manifest["trials"], columns=COLUMNS), None)
     return None
-
-
-if __name__ == "__main__":
-    main()

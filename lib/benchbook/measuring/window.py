@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from tqdm import tqdm
-
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
@@ -96,14 +94,13 @@ def _page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
-def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqdm | None = None) -> dict:
+def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
     """Train on the batches inside one window.
 
     Args:
         workload: what to train.
         sensor: from `sensors.open_sensor`.
         batches: the window's input; the wait for each is `input_seconds`.
-        bar: a progress bar of samples, or None.
 
     Returns:
         Measures of a row (samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss), and
@@ -115,10 +112,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable, bar: tqd
     with window(workload.device, sensor) as timed:
         for batch in timed.inputs(batches):
             losses.append(workload.step(batch))
-            count = workload.num_samples(batch)
-            samples += count
-            if bar is not None:
-                bar.update(count)
+            samples += workload.num_samples(batch)
         timed.last = losses[-1:]  # a step's loss is ready only when the whole step is done
     loss = workload.mean_loss(losses)
     return {
@@ -145,14 +139,14 @@ def endless(workload: Workload) -> Iterator:
         workload.end_epoch()
 
 
-def trainer(workload: Workload, sensor: Sensor = NO_SENSOR, bar: tqdm | None = None) -> Callable[[int], dict]:
+def trainer(workload: Workload, sensor: Sensor = NO_SENSOR) -> Callable[[int], dict]:
     """Return a function that trains a window of a given number of steps, each call on the batches that follow.
 
     The first batch is fetched here, so that a window shorter than an epoch does not include the loader's start.
     """
     batches = endless(workload)
     batches = itertools.chain([next(batches)], batches)
-    return lambda num_steps: train_window(workload, sensor, itertools.islice(batches, num_steps), bar)
+    return lambda num_steps: train_window(workload, sensor, itertools.islice(batches, num_steps))
 
 
 def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int = 1) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from benchbook.machine import condition
-from benchbook.measuring import failures
+from benchbook.measuring import failures, launch
 from benchbook.rows import marker, records
 
 
@@ -91,6 +91,7 @@ class Run:
         row["index"] = self._next_index(repeat)
         records.append(self.path, row)
         self._indices[self.phase, repeat] = row["index"] + 1
+        launch.send({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
         if "seconds" in measures:
             self._sample(repeat=repeat, index=row["index"], window_awake_seconds=awake_seconds)
         return row

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pandas
 
+from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import networks, points
 from benchbook.rows.schema import DTYPES, RUN_TIME, listed
@@ -119,8 +120,8 @@ def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]
             lines.setdefault("no manifest", []).append(run_id)
         elif not (manifest.get("environment") or {}).get("packages"):
             lines.setdefault("no packages in the manifest", []).append(run_id)
-        elif device == "cuda" and not (manifest.get("machine") or {}).get("accelerators"):
-            lines.setdefault("no GPU in the manifest", []).append(run_id)
+        elif device in KINDS and KINDS[device].own_chip and not (manifest.get("machine") or {}).get("accelerators"):
+            lines.setdefault("no accelerator in the manifest", []).append(run_id)
     return [f"unproven: {len(ids)} with {reason} ({listed(ids)})" for reason, ids in lines.items()]
 
 

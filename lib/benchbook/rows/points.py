@@ -14,8 +14,8 @@ from benchbook.machine.kinds import KINDS
 
 DEFAULTS = Path(__file__).with_name("defaults.json")  # by study: what the names of points refer to
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
-# Parameters that change no result: the data folder, and what else a notebook shows.
-UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
+# Parameters that change no result: the data folder, the number of processes, and what else a notebook shows.
+UNMEASURED = frozenset({"data_root", "num_processes", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = frozenset({"network", "example", "loss"})
 # Callables that take a network's name: the argument with the name, and the module with the networks.

@@ -1,8 +1,8 @@
 """Run one point through papermill, and determine how it ended.
 
 papermill's own result is not enough: it only warns of an unknown parameter, marks cells of a dead kernel as completed,
-and limits the time of cells, not of runs. So papermill runs as a child process. If the run's marker is still there when
-the child has ended, the run has failed, and its failure row is written here.
+and limits the time of cells, not of runs. So papermill runs as a child process. The processes that its notebook starts
+write their own rows; what else fails is written here.
 """
 
 import math
@@ -24,67 +24,50 @@ from filelock import FileLock, Timeout
 from benchbook.machine import layout, processes
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
-from benchbook.measuring.writer import Run
-from benchbook.rows import marker, points, records
+from benchbook.rows import marker, points
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
+from benchbook.studies.measurement import FULL_BYTES, LIMIT, Measurement
 
 POLL_SECONDS = 0.5
-FULL_BYTES = 2**20  # a disk with less free space counts as full
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
 def execute(
-    point: Point, machine_name: str, watch: Callable[[Run], None] = lambda run: None, deadline: float = math.inf
-) -> str:
-    """Run one kernel of a point, in the session that BENCHBOOK_SESSION names.
+    point: Point, machine_name: str, watch: Callable[[Path], None] = lambda folder: None, deadline: float = math.inf
+) -> list[str]:
+    """Run a point's notebook, which measures it in the session that BENCHBOOK_SESSION names.
 
     Args:
         point: the point to run.
         machine_name: the machine of the rows.
-        watch: called twice a second with the current run.
-        deadline: on the monotonic clock; the run is then stopped.
+        watch: called twice a second with the folder of the point's rows.
+        deadline: on the monotonic clock; the point is then stopped.
 
     Returns:
-        The run's status: ok, or that of its failure row; interrupted: stopped by the deadline.
+        The status of each of its processes that has ended. The point is over unless `interrupted` is among them.
 
     Raises:
         Stopped: after the `interrupted` row was written.
     """
     profiles.check(point.study, point.parameters)
-    folder, run_id = layout.point(machine_name, point.study, point.name), runs.new_id()
-    run = Run(folder, run_id, runs.identity(point.study, point.name, run_id, machine_name, point.parameters))
-    run.mark()
+    measurement = Measurement(point.study, machine_name, point.parameters, os.environ["BENCHBOOK_SESSION"])
+    folder, run_id = measurement.folder, runs.new_id()
+    folder.mkdir(parents=True, exist_ok=True)
     notebook = folder / f"{run_id}.ipynb"
-    stopped, kills = None, processes.memory_kills()
     try:
-        status, message = _supervise(point, run, notebook, machine_name, watch, deadline)
+        failure = _supervise(point, run_id, notebook, machine_name, lambda: watch(folder), deadline)
     except Stopped as stop:
-        status, message = "interrupted", f"stopped by {stop}"
-        stopped = stop
-    unfinished = runs.resume(folder, run_id)
-    if unfinished is not None:  # it neither finished nor wrote its own failure
-        error = _error_in(notebook)
-        if not status and not error and processes.memory_kills() > kills:
-            status, message = "out_of_memory", "the kernel was killed, because it took more memory than there is"
-        if not status:
-            status = failures.status_of(*error) if error else "crashed"
-        is_full = shutil.disk_usage(folder).free < FULL_BYTES
-        died = "the kernel died, because the disk is full" if is_full else "the kernel died"
-        unfinished.fail(status, message or (": ".join(error) if error else died))
-    if notebook.exists():
-        kernel.record(notebook)
-    if stopped:
-        raise stopped
-    return _outcome(records.without_refusals(records.read(run.path))["status"])
-
-
-def finished(folder: Path, session: str) -> list[str]:
-    """Return the status of every run of a session that ended on its own, the oldest first."""
-    rows = records.gather(records.find(folder), lambda line: None)
-    rows = records.without_refusals(rows[rows["session"] == session])
-    last = (_outcome(statuses) for _, statuses in rows.groupby("run_id", sort=True)["status"])
-    return [status for status in last if status != "interrupted"]
+        runs.recover(folder, ("interrupted", f"stopped by {stop}"))
+        raise
+    finally:
+        if notebook.exists():
+            kernel.record(notebook)
+    # A failure after the last process, such as a chart's, leaves the rows as they are.
+    if failure and not runs.recover(folder, failure) and (left := measurement.left()):
+        measurement.fail(left[0], runs.new_id(), *failure)
+    statuses = list(measurement.finished().values())
+    return [*statuses, "interrupted"] if measurement.left() and set(statuses) <= {"ok"} else statuses
 
 
 @contextmanager
@@ -117,7 +100,7 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 def _holder(lock: Path) -> str:
     """Describe the study that holds a machine's lock; its run's marker, if any, has the process."""
-    for path in sorted(lock.parent.rglob("*.running"), reverse=True):
+    for path in sorted(layout.runs(lock.parent.name).rglob("*.running"), reverse=True):
         state = marker.read(path)
         if state is None:
             continue
@@ -131,39 +114,47 @@ def _holder(lock: Path) -> str:
 
 
 def _supervise(
-    point: Point, run: Run, notebook: Path, machine_name: str, watch: Callable[[Run], None], deadline: float
-) -> tuple[str, str]:
-    """Run papermill to its end, its time limit, the deadline or a stop; return status and message of the middle two."""
+    point: Point, run_id: str, notebook: Path, machine_name: str, watch: Callable[[], None], deadline: float
+) -> tuple[str, str] | None:
+    """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
-    limit = time.monotonic() + point.time_limit_seconds
+    limit, kills = time.monotonic() + point.limit_seconds, processes.memory_kills()
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
     # Short, because it holds a kernel's sockets, whose paths may have about a hundred characters.
     temporary = tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True)
-    with temporary as place, (run.folder / f"{run.run_id}.log").open("w") as log:
+    with temporary as place, notebook.with_suffix(".log").open("w") as file:
         environment = os.environ | {
-            "BENCHBOOK_RUN_ID": run.run_id,
+            "BENCHBOOK_RUN_ID": run_id,
             "BENCHBOOK_MACHINE": machine_name,
             "BENCHBOOK_OUTPUTS": str(layout.outputs()),
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
+            LIMIT: str(point.time_limit_seconds),
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": place,  # torch's compiled kernels stay where they were, for later runs
             "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(compiled),
         }
-        options = {"stdout": log, "stderr": log, "stdin": subprocess.DEVNULL, "env": environment}
+        options = {"stdout": file, "stderr": file, "stdin": subprocess.DEVNULL, "env": environment}
         child = subprocess.Popen(command, **options, start_new_session=True)
         ended = threading.Event()  # wakes this process when the child ends; frequent polling would disturb the windows
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
             while not ended.wait(POLL_SECONDS):
                 if time.monotonic() > limit:
-                    return "timeout", f"took longer than its limit of {point.time_limit_seconds} s"
+                    return "timeout", f"took longer than its limit of {point.limit_seconds:.0f} s"
                 if time.monotonic() > deadline:
                     return "interrupted", "stopped by the deadline"
-                watch(run)
+                watch()
         finally:
-            processes.kill([*processes.tree(child.pid), *processes.of_run(run.run_id)])
+            processes.kill([*processes.tree(child.pid), *processes.of_run(run_id)])
             child.wait()
-    return "", ""
+    if not child.returncode:
+        return None
+    if error := _error_in(notebook):
+        return failures.status_of(*error), ": ".join(error)
+    if processes.memory_kills() > kills:
+        return "out_of_memory", "the kernel was killed, because it took more memory than there is"
+    is_full = shutil.disk_usage(notebook.parent).free < FULL_BYTES
+    return "crashed", "the kernel died, because the disk is full" if is_full else "the kernel died"
 
 
 def _error_in(notebook: Path) -> tuple[str, str] | None:
@@ -174,9 +165,3 @@ def _error_in(notebook: Path) -> tuple[str, str] | None:
         return None
     errors = [(output["ename"], output["evalue"]) for output in outputs if output["output_type"] == "error"]
     return errors[0] if errors else None
-
-
-def _outcome(statuses) -> str:
-    """Return a run's status: that of its last row that is not ok."""
-    wrong = [status for status in statuses if status != "ok"]
-    return wrong[-1] if wrong else "ok"

@@ -45,7 +45,6 @@ class Entry(BaseModel):
     model_config = ConfigDict(extra="forbid")
     points: Annotated[list[Parameters], Field(min_length=1)]
     parameters: Parameters = Parameters()
-    num_kernels: Annotated[int, Field(strict=True, ge=1, le=1000)] = 1
     time_limit_minutes: Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
 
 

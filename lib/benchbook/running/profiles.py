@@ -24,6 +24,7 @@ from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared
 from benchbook.rows.schema import describe_error, quoted
 from benchbook.running import profile_files
 
+NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
@@ -44,14 +45,12 @@ class Point:
         study: the study.
         name: the point's readable name, which ends in a hash of what differs from the defaults.
         parameters: every parameter the notebook declares, defaults included.
-        num_kernels: number of runs, each in a kernel of its own.
-        time_limit_seconds: of one run.
+        time_limit_seconds: of one process.
     """
 
     study: str
     name: str
     parameters: dict
-    num_kernels: int
     time_limit_seconds: int
 
     def __post_init__(self) -> None:
@@ -72,6 +71,13 @@ class Point:
     def place(self) -> tuple[str, str]:
         """Return device and framework."""
         return self.parameters["device"], self.framework
+
+    @property
+    def limit_seconds(self) -> float:
+        """Return the limit of the whole point: of its processes, of one more that compares, and of the rest."""
+        given = self.parameters
+        search = given["search_seconds"] if given.get("variant") == "tuned" and "search_seconds" in given else 0
+        return (given.get("num_processes", 1) + 1) * self.time_limit_seconds + search + NOTEBOOK_SECONDS
 
     @property
     def title(self) -> str:
@@ -183,7 +189,7 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
         manifest = described.get(runs[-1]) or {}
         longest = max(LIKE_MINUTES, LIKE_FACTOR / 60 * (manifest.get("process_seconds") or 0))
         try:
-            entry = {"points": [_choices_of(study, manifest.get("parameters") or {})], "num_kernels": len(runs)}
+            entry = {"points": [_choices_of(study, manifest.get("parameters") or {})]}
             found = points_of(study, entry | {profile_files.LIMIT: longest}, device, kinds)
             points |= {point.key: point for point in found}
             if not found:
@@ -219,26 +225,6 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
         users = [other.study for other in ordered if other.framework == point.framework]
         ordered.insert([other.study for other in ordered].index(users[0]) if users else 0, point)
     return ordered
-
-
-def kernel_order(points: list[Point]) -> list[tuple[Point, int]]:
-    """Return every kernel of every point in the order they run: A B C, C B A, A B C within a study.
-
-    Points of a study are compared as ratios. In this order, a machine that grows warm or busy slows all points alike.
-
-    Args:
-        points: in the profile's order.
-
-    Returns:
-        Pairs of a point and its kernel's number, from 1.
-    """
-    order = []
-    for _, group in itertools.groupby(points, key=lambda point: point.study):
-        study = list(group)
-        for kernel in range(1, max(point.num_kernels for point in study) + 1):
-            turn = study if kernel % 2 else reversed(study)
-            order += [(point, kernel) for point in turn if kernel <= point.num_kernels]
-    return order
 
 
 def collect(study: str, names: dict) -> dict:
@@ -354,7 +340,7 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
             name = point_name(study, parameters)
             compiles = kinds is survey.kinds and survey.compiles_first(place["device"], place.get("framework", "torch"))
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)
-            points.append(Point(study, name, parameters, entry.get("num_kernels", 1), longest))
+            points.append(Point(study, name, parameters, longest))
     if missing and not points:
         raise missing
     return points

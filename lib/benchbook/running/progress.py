@@ -1,12 +1,12 @@
-"""One line per run in the terminal: its point, its progress and its result."""
+"""One line per point in the terminal: its point, its progress and its result."""
 
 import os
 import sys
 import time
+from pathlib import Path
 
 from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout
-from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 
@@ -14,27 +14,26 @@ PATIENCE_SECONDS = 60.0
 
 
 class Line:
-    """The line of one kernel of a point.
+    """The line of one point.
 
     Args:
         point: the point that runs.
         machine_name: the machine of the rows.
-        kernel: the kernel's number, from 1.
-        position: number of the run in the session, such as "2/12".
+        position: number of the point in the session, such as "2/12".
     """
 
-    def __init__(self, point: Point, machine_name: str, kernel: int = 1, position: str = "") -> None:
+    def __init__(self, point: Point, machine_name: str, position: str = "") -> None:
         self.title = f"{position:>6}  {point.title}"
-        if point.num_kernels > 1:
-            self.title += f", kernel {kernel} of {point.num_kernels}"
         self.started = time.monotonic()
         self.folder = layout.point(machine_name, point.study, point.name)
+        self.there = set(records.find(self.folder))
         self._draw("starting")
 
-    def watch(self, run: Run) -> None:
+    def watch(self, folder: Path) -> None:
         """Show the number of rows so far, if the output is a terminal."""
-        rows = max(0, run.path.read_bytes().count(b"\n") - 1) if run.path.exists() else 0
-        self._draw(f"{rows} rows")
+        new = [path for path in records.find(folder) if path not in self.there]
+        lines = sum(len(path.read_bytes().splitlines()) - 1 for path in new)
+        self._draw(f"{lines} rows of {len(new)} processes")
 
     def wait_until_calm(self) -> None:
         """Wait, with a message, while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
@@ -52,7 +51,7 @@ class Line:
         """Write the outcome and keep the line.
 
         Args:
-            statuses: of the point's runs.
+            statuses: of the point's processes.
             seconds_left: estimate until the session ends; 0: none or unknown.
         """
         failed = "" if set(statuses) == {"ok"} else f"  {', '.join(dict.fromkeys(statuses))}"

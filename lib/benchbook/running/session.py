@@ -1,6 +1,6 @@
-"""One `make study`: run every kernel of every point, one process at a time, then summarise.
+"""One `make study`: run every point, one process at a time, then summarise.
 
-A point that has all of its kernels gets a file `<point>/done` in the folder of `layout.state`. If a session is cut
+A point that is over gets a file `<point>/done` in the folder of `layout.state`. If a session is cut
 short, the same command measures the remaining points under the name of that session.
 """
 
@@ -21,7 +21,7 @@ from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs
 from benchbook.rows import manifests, marker, records
-from benchbook.running import execute, profiles
+from benchbook.running import execute
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 
@@ -29,8 +29,8 @@ ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar poi
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
-END_SECONDS = 10.0  # to end a kernel at its limit, and to print the summary
-START_SECONDS = 2.5  # of each run, outside its process
+END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
+START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
 
 
 class Missing(RuntimeError):
@@ -74,11 +74,11 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 
 
 def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
-    """Run every kernel that is not done yet, in the order of `profiles.kernel_order`.
+    """Run every point that is not done yet.
 
-    A kernel starts only if its estimate, if any, ends before the deadline. At the deadline a kernel is stopped, and its
-    finished windows are kept. A failed kernel writes a row and counts as done. Finished runs of the session that
-    BENCHBOOK_SESSION names are not repeated.
+    A point starts only if its estimate, if there is one, ends before the deadline. One that takes longer is stopped
+    there, and its finished windows are kept. A point that fails writes a row and counts as done. Processes that the
+    session which BENCHBOOK_SESSION names has finished are not repeated.
 
     Args:
         points: in the profile's order.
@@ -86,40 +86,30 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
 
     Returns:
-        The points that did not fit or were stopped, and those whose run could not be supervised, each with the reason.
+        The points that no longer fit or were stopped, and those whose run could not be supervised, with the reason.
 
     Raises:
         Stopped: after the `interrupted` row was written.
     """
     recover(machine_name)
-    session, left_out = os.environ["BENCHBOOK_SESSION"], {}
-    order, spent = profiles.kernel_order(points), {}
-    estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])
-    each_kernel = (estimates["seconds"].astype(float) / estimates["num_kernels"]).dropna().to_dict()
-    end = deadline - END_SECONDS
-    for number, (point, kernel) in enumerate(order, start=1):
+    left_out, spent, end = [], [], deadline - END_SECONDS
+    estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])["seconds"].astype(float).to_dict()
+    for number, point in enumerate(points, start=1):
         folder = layout.state(machine_name) / point.study / point.name
-        if point.key in left_out or is_done(folder, point):
+        if is_done(folder):
             continue
-        statuses = execute.finished(layout.point(machine_name, point.study, point.name), session)
-        if kernel <= len(statuses) and kernel < point.num_kernels:
+        estimate, left = estimates[point.key], max(0.0, end - time.monotonic())
+        if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > left:
+            left_out.append((point, f"needs about {wanted:.0f} s, {left:.0f} s were left"))
             continue
-        wanted = max(0, kernel - len(statuses)) * (each_kernel | spent).get(point.key, START_SECONDS)
-        left = max(0.0, end - time.monotonic())
-        if wanted > left:
-            left_out[point.key] = point, f"needs about {wanted:.0f} s, {left:.0f} s were left"
-            continue
-        line = Line(point, machine_name, kernel, f"{number}/{len(order)}")
-        begun = time.monotonic()
+        line, begun = Line(point, machine_name, f"{number}/{len(points)}"), time.monotonic()
         try:
             if math.isinf(deadline):
                 line.wait_until_calm()
-            while len(statuses) < kernel:
-                statuses.append(execute.execute(point, machine_name, line.watch, end))
-                if statuses[-1] == "interrupted":
-                    left_out[point.key] = point, "stopped by the deadline; its finished windows are kept"
-                    break
-            if kernel == point.num_kernels and point.key not in left_out:
+            statuses = execute.execute(point, machine_name, line.watch, end)
+            if "interrupted" in statuses:
+                left_out.append((point, "stopped by the deadline; its finished windows are kept"))
+            else:
                 folder.mkdir(parents=True, exist_ok=True)
                 marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
         except Stopped:
@@ -128,18 +118,17 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         except Exception as error:  # the next point may succeed
             if os.environ.get("BENCHBOOK_DEBUG"):
                 raise
-            left_out[point.key] = point, f"{type(error).__name__}: {error}"
+            left_out.append((point, f"{type(error).__name__}: {error}"))
             statuses = [type(error).__name__]
-        spent[point.key] = time.monotonic() - begun
-        known = each_kernel | spent
-        mean = sum(spent.values()) / len(spent)
-        line.end(statuses, sum(known.get(later.key, mean) for later, _ in order[number:]))
-    return list(left_out.values())
+        spent.append(time.monotonic() - begun)
+        later = [estimates[each.key] for each in points[number:]]
+        line.end(statuses, sum(sum(spent) / len(spent) if math.isnan(each) else each for each in later))
+    return left_out
 
 
-def is_done(folder: Path, point: Point) -> bool:
-    """Return whether a point has all of its kernels, in a folder of `layout.state`."""
-    return len(_statuses(folder)) >= point.num_kernels
+def is_done(folder: Path) -> bool:
+    """Return whether a point is over, in a folder of `layout.state`."""
+    return bool(_statuses(folder))
 
 
 def _statuses(folder: Path) -> list[str]:
@@ -206,11 +195,11 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
     A point that this machine has measured is expected to take as long again. Another point is estimated from the most
     similar rows of its study and device, if there are any: the planned images over the median rate, scaled by the area
-    of an image, plus, for each kernel, the median time of the study's processes outside their windows. The time limit
+    of an image, plus, for each process, the median time of the study's processes outside their windows. The time limit
     is the upper bound either way.
 
     Returns:
-        Columns: study, point, num_kernels, seconds (missing where nothing was measured yet), limit_seconds.
+        Columns: study, point, num_processes, seconds (missing where nothing was measured yet), limit_seconds.
     """
     rows = read_rows(machine_name)
     measured, described = statistics.summarise(rows), manifests.read_all(layout.runs(machine_name))
@@ -220,17 +209,18 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     taken = taken.assign(process=pandas.Series(processes, taken.index, float)).dropna(subset="process")
     taken["outside"] = taken["process"] - taken["seconds"]
     lines = [
-        (*point.key, point.num_kernels, _estimate(point, measured, taken), point.num_kernels * point.time_limit_seconds)
+        (*point.key, point.parameters.get("num_processes", 1), _estimate(point, measured, taken), point.limit_seconds)
         for point in points
     ]
-    return pandas.DataFrame(lines, columns=["study", "point", "num_kernels", "seconds", "limit_seconds"])
+    return pandas.DataFrame(lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"])
 
 
 def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
     """Return the seconds of a point; `taken` has each run's seconds: of its process, and outside its windows."""
     plan, of_study = point.parameters, taken[taken["study"] == point.study]
-    if len(again := of_study[of_study["point"] == point.name].tail(point.num_kernels)):
-        return point.num_kernels * (again["process"].mean() + START_SECONDS)
+    count = plan.get("num_processes", 1)
+    if len(again := of_study[of_study["point"] == point.name].tail(count + 1)):
+        return (count + 1) * again["process"].mean() + START_SECONDS
     same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
     alike = measured[same & measured["samples_per_second"].notna()]
     for name in ALIKE:
@@ -248,8 +238,9 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     windows = plan["num_repeats"] * plan["num_windows"]
     seconds = 60 * plan.get("sustained_minutes", 0) or windows * max(lasting, window / rates.median())
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
-    outside = (of_study if len(of_study) else taken)["outside"].median() + START_SECONDS
-    return point.num_kernels * (seconds + pauses + (0.0 if math.isnan(outside) else outside))
+    outside = (of_study if len(of_study) else taken)["outside"].median()
+    # One more process compares with float64.
+    return count * (seconds + pauses) + (count + 1) * (0.0 if math.isnan(outside) else outside) + START_SECONDS
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:

@@ -1,35 +1,51 @@
-"""The calls of a study's notebook: begin a run, load data, build, try, measure, explore other settings."""
+"""The calls of a study's notebook: begin, load data, build and try a step, measure in processes, explore settings.
 
+In JupyterLab and VS Code the kernel computes on the device that is measured, so that a reader can try the step there.
+Otherwise, in `make study` and plain papermill, the kernel leaves every device to the measuring processes, and imports
+no framework.
+"""
+
+import ast
 import functools
+import gc
 import inspect
+import os
+import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pandas
 from IPython.display import DisplayHandle, Markdown, display
+from tqdm import tqdm
 
-from benchbook.frameworks import devices
+from benchbook import frameworks
+from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Settings, Workload
+from benchbook.frameworks.workload import Workload
+from benchbook.judging import parity as judging
 from benchbook.judging import wording
 from benchbook.judging.parity import Agreement
+from benchbook.machine import identity as machine
 from benchbook.machine import layout, libraries
-from benchbook.measuring import failures, parity, protocol, runs, tuned
-from benchbook.measuring.window import window, windows_lasting
+from benchbook.machine.kinds import KINDS
+from benchbook.measuring import failures, protocol, runs
+from benchbook.measuring.window import windows_lasting
 from benchbook.measuring.writer import Run
-from benchbook.studies import figures
-from benchbook.studies.datasets import Collection
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies import figures, process
+from benchbook.studies.measurement import Measurement
+from benchbook.studies.process import Process
 from benchbook.studies.study import Drawing, Evidence
 
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
-DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # in the row of a run that fails, too
+# The function of each framework's `training` module with the code of a step, which notebooks show.
+STEPS = {"torch": "step", "tensorflow": "_train_body", "jax": "_train_body", "mlx": "_step"}
 
 
 @dataclass
@@ -82,107 +98,65 @@ class Trial:
         return figures.render(figure)
 
 
+class PointFailed(RuntimeError):
+    """No process of a point measured a window; each has a row with the reason."""
+
+
 @dataclass
-class Experiment:
-    """One run of a study, as the cells of its notebook use it.
+class Experiment(Process):
+    """One point of a study, as the cells of its notebook use it. Rows of the kernel itself are discarded.
 
     Attributes:
-        parameters: see `begin`.
-        device: the training device, with its framework.
-        run: writes the rows.
-        workload: from `build`; the windows time its `step`, which the notebook's own loop may call too.
-        make: makes such a workload with fresh weights; takes changed choices and `settings`.
-        settings: of that workload.
-        has_begun: whether the workload's first step has its row.
-        agreement: with float64, from `compare`.
+        measurement: the processes that measure the point.
+        attended: whether somebody looks on and tries the step, so that the kernel computes.
     """
 
-    parameters: dict
-    device: Device
-    run: Run
-    workload: Workload | None = None
-    make: functools.partial | None = field(default=None, repr=False)
-    settings: Settings = field(default_factory=Settings)
-    has_begun: bool = False
-    agreement: Agreement | None = None
+    measurement: Measurement | None = None
+    attended: bool = False
 
-    try_seconds = property(lambda self: self.parameters["try_seconds"], doc="Seconds that the notebook's loop trains.")
-    whole_epochs = property(lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
+    study_plan = property(lambda self: process.plan_of(self.measurement.study), doc="The class of the study's plan.")
+
+    @property
+    def try_seconds(self) -> float:
+        """Return how many seconds the notebook's own loop trains."""
+        return self.attended * self.parameters["try_seconds"]
 
     def __str__(self) -> str:
-        """Return device, software and point in one line."""
-        common = self.run.common
-        software = f"{libraries.WORDS[common['framework']]} {common['framework_version']}"
-        return f"{self.device.name} ({self.device.kind}), {software}. Point: {common['point']}"
+        """Return device, framework and point in one line."""
+        word = libraries.WORDS[self.device.framework]
+        return f"{self.device.name} ({self.device.kind}), {word}. Point: {self.measurement.folder.name}"
 
-    def load(self, make: Callable[..., Any], *given: Any) -> Any:
-        """Return the data set that a function makes of these arguments; its time becomes a row of phase `setup`.
-
-        The function also gets the parameters data_root and allow_embedded if the notebook has them. It returns None for
-        synthetic data.
-        """
-        named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
-        with self.run.during("setup"):
-            with window(self.device) as timed:
-                data = make(*given, **named)
-            named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
-            self.run.append(**named, **timed.columns())
-        return data
-
-    def build(
-        self, plan: type[StudyPlan], data: Any, first_step: Callable | None = protocol.first_step, **choices: Any
-    ) -> Workload:
-        """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
-
-        For `tuned`, a search first tries settings on this device, and keeps each that is faster and passes parity. Then
-        windows of the chosen settings and of the reference alternate. If the chosen ones are not faster, the reference
-        is measured. See `benchbook.measuring.tuned`.
-
-        Args:
-            plan: of the study; the parameters named like its fields become its choices.
-            data: from `load`.
-            first_step: takes the workload and the run; None if another process measures.
-            choices: replace parameters; `settings` are those of a point that is not tuned.
-        """
-        known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
-        choices = {name: value for name, value in self.parameters.items() if name in known} | choices
-        self.settings = choices.pop("settings", Settings(self.parameters.get("precision", Settings.precision)))
-        plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
-        reference = functools.partial(plan.build, data, self.device, **plain)
-        self.make = functools.partial(plan.build, data, self.device, **choices, variant=self.parameters["variant"])
-        if self.parameters["variant"] == "tuned":
-            self._search(reference, plan.candidates(self.device))
-        with self.run.during("setup"):
-            self.workload = self.make(settings=self.settings)
-        if first_step:
-            first_step(self.workload, self.run)
-        self.has_begun = first_step is protocol.first_step
-        return self.workload
+    def prepare(self, data: Any) -> Workload | None:
+        """Return the workload of the parameters, to try its step here; None if nobody looks on."""
+        if not self.attended:
+            return None
+        workload = self.study_plan.start(self, data)
+        print(f"{workload.num_parameters():,} parameters; {workload.settings}")
+        return workload
 
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
-        """Set `make` and `settings` to the fastest settings found, or to the reference if none are faster."""
-        given, trial = self.parameters, self.make
-        limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
-        limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
-        if most := given.get("trial_batch_size"):  # per device
-            size = min(self.make.keywords["batch_size"], most * self.device.count)
-            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # decoding takes longer
-            trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
-        choice = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
-        display(choice.trials)
-        print(choice)
-        self.make, self.settings = choice.build, choice.settings
+        """Search nothing: a process of the measurement does."""
 
-    def source(self, *parts: Callable) -> Markdown:
-        """Return the code of these classes and functions, and of the training step."""
-        parts = [*parts, *self.workload.step_functions()]
-        code = "\n\n".join(textwrap.dedent(inspect.getsource(part)) for part in parts)
-        return Markdown(f"```python\n{code}\n```")
+    def source(self, *names: str, texts: Iterable[str] = ()) -> Markdown:
+        """Return the code of these classes and functions of the study's network, and of the training step.
+
+        Args:
+            names: those that are not defined are left out.
+            texts: where they are defined; empty: the study's network in this framework.
+        """
+        framework = self.device.framework
+        library = libraries.FRAMEWORKS[framework].library
+        network = Path(inspect.getfile(self.study_plan)).with_name(f"network_{library}.py")
+        training = Path(frameworks.__file__).parent / framework / "training.py"
+        texts = [*texts] or [network.read_text(encoding="utf-8")]
+        parts = [code(text, name) for name in names for text in texts]
+        parts.append(code(training.read_text(encoding="utf-8"), STEPS[framework]))
+        return Markdown("```python\n" + "\n\n".join(filter(None, parts)) + "\n```")
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Yield a trial with batches to train on; afterwards the workload is restored."""
-        with protocol.restoring(self.workload) as batches:
+        with protocol.restoring(self.workload) if self.attended else nullcontext(()) as batches:
             trial = Trial(batches)
             yield trial
         if trial.seconds:
@@ -192,48 +166,61 @@ class Experiment:
         """Wait until the device has computed an output; read the clock only afterwards."""
         self.device.backend.synchronize(self.device, output)
 
-    def compare(self, precisions: Iterable[str] = ("",)) -> Agreement:
-        """Compare the first steps with float64 in each precision ("" is the workload's); return the worst agreement."""
-        num_steps = self.parameters["num_parity_steps"]
-        agreements = [parity.check(self.workload, self.run, num_steps, precision) for precision in precisions]
-        self.agreement = min(agreements, key=lambda agreement: agreement.passed)
-        return self.agreement
+    def measure(self) -> pandas.DataFrame:
+        """Measure the point in fresh processes, one after the other, and return their rows.
 
-    def measure(self, precisions: Iterable[str] = ("",), **amount: Any) -> pandas.DataFrame:
-        """Compare the first steps with float64, warm up, and measure the windows of the budget, one row each.
+        The first compares the first steps with float64; each of the others measures the windows of the budget. If this
+        was cut short, the next call continues. An interrupt of the cell ends the process under way.
 
-        Args:
-            precisions: see `compare`.
-            amount: further fields of `protocol.Plan`.
-
-        Returns:
-            The run's rows.
+        Raises:
+            PointFailed: no window was measured.
         """
-        self.compare(precisions)
-        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
-        if minutes := self.parameters.get("sustained_minutes"):
-            return protocol.measure_minutes(self.workload, self.run, minutes)
-        return protocol.measure_windows(self.workload, self.run, self.plan(**amount))
+        self.workload = self.make = None  # the processes need the memory
+        gc.collect()
+        if not self.measurement.left():
+            self.measurement.session = runs.new_id()
+        planned, count = self.plan(), self.measurement.count
+        total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
+        with tqdm(total=total, unit="window", file=sys.stdout) as bar:
 
-    def plan(self, **amount: Any) -> protocol.Plan:
-        """Return the windows to measure: the budget, changed by `amount`."""
-        known = {each.name for each in fields(protocol.Plan)}
-        return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
+            def show(number: int, row: dict) -> None:
+                bar.set_description(f"process {number} of {count}" if number else "comparison with float64", False)
+                bar.set_postfix_str(row["phase"], False)
+                bar.update(row["phase"] in ("train", "calibrate"))
+
+            self.measurement.measure(show)
+            if self.attended and "unavailable" in self.measurement.finished().values():
+                print("This kernel holds the device, so that it measures here, once: a range. For an interval, restart")
+                print("the kernel, and run all cells with try_seconds 0 in the budget.")
+                self.measurement.session, self.measurement.in_kernel = runs.new_id(), True
+                self.measurement.measure(show)
+        rows = self.measurement.rows()
+        if rows["samples_per_second"].isna().all():
+            raise PointFailed(wording.joined([f"{row.status}: {row.message}" for row in rows.itertuples()]))
+        return rows
+
+    @property
+    def agreement(self) -> Agreement:
+        """Return the agreement with float64 in the precision of the windows."""
+        rows = self.measurement.rows()
+        own = rows.loc[rows["phase"] == "train", "precision"]
+        return judging.verdict(rows[rows["precision"].isin(own)])
 
     def end(self, every_study: bool = False) -> Evidence:
-        """End the run; return this machine's rows, of this study or of all, and the published rows."""
-        self.run.end()
-        print(f"Rows: {self.run.path.relative_to(layout.outputs())}")
-        return Evidence.of_machine(self.run.common["machine"], "" if every_study else self.run.common["study"])
+        """Return this machine's rows, of this study or of all, and the published rows."""
+        print(f"Rows: {self.measurement.folder.relative_to(layout.outputs())}")
+        return Evidence.of_machine(self.measurement.machine, "" if every_study else self.measurement.study)
 
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
 
-        Each value trains for about a second and writes no row. None if the budget's `explore` is False.
+        Each value trains for about a second and writes no row. None if nobody looks on.
         """
-        if not self.parameters["explore"]:
-            print("Skipped: explore is False in the budget.")
+        if not self.attended or not self.parameters["explore"]:
+            print("Skipped: nobody looks on, or explore is False in the budget.")
             return None
+        if self.make is None:  # `measure` has freed the workload
+            self.study_plan.start(self, self.study_plan.load(self))
         [(name, values)] = choice.items()
         table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in values])
         with figures.style():
@@ -258,8 +245,15 @@ class Experiment:
             return {"samples_per_second": None, "text": textwrap.shorten(failures.refusal(error)["message"], 70)}
 
 
+def is_attended() -> bool:
+    """Return whether somebody looks on: in JupyterLab or VS Code, and not in a study's run."""
+    return "BENCHBOOK_SUPERVISOR" not in os.environ and any(
+        name.startswith(("JPY_SESSION_NAME", "VSCODE_")) for name in os.environ
+    )
+
+
 def begin(study: str, parameters: dict) -> Experiment:
-    """Begin a run of a study.
+    """Begin a point of a study.
 
     Args:
         study: its name.
@@ -268,10 +262,29 @@ def begin(study: str, parameters: dict) -> Experiment:
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
-    framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
-    devices.split_cpu(framework, count)
-    device = devices.pick(parameters["device"], framework)
-    run = runs.start(study, parameters, device)
-    run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
-    with run.during("setup"):
-        return Experiment(parameters, devices.with_count(device, count), run)
+    framework = devices.choose_framework(parameters.get("framework", "torch"))
+    attended = is_attended() and parameters.get("try_seconds", 0) > 0
+    kind, this = parameters["device"], machine.identify()
+    if attended or kind not in KINDS:
+        picked = survey.device(kind, framework)
+    else:  # a process asks the framework
+        picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
+    parameters = parameters | {"device": picked.kind} | ({"framework": framework} if "framework" in parameters else {})
+    session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
+    measurement = Measurement(study, this.name, parameters, session)
+    if attended:
+        here = process.begin(study, parameters, drafts=True)
+    else:
+        own = runs.identity(study, measurement.folder.name, session, this.name, parameters)
+        here = Process(parameters, picked, Run(runs.scratch(), session, own))
+    return Experiment(**vars(here), measurement=measurement, attended=attended)
+
+
+def code(text: str, name: str) -> str:
+    """Return the source of a class or function in a file's text, without its indentation; empty if there is none."""
+    kinds = ast.FunctionDef | ast.ClassDef
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds) and node.name == name]
+    for node in found[:1]:
+        start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        return textwrap.dedent("\n".join(text.splitlines()[start - 1 : node.end_lineno]))
+    return ""

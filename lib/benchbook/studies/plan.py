@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
@@ -14,7 +14,11 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
+
+if TYPE_CHECKING:
+    from benchbook.studies.process import Process  # which imports this module
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
@@ -87,10 +91,19 @@ class StudyPlan:
         return None
 
     @classmethod
-    def source(cls, device: Device) -> Any:
-        """Return the class or function that makes the network in a device's framework, to show its code."""
-        module = cls._network(device.framework)
-        return getattr(module, "Network", None) or module.make_model
+    def load(cls, process: "Process") -> Any:
+        """Return the data that a process's parameters name."""
+        return process.load(datasets.load, process.parameters["dataset"])
+
+    @classmethod
+    def start(cls, process: "Process", data: Any) -> Workload:
+        """Return the workload of a process's parameters, after its first step."""
+        return process.build(cls, data)
+
+    @classmethod
+    def measure(cls, process: "Process") -> None:
+        """Measure the windows of a process, and in the first one what else the study measures."""
+        process.measure()
 
     @classmethod
     def _network(cls, framework: str) -> ModuleType:

@@ -170,9 +170,6 @@ class KerasWorkload(Workload):
     def step(self, batch: Batch) -> Array:
         return self.network.train(*batch)
 
-    def step_functions(self) -> list[Callable]:
-        return [type(self.network)._train_body]
-
     def steps_taken(self) -> int:
         return self.network.steps_taken()
 

@@ -189,9 +189,6 @@ class MlxWorkload(Workload):
         assign(self.model, before)
         return leaves(gradients)
 
-    def step_functions(self) -> list[Callable]:
-        return [type(self)._step]
-
     def _losses(self, parameters: dict, inputs: mx.array, target: mx.array) -> tuple[mx.array, mx.array]:
         """Return the scaled loss, which is differentiated, and the loss."""
         self.model.update(parameters)

@@ -7,18 +7,21 @@ the small network; GPT-2's shape is from https://cdn.openai.com/better-language-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Adam, Plain
-from benchbook.frameworks.workload import Settings
+from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Text
 from benchbook.studies.plan import Inputs, StudyPlan
+
+if TYPE_CHECKING:
+    from benchbook.studies.process import Process  # which imports this module
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 MOST_TEST_SEQUENCES = 64  # in a test batch
@@ -95,6 +98,16 @@ class Plan(StudyPlan):
     lora_rank: int = 0
     steps_per_epoch: int = 250
     num_test_sequences: int = 0
+
+    @classmethod
+    def load(cls, process: "Process") -> Text | None:
+        """Return the text that a process's parameters name; None for random tokens."""
+        return process.load(datasets.load_text, process.parameters["dataset"])
+
+    @classmethod
+    def start(cls, process: "Process", data: Text | None) -> Workload:
+        """Return the workload of a process's parameters, in the settings of the ladder."""
+        return process.build(cls, data, settings=read_settings(process.parameters["ladder"]))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -232,7 +245,7 @@ class Plan(StudyPlan):
         )
 
 
-build, source, load = Plan.build, Plan.source, datasets.load_text
+build, load = Plan.build, datasets.load_text
 
 
 def read_settings(text: str) -> Settings:

@@ -12,12 +12,13 @@ import numpy
 
 from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
+from benchbook.frameworks.workload import Workload
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
+    from benchbook.studies.process import Process  # which imports this module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,23 @@ class Plan(StudyPlan):
     weights: tuple[str, Weights] | str = field(default="random", repr=False)
     image_size: int = 128
     learning_rate: float = 5e-4
+
+    @classmethod
+    def load(cls, process: "Process") -> Dataset:
+        """Return the data with at most `num_test_images` test images."""
+        return super().load(process).with_tests(process.parameters["num_test_images"])
+
+    @classmethod
+    def start(cls, process: "Process", data: Dataset) -> Workload:
+        """Return the workload of a process's parameters; its rows have the kind of the initial weights."""
+        given = process.parameters
+        choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
+        with process.run.during("setup"):
+            chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
+        process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+        workload = process.build(cls, data, weights=chosen)
+        process.run.add_settings(trainable_parameters=workload.trainable_parameters())
+        return workload
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,14 +171,4 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
     return pixels[:, rows][:, :, columns]
 
 
-build, source = Plan.build, Plan.source
-
-
-def initial_weights(experiment: "Experiment", data: Dataset) -> tuple[str, Weights]:
-    """Return the kind and arrays of a run's initial weights, and note them in its rows; see `weights.choose`."""
-    given = experiment.parameters
-    choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
-    with experiment.run.during("setup"):
-        chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
-    experiment.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
-    return chosen
+build = Plan.build

@@ -5,25 +5,23 @@ is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with convol
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import pandas
 
 from benchbook.frameworks import batches
-from benchbook.frameworks.devices import Device, Group
+from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import SGD, Plain, split_target
-from benchbook.frameworks.workload import Settings, Workload
-from benchbook.measuring import parallel
+from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.resnet50_cost import inputs, weights
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
+    from benchbook.studies.process import Process  # which imports this module
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -32,7 +30,6 @@ WARM_UP_EPOCHS, DROP_EPOCHS, DROP = 5, (30, 60, 80, 90), 0.1
 EPOCHS = 90
 BATCH_NORM = {"epsilon": 1e-5, "momentum": 0.9}  # torchvision's values as arguments of Keras, whose defaults differ
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
-REPLICA = "benchbook.studies.resnet50_cost.plan:build_replica"  # for `parallel.Job`
 MOST_TEST_IMAGES = 128  # per test batch
 # Learning rate of the steps compared with float64. In the warm-up's first steps, the changes are so small that float32
 # rounds them away. At the highest rates, the loss on the few compared images swings so far that rounding alone decides
@@ -82,6 +79,20 @@ class Plan(StudyPlan):
             raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
         if self.dataset:
             batches.check_batch_size(self.batch_size, len(self.dataset.train))
+
+    @classmethod
+    def load(cls, process: "Process") -> Collection | None:
+        """Return the pictures that a process's parameters name; None for synthetic ones."""
+        return process.load(datasets.collect, process.parameters["dataset"])
+
+    @classmethod
+    def start(cls, process: "Process", data: Collection | None) -> Workload:
+        """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
+        given = process.parameters
+        process.run.add_settings(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
+        if process.device.framework != "torch" or given["device_count"] == process.group.size:
+            return process.build(cls, data)
+        return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))
 
     @cached_property
     def arrays(self) -> weights.Weights:
@@ -200,41 +211,4 @@ class Plan(StudyPlan):
         return images, random.integers(self.num_classes, size=size, dtype="int32")
 
 
-build, source, collect = Plan.build, Plan.source, datasets.collect
-
-
-def start(experiment: "Experiment", pictures: Collection | None) -> Workload:
-    """Return the workload of a run; with several devices in torch, one device's part of it."""
-    given = experiment.parameters
-    experiment.run.add_settings(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
-    if _is_one_process(experiment):
-        return experiment.build(Plan, pictures)
-    return experiment.build(Plan, pictures, None, batch_size=max(1, given["batch_size"] // given["device_count"]))
-
-
-def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure the windows of a run; with several devices in torch, each device has its own process."""
-    if _is_one_process(experiment):
-        return experiment.measure()
-    given, run, build = experiment.parameters, experiment.run, experiment.make.keywords
-    experiment.compare()
-    run.describe(batch_size=given["batch_size"])
-    vars(experiment.workload).clear()  # frees its memory for the processes
-    named = {name: given[name] for name in ("batch_size", "dataset", "data_root", "allow_embedded")}
-    with run.during("setup"):
-        plan = replace(experiment.plan(), window_seconds=0.0)  # processes with different clocks would disagree
-        options = build | named | {"settings": asdict(experiment.settings)}
-        job = parallel.Job(REPLICA, experiment.device, given["device_count"], plan, options, given["num_warmup_steps"])
-    return parallel.measure(job, run)
-
-
-def _is_one_process(experiment: "Experiment") -> bool:
-    return experiment.parameters["device_count"] == 1 or experiment.device.framework != "torch"
-
-
-def build_replica(
-    device: Device, group: Group, dataset: str, data_root: str, allow_embedded: bool, settings: dict, **choices: Any
-) -> Workload:
-    """Return one device's part of the workload, from values that fit into JSON; see `Plan` and `collect`."""
-    pictures = collect(dataset, data_root, allow_embedded)
-    return Plan.build(pictures, device, group=group, settings=Settings(**settings), **choices)
+build, collect = Plan.build, datasets.collect

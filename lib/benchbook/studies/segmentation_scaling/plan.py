@@ -7,15 +7,15 @@ come from other code, which was not released.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pandas
-
+from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.segmentation_scaling import masks
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
+    from benchbook.studies.process import Process  # which imports this module
 
 ARTICLE_SIZE = 512
+DATA = ("num_images", "num_test_images", "image_size")  # the parameters that say which images are generated
 STEP = 128  # image sizes are multiples of it, so that the sizes in decoder and encoder match
 
 
@@ -48,13 +48,20 @@ class Plan(StudyPlan):
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
         self.order(0)  # raises if the images do not fill a batch
 
+    @classmethod
+    def load(cls, process: "Process") -> datasets.Dataset:
+        """Return generated images of the size that the parameters name."""
+        return process.load(datasets.triangles, *(process.parameters[name] for name in DATA))
 
-build, source = Plan.build, Plan.source
+    @classmethod
+    def measure(cls, process: "Process") -> None:
+        """Measure windows, or minutes without a pause; the first process saves the masks before and after."""
+        if not process.is_first:
+            process.measure()
+            return
+        saved = process.run.manifest["masks"] = {"start": masks.predict(process.workload)}
+        process.measure(evaluate_each_epoch=process.whole_epochs)
+        saved["end"] = masks.predict(process.workload)
 
 
-def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows, or minutes without a pause; save the masks predicted before and after in the manifest."""
-    saved = experiment.run.manifest["masks"] = {"start": masks.predict(experiment.workload)}
-    rows = experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
-    saved["end"] = masks.predict(experiment.workload)
-    return rows
+build = Plan.build

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.machine import identity
 from benchbook.measuring import support
-from benchbook.rows import records
 from benchbook.studies.plan import StudyPlan
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # a process that only plans does not import it
+    from benchbook.studies.process import Process  # which imports this module
 
 BATCH_SIZE = 128  # the article's, to which its learning rate belongs
 EPOCHS = 200  # the article's, after which the cosine schedule ends at 0
@@ -68,6 +66,18 @@ class Plan(StudyPlan):
         self.require("matrix", self.matrix in COMPILERS, ", ".join(COMPILERS))
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
 
+    @classmethod
+    def measure(cls, process: "Process") -> None:
+        """Measure windows; the first process also evaluates, and tries resident batches and the matrix."""
+        process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
+        if not process.is_first:
+            return
+        given, run = process.parameters, process.run
+        support.measure_resident(process.workload, run, given["num_resident_steps"])
+        size = min(given["batch_size"], given["matrix_batch_size"])
+        make = functools.partial(process.make, variant="tuned", batch_size=size)
+        support.measure_matrix(make, run, process.device, given["matrix_seconds"], COMPILERS[given["matrix"]])
+
     @property
     def workers(self) -> int:
         """Return the number of worker processes that make views."""
@@ -80,15 +90,4 @@ def spread(length: int, count: int) -> numpy.ndarray:
     return numpy.arange(count) * length // count if count else numpy.arange(length)
 
 
-build, source = Plan.build, Plan.source
-
-
-def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows and evaluations, the same steps on resident batches, and the matrix if it is requested."""
-    given, run, device = experiment.parameters, experiment.run, experiment.device
-    size = min(given["batch_size"], given["matrix_batch_size"])
-    experiment.measure(evaluate_each_epoch=experiment.whole_epochs)
-    support.measure_resident(experiment.workload, run, given["num_resident_steps"])
-    make = functools.partial(experiment.make, variant="tuned", batch_size=size)
-    support.measure_matrix(make, run, device, given["matrix_seconds"], COMPILERS[given["matrix"]])
-    return records.read(run.path)
+build = Plan.build

@@ -108,7 +108,7 @@ def plain(plan: Plan) -> Plain:
 @torch.no_grad()
 def draw_images(
     workload: VariationalAutoencoder, dataset: datasets.Dataset, count: int = 10
-) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+) -> dict[str, numpy.ndarray]:
     """Return test images, their reconstructions, and images decoded from samples of the prior.
 
     Args:
@@ -117,11 +117,12 @@ def draw_images(
         count: images of each kind.
 
     Returns:
-        Three arrays of shape (count, 28, 28), pixels 0 to 1.
+        By kind: `test image`, `reconstruction` and `sample`; arrays of shape (count, 28, 28), pixels 0 to 1.
     """
     images = torch.from_numpy(dataset.test_images[:count].copy()).float().div(255)
     noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(1))
     kind = workload.device.kind
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))
-    return tuple(part.cpu().reshape(-1, 28, 28).numpy() for part in (images, reconstructions, samples))
+    drawn = {"test image": images, "reconstruction": reconstructions, "sample": samples}
+    return {name: part.cpu().reshape(-1, 28, 28).numpy() for name, part in drawn.items()}

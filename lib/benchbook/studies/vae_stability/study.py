@@ -10,6 +10,7 @@ from benchbook.studies import figures, findings, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Lines
 from benchbook.studies.study import Drawing, Evidence, Study
+from benchbook.studies.vae_stability import plan
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
@@ -83,9 +84,10 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def pictures(images: numpy.ndarray, reconstructions: numpy.ndarray, samples: numpy.ndarray) -> Drawing:
-    """Draw test images, their reconstructions and samples of the prior; pixels 0 to 1, shape (n, height, width)."""
-    rows = {"test image": images, "reconstruction": reconstructions, "sample": samples}
+def pictures(encoded: dict[str, str]) -> Drawing:
+    """Draw test images, their reconstructions and samples of the prior, from a manifest; see `plan.encode`."""
+    rows = {name: plan.decode(text) for name, text in encoded.items()}
+    images, reconstructions = rows["test image"], rows["reconstruction"]
     broken = sum(not numpy.isfinite(picture).all() for picture in reconstructions)
     if broken:
         title = f"{broken} of {len(images)} reconstructions are not numbers"

@@ -201,6 +201,12 @@ def find(name: str, what: str) -> tuple[Path | str, str]:
     return path, attribute
 
 
+def sources(name: str, what: str) -> list[str]:
+    """Return the texts in which a callable may be defined: its file's, or its module's and those of its package."""
+    place, _ = find(name, what)
+    return [place.read_text()] if isinstance(place, Path) else _sources(place, what, name)
+
+
 def _sources(place: str, what: str, name: str) -> list[str]:
     """Return a module's source, and for a package within a package the sources in it; empty if they are unknown.
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy
-import pandas
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Plain
@@ -20,11 +19,10 @@ from benchbook.measuring import calibration
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import train_window
 from benchbook.measuring.writer import Run
-from benchbook.rows import records
 from benchbook.studies.your_network import choices, loading, sizes
 
 if TYPE_CHECKING:
-    from benchbook.studies.experiments import Experiment  # not imported by the process that plans
+    from benchbook.studies.process import Process  # a command that only plans does not need it
 
 MOMENTUM = 0.9  # of sgd
 POOL = 4  # different batches, which an epoch repeats
@@ -77,6 +75,41 @@ class Plan:
 
     def __post_init__(self) -> None:
         choices.check(vars(self) | {"framework": self.device.framework})
+
+    @classmethod
+    def load(cls, process: "Process") -> "Plan":
+        """Return the plan of a process's parameters; its manifest identifies your files, which run here."""
+        loading.start()
+        given, run = process.parameters, process.run
+        run.describe(model=given["network"].rpartition(":")[2])
+        with run.during("setup"):
+            run.manifest["own_files"] = loading.origins({name: given[name] for name in loading.NAMED})
+            plan = cls(process.device, **{each.name: given[each.name] for each in fields(cls) if each.name != "device"})
+            if plan.sequence_length:
+                run.add_settings(sequence_length=plan.sequence_length)
+        return plan
+
+    @classmethod
+    def start(cls, process: "Process", plan: "Plan") -> Workload:
+        """Return the workload after a checked step; see `check`. Before a search, another step is checked."""
+        if process.parameters["variant"] == "tuned":
+            with process.run.during("setup"):
+                workload = build(plan)
+            check(workload, process.run)
+            del workload  # frees memory for the search
+        return process.build(cls, plan, check)
+
+    @classmethod
+    def measure(cls, process: "Process") -> None:
+        """Measure windows; the first process also the device's matrix products and the budget's other batch sizes."""
+        process.measure(evaluates=False)
+        if not process.is_first:
+            return
+        given, run, seconds = process.parameters, process.run, process.parameters["window_seconds"]
+        calibration.measure_arithmetic(process.device, run, calibration.Budget(3, seconds / 10))
+        largest_from = given["batch_size"] if sizes.LARGEST in given["batch_sizes"] else 0
+        make = functools.partial(process.make, settings=process.settings)
+        sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds, largest_from)
 
     def __getstate__(self) -> dict:
         """Return the choices only: a child process cannot unpickle your objects, so it runs your file again."""
@@ -268,40 +301,6 @@ def check(workload: Workload, record: Run) -> float:
         record.append(**rough)
     workload.restore(fresh)
     return first["loss"]
-
-
-def choose(experiment: "Experiment") -> Plan:
-    """Return the plan of a run's parameters; the run's manifest identifies your files."""
-    given, run = experiment.parameters, experiment.run
-    run.describe(model=given["network"].rpartition(":")[2])
-    with run.during("setup"):
-        run.manifest["own_files"] = loading.origins({name: given[name] for name in loading.NAMED})
-        names = [each.name for each in fields(Plan) if each.name != "device"]
-        plan = Plan(experiment.device, **{name: given[name] for name in names})
-        if plan.sequence_length:
-            run.add_settings(sequence_length=plan.sequence_length)
-    return plan
-
-
-def start(experiment: "Experiment", plan: Plan) -> Workload:
-    """Return the workload of a run after a checked step; see `check`. Before a search, another step is checked."""
-    if experiment.parameters["variant"] == "tuned":
-        with experiment.run.during("setup"):
-            workload = build(plan)
-        check(workload, experiment.run)
-        del workload  # frees memory for the search
-    return experiment.build(Plan, plan, check)
-
-
-def measure(experiment: "Experiment") -> pandas.DataFrame:
-    """Measure windows, the device's matrix products, and the other batch sizes of the budget; return the run's rows."""
-    given, run, seconds = experiment.parameters, experiment.run, experiment.parameters["window_seconds"]
-    experiment.measure(evaluates=False)
-    calibration.measure_arithmetic(experiment.device, run, calibration.Budget(3, seconds / 10))
-    largest_from = given["batch_size"] if sizes.LARGEST in given["batch_sizes"] else 0
-    make = functools.partial(experiment.make, settings=experiment.settings)
-    sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds, largest_from)
-    return records.read(run.path)
 
 
 def count_operations(*counts: Callable[[], float]) -> dict:

@@ -1,4 +1,4 @@
-"""A workload that processes of a test build: ResNet-50's training around a network of one convolution."""
+"""A workload that ranks of a test build: ResNet-50's training around a network of one convolution."""
 
 import os
 import signal
@@ -26,16 +26,16 @@ class Tiny(nn.Module):
         return self.head(torch.relu(self.norm(self.convolution(images))).mean((2, 3)))
 
 
-def small(device, group, dataset, data_root, allow_embedded, settings, killed_at=0, **options):
+def build(device, group, dataset, precision="fp64", killed_at=0, **options):
     """Return the study's workload on shapes, with the network above; rank 1 kills itself in a step."""
-    collection = resnet50.collect(dataset, data_root, allow_embedded)
+    collection = resnet50.collect(dataset, "", True)
     # Put back afterwards: a test also builds this in its own process, where other tests follow. 300 test images are
     # several batches, of which each process takes its part.
     with (
         mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300),
         mock.patch.object(resnet50.weights, "draw", return_value={}),  # 25 million numbers, of no use here
     ):
-        made = resnet50.build(collection, device, group=group, settings=Settings(**settings), **options)
+        made = resnet50.build(collection, device, group=group, settings=Settings(precision), **options)
     step, taken = made.step, []
 
     def dying(batch):

@@ -1,0 +1,180 @@
+"""Call a function in a fresh Python process, or in one process for each device, and wait for its result.
+
+One launcher serves the processes of a point, the ranks of torchrun and the trials of a search. A child runs
+`python -m benchbook.measuring.launch FOLDER`. Its standard input is a pipe from this process, so that it exits when
+this process ends, however that happens. Its standard output carries messages. What the function prints goes to a log.
+"""
+
+import importlib
+import json
+import math
+import os
+import pickle
+import platform
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cloudpickle
+import psutil
+
+from benchbook.machine import processes
+
+INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
+LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
+MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line
+listener: Callable[[Any], None] | None = None  # takes the messages of this process
+
+
+class Failed(NamedTuple):
+    """How a child failed.
+
+    Attributes:
+        name: of the exception's type; empty if the child was killed or died.
+        message: of the exception, or a sentence that says how the child ended.
+        is_late: whether it exceeded its limit.
+    """
+
+    name: str
+    message: str
+    is_late: bool = False
+
+
+def call(
+    function: str,
+    *arguments: Any,
+    log: Path,
+    seconds: float = math.inf,
+    variables: dict[str, str] | None = None,
+    num_ranks: int = 1,
+    on_message: Callable[[Any], None] = lambda message: None,
+) -> tuple[Any, Failed | None]:
+    """Call a function in a fresh process, and wait until the process has ended.
+
+    An interrupt of this process is forwarded once to the child, which may then write its last row.
+
+    Args:
+        function: as "module:name".
+        arguments: its arguments; cloudpickle sends functions that a cell defines, too.
+        log: the file to which the child's prints are appended.
+        seconds: the limit, after which the child and its descendants are killed.
+        variables: the child's environment variables, in addition to this process's.
+        num_ranks: above 1, torchrun starts so many processes, and each calls the function. If one fails, all end.
+        on_message: called with each message that the function sends by `send`.
+
+    Returns:
+        The function's result (of rank 0) and None, or None and how the child failed.
+    """
+    command = [sys.executable, "-m", "benchbook.measuring.launch"]
+    if num_ranks > 1:  # Source: https://docs.pytorch.org/docs/stable/elastic/run.html
+        options = ["--standalone", f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1"]  # a name may not resolve
+        command[1:2] = ["-m", "torch.distributed.run", *options, "-m"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # a user's folder may be in it
+    environment |= {"GLOO_SOCKET_IFNAME": LOOPBACK[platform.system()]} if platform.system() in LOOPBACK else {}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        (folder / "task").write_bytes(cloudpickle.dumps((function, arguments)))
+        with log.open("ab") as file:
+            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file}
+            environment |= variables or {}
+            child = subprocess.Popen([*command, place], **streams, env=environment, start_new_session=True)
+            try:
+                in_time = _follow(child, time.monotonic() + seconds, on_message)
+            except BaseException:
+                _interrupt(child)
+                raise
+            finally:
+                processes.kill(processes.tree(child.pid))
+                status = child.wait()
+                child.stdin.close()
+                child.stdout.close()
+        if not in_time:
+            return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
+        if not status:
+            return pickle.loads((folder / "result").read_bytes()), None
+        errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))]
+    return None, Failed(**errors[0]) if errors else _death(status, log)
+
+
+def send(message: Any) -> None:
+    """Send a message, which JSON can hold, to the process that called this one, or to `listener`."""
+    if listener is not None:
+        listener(message)
+
+
+def _follow(child: subprocess.Popen, deadline: float, on_message: Callable[[Any], None]) -> bool:
+    """Pass on messages until the child closes its output, and return True; at the deadline return False."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        rest = b""
+        while selector.select(None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())):
+            text = os.read(child.stdout.fileno(), 2**16)
+            if not text:
+                child.wait(INTERRUPT_SECONDS)
+                return True
+            *lines, rest = (rest + text).split(b"\n")
+            for line in lines:
+                on_message(json.loads(line))
+    return False
+
+
+def _interrupt(child: subprocess.Popen) -> None:
+    for process in processes.tree(child.pid):
+        try:
+            process.send_signal(signal.SIGINT)
+        except psutil.Error:  # it has just ended
+            continue
+    try:
+        child.wait(INTERRUPT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return
+
+
+def _death(status: int, log: Path) -> Failed:
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - MOST_LOG_BYTES))
+        lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    return Failed("", f"the process {how}" + (f"; it last printed: {last[:300]}" if last else ""))
+
+
+def main() -> None:
+    """Call the function of the folder's task, and write its result or its error into the folder."""
+    global listener
+    folder, rank = Path(sys.argv[1]), os.environ.get("RANK", "0")
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if rank == "0":
+        messages = os.fdopen(os.dup(1), "w")
+        listener = lambda message: print(json.dumps(message), file=messages, flush=True)  # noqa: E731
+    os.dup2(2, 1)
+    try:
+        function, arguments = pickle.loads((folder / "task").read_bytes())
+        module, name = function.split(":")
+        result = getattr(importlib.import_module(module), name)(*arguments)
+    except BaseException as error:
+        failure = {"name": type(error).__name__, "message": str(error)}
+        (folder / f"error-{rank}").write_text(json.dumps(failure))
+        raise
+    if rank == "0":
+        (folder / "result").write_bytes(pickle.dumps(result))
+    processes.exit_at_once()
+
+
+def _exit_with_parent() -> None:
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    from benchbook.measuring import launch  # whose `send` the called function imports, not this module's
+
+    launch.main()

@@ -1,0 +1,165 @@
+"""Measure a point in fresh processes, one after the other; see `process` for what each of them does."""
+
+import math
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas
+
+from benchbook.machine import identity, layout, processes
+from benchbook.measuring import failures, launch, runs
+from benchbook.measuring.writer import Run
+from benchbook.rows import manifests, points, records
+from benchbook.studies import process
+from benchbook.studies.process import CHECK
+
+LIMIT = "BENCHBOOK_PROCESS_SECONDS"  # the environment's limit of one process
+FULL_BYTES = 2**20  # a disk with less free space counts as full
+ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
+MOST_FAILURES = 2  # in a row, of other kinds
+
+
+@dataclass
+class Measurement:
+    """The processes of one point in one session.
+
+    Attributes:
+        study, machine: their names.
+        parameters: of the notebook, with the device and framework that were picked.
+        session: its name; a measurement that was cut short continues under the same name.
+        in_kernel: measure in this process, which holds the device.
+    """
+
+    study: str
+    machine: str
+    parameters: dict
+    session: str
+    in_kernel: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the point's rows."""
+        return layout.point(self.machine, self.study, points.point_name(self.study, self.parameters))
+
+    @property
+    def numbers(self) -> range:
+        """Return the numbers of all processes; without steps to compare and without a search, there is no CHECK."""
+        checks = self.parameters.get("num_parity_steps") or self.parameters.get("variant") == "tuned"
+        return range(CHECK if checks else 1, self.count + 1)
+
+    @property
+    def count(self) -> int:
+        """Return the number of processes that measure windows."""
+        return 1 if self.in_kernel else self.parameters.get("num_processes", 1)
+
+    def rows(self) -> pandas.DataFrame:
+        """Return this session's rows of the point."""
+        rows = records.gather(records.find(self.folder), lambda line: None)
+        return rows[rows["session"] == self.session].reset_index(drop=True)
+
+    def manifest(self) -> dict:
+        """Return the manifest of the first process that measures windows, which may hold pictures."""
+        described = manifests.read_all(self.folder)
+        return next(described[run] for run in self.rows()["run_id"].unique() if described[run].get("process") == 1)
+
+    def finished(self) -> dict[int, str]:
+        """Return the status of each process that has ended, by its number, the oldest first; not the interrupted.
+
+        The status of CHECK is `diverged` if training does not agree with float64.
+        """
+        described, found = manifests.read_all(self.folder), {}
+        for run_id, rows in self.rows().groupby("run_id", sort=True):
+            manifest = described.get(run_id, {})
+            agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
+            status = agrees or outcome(records.without_refusals(rows)["status"])
+            if status != "interrupted":
+                found[manifest.get("process", 1)] = status
+        return found
+
+    def left(self) -> list[int]:
+        """Return the numbers of the processes that are still to run; none if the point is over."""
+        done = self.finished()
+        return [] if is_over(done) else [number for number in self.numbers if number not in done]
+
+    def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
+        """Run the processes that are left. One that fails adds a row; the next one may run all the same.
+
+        Args:
+            on_row: called with a process's number and with phase, status and rate of each row that it writes.
+        """
+        runs.recover(self.folder)
+        first_id = os.environ.get("BENCHBOOK_RUN_ID")  # the executed notebook has the name of this run
+        while left := self.left():
+            number, *_ = left
+            run_id = first_id if first_id and number != CHECK else runs.new_id()
+            first_id = None if run_id == first_id else first_id
+            self._run(number, run_id, on_row)
+            if number not in self.finished():  # it was interrupted
+                return
+
+    def _run(self, number: int, run_id: str, on_row: Callable[[int, dict], None]) -> None:
+        """Run one process; write its failure if it could not."""
+        given, folder = self.parameters, self.folder
+        if self.in_kernel:
+            os.environ["BENCHBOOK_SESSION"] = self.session
+            launch.listener = lambda row: on_row(number, row)
+            with suppress(Exception):  # its row is written
+                process.run(self.study, given, run_id, number)
+            launch.listener = None
+            return
+        count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
+        variables = {"BENCHBOOK_SESSION": self.session, "BENCHBOOK_MACHINE": self.machine}
+        if given["device"] == "cpu" and count > 1:
+            variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
+        folder.mkdir(parents=True, exist_ok=True)
+        log, kills = folder / f"{run_id}.log", processes.memory_kills()
+        _, failed = launch.call(
+            f"{process.__name__}:{process.run.__name__}",
+            *(self.study, given, run_id, number),
+            log=log,
+            seconds=float(os.environ.get(LIMIT, math.inf)),
+            variables=variables,
+            num_ranks=count,
+            on_message=lambda row: on_row(number, row),
+        )
+        if failed:
+            status = "timeout" if failed.is_late else failures.status_of(failed.name, failed.message)
+            message = f"{failed.name}: {failed.message}" if failed.name else failed.message
+            if not failed.name and not failed.is_late:
+                if processes.memory_kills() > kills:
+                    status, message = "out_of_memory", "the process was killed, because there was no memory left"
+                elif shutil.disk_usage(folder).free < FULL_BYTES:
+                    message = "the process died, because the disk is full"
+            self.fail(number, run_id, status, message)
+        if not log.stat().st_size:
+            log.unlink()
+
+    def fail(self, number: int, run_id: str, status: str, message: str) -> None:
+        """Write the failure row of a process, unless it wrote its own."""
+        run = runs.resume(self.folder, run_id)
+        if run is None and (self.folder / f"{run_id}.csv").exists():
+            return
+        if run is None:  # it failed before its run began
+            own = (self.study, self.folder.name, run_id, self.machine, self.parameters, self.session)
+            manifest = {"run_id": run_id, "process": number, "parameters": points.public(self.parameters)}
+            run = Run(self.folder, run_id, runs.identity(*own), manifest=manifest, ended_by_another=True)
+        run.fail(status, message)
+
+
+def outcome(statuses: pandas.Series) -> str:
+    """Return a run's status: that of its last row that is not ok."""
+    wrong = statuses[statuses != "ok"]
+    return wrong.iloc[-1] if len(wrong) else "ok"
+
+
+def is_over(done: dict[int, str]) -> bool:
+    """Return whether a point ends with these processes: the next one would fail as well, or has nothing to measure."""
+    statuses = list(done.values())
+    failed = [status not in records.TRAINED for status in statuses]
+    if done.get(CHECK, "ok") != "ok" or not set(statuses).isdisjoint(ENDING):
+        return True
+    return any(all(failed[place : place + MOST_FAILURES]) for place in range(len(failed) - MOST_FAILURES + 1))

@@ -1,0 +1,199 @@
+"""One process of a point: it builds the step from the parameters, and compares it with float64 or measures windows.
+
+Windows of one process agree better than processes of one point, so a point is measured in several processes, one after
+the other; see `experiments.Experiment.measure`. Process 0 searches for settings, if the point is tuned, and compares
+the first steps with float64. Processes from 1 on measure windows; the first of them also evaluates. Each writes a run
+of its own. How is said by the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
+"""
+
+import functools
+import importlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import psutil
+
+from benchbook.frameworks import devices
+from benchbook.frameworks.devices import Device, Group
+from benchbook.frameworks.workload import Settings, Workload
+from benchbook.judging.parity import Agreement
+from benchbook.measuring import parity, protocol, runs, tuned
+from benchbook.measuring.writer import Run
+from benchbook.studies.datasets import Collection
+from benchbook.studies.plan import StudyPlan
+
+CHECK = 0  # the number of the process that compares with float64
+GROUP_SECONDS = 300.0  # a rank waits this long for others, which may compile or read a large data set
+DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # in the row of a run that fails, too
+
+
+@dataclass
+class Process:
+    """One process of a point, as a study's `load`, `build` and `measure` use it.
+
+    Attributes:
+        parameters: of the notebook, with the keys of its budget.
+        device: where it computes, with its framework.
+        run: writes the rows.
+        number: CHECK, or the number of the measuring process, from 1.
+        group: the processes that train together, each with one device.
+        workload: from `build`; the windows time its `step`.
+        make: makes such a workload with fresh weights; takes changed choices and `settings`.
+        settings: of that workload.
+        has_begun: whether the workload's first step has its row.
+    """
+
+    parameters: dict
+    device: Device
+    run: Run
+    number: int = 1
+    group: Group = field(default_factory=Group)
+    workload: Workload | None = None
+    make: functools.partial | None = field(default=None, repr=False)
+    settings: Settings = field(default_factory=Settings)
+    has_begun: bool = False
+
+    is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
+    whole_epochs = property(lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
+
+    def load(self, make: Callable[..., Any], *given: Any) -> Any:
+        """Return the data set that a function makes of these arguments; its time becomes a row of phase `setup`.
+
+        The function also gets the parameters data_root and allow_embedded if the notebook has them. It returns None for
+        synthetic data.
+        """
+        named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
+        with self.run.during("setup"):
+            started = time.perf_counter()
+            data = make(*given, **named)
+            seconds = time.perf_counter() - started
+            named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
+            self.run.append(**named, seconds=seconds)
+        return data
+
+    def build(
+        self, plan: type[StudyPlan], data: Any, first_step: Callable = protocol.first_step, **choices: Any
+    ) -> Workload:
+        """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
+
+        For `tuned`, process CHECK first searches for settings that are faster and pass parity; the others take over its
+        choice. Then windows of the chosen settings and of the reference alternate. If the chosen ones are not faster,
+        the reference is measured. See `benchbook.measuring.tuned`.
+
+        Args:
+            plan: of the study; the parameters named like its fields become its choices.
+            data: from `load`.
+            first_step: takes the workload and the run.
+            choices: replace parameters; `settings` are those of a point that is not tuned.
+        """
+        known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
+        choices = {name: value for name, value in self.parameters.items() if name in known} | choices
+        choices |= {"group": self.group} if "group" in known else {}
+        self.settings = choices.pop("settings", Settings(self.parameters.get("precision", Settings.precision)))
+        plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
+        reference = functools.partial(plan.build, data, self.device, **plain)
+        self.make = functools.partial(plan.build, data, self.device, **choices, variant=self.parameters["variant"])
+        if self.parameters["variant"] == "tuned":
+            self._search(reference, plan.candidates(self.device))
+        with self.run.during("setup"):
+            self.workload = self.make(settings=self.settings)
+        first_step(self.workload, self.run)
+        self.has_begun = first_step is protocol.first_step
+        self.run.manifest["first_call_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
+        return self.workload
+
+    def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
+        """Set `make` and `settings` to the fastest settings found, or to the reference if none are faster."""
+        given, trial = self.parameters, self.make
+        limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
+        limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
+        if most := given.get("trial_batch_size"):  # per device
+            size = min(self.make.keywords["batch_size"], most * self.device.count)
+            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # decoding takes longer
+            trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
+        choice = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
+        self.make, self.settings = choice.build, choice.settings
+
+    def compare(self) -> Agreement:
+        """Compare the first steps with float64; return the agreement in the workload's own precision.
+
+        The parameter parity_precisions may name further precisions, separated by blanks.
+        """
+        own = self.workload.description()["precision"]
+        others = [name for name in self.parameters.get("parity_precisions", "").split() if name != own]
+        steps = self.parameters["num_parity_steps"]
+        agreement, *_ = [parity.check(self.workload, self.run, steps, precision) for precision in (own, *others)]
+        return agreement
+
+    def measure(self, **amount: Any) -> None:
+        """Warm up, and measure the windows of the budget, one row each; the first process also evaluates.
+
+        Args:
+            amount: further fields of `protocol.Plan`.
+        """
+        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
+        if minutes := self.parameters.get("sustained_minutes"):
+            protocol.measure_minutes(self.workload, self.run, minutes)
+        else:
+            protocol.measure_windows(self.workload, self.run, self.plan(**{"evaluates": self.is_first} | amount))
+
+    def plan(self, **amount: Any) -> protocol.Plan:
+        """Return the windows to measure: the budget, changed by `amount`."""
+        known = {each.name for each in fields(protocol.Plan)}
+        if self.group.size > 1:  # ranks with clocks of their own would disagree on the number of steps
+            amount |= {"window_seconds": 0.0}
+        return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
+
+
+def plan_of(study: str) -> Any:
+    """Return the class of a study's plan."""
+    return importlib.import_module(f"benchbook.studies.{study}.plan").Plan
+
+
+def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, drafts: bool = False) -> Process:
+    """Begin a process of a point, on the device that its parameters name; a rank of torchrun joins its group.
+
+    Args:
+        study: its name.
+        parameters: from `profiles.collect`, including the keys of the budget.
+        run_id: of its run; empty: a new one.
+        number: see `Process`.
+        drafts: its rows are discarded, as are those of all ranks but the first.
+
+    Raises:
+        DeviceUnavailable: this machine has no such device; the message lists those it has.
+    """
+    framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
+    devices.split_cpu(framework, count)
+    device, group = devices.pick(parameters["device"], framework), Group()
+    if "RANK" in os.environ:
+        from benchbook.frameworks.torch import replicas
+
+        group = replicas.join(device, GROUP_SECONDS)
+        index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
+        device = replace(device, index=index, count=0 if group.rank else count)  # rank 0 reads the energy of all
+    folder = runs.scratch() if drafts or group.rank else None
+    run = runs.start(study, parameters, device, run_id, number, folder)
+    run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
+    with run.during("setup"):
+        return Process(parameters, devices.with_count(device, count), run, number, group)
+
+
+def run(study: str, parameters: dict, run_id: str, number: int) -> None:
+    """Do the work of one process of a point, and write its run; `launch.call` calls this.
+
+    Raises:
+        Exception: whatever ended the work; its row is written.
+    """
+    process = begin(study, parameters, run_id, number)
+    plan = plan_of(study)
+    plan.start(process, plan.load(process))
+    if number != CHECK:
+        plan.measure(process)
+    else:
+        agreement = process.compare()
+        process.run.manifest["agrees"] = agreement.passed or not agreement.num_steps  # else it is unproven
+    process.run.end()

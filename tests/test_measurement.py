@@ -1,0 +1,76 @@
+"""The processes of a point: what ends it, what the next start continues, and what stands in the rows."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import toy
+from benchbook.rows import records
+
+MEASURE = """
+import json, sys
+from benchbook.studies.measurement import Measurement
+given = {"variant": "reference", "device": "cpu", "num_processes": int(sys.argv[1])}
+measurement = Measurement("toy", "desk", given, "s")
+measurement.measure()
+print(json.dumps(measurement.finished()))
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory) -> Path:
+    """Return the library of a copy of the project with the study `toy`."""
+    return toy.copy_project(tmp_path_factory.mktemp("project"))
+
+
+@pytest.fixture
+def measure(library, tmp_path):
+    """Measure the toy in so many processes with these faults, by process; return how each ended."""
+
+    def measured(count: int, faults: dict[int, str]) -> subprocess.CompletedProcess:
+        own = {f"TOY_FAULT_{number}": fault for number, fault in faults.items()}
+        own |= {"PYTHONPATH": str(library), "BENCHBOOK_OUTPUTS": str(tmp_path)}
+        command = [sys.executable, "-c", MEASURE, str(count)]
+        return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
+
+    return measured
+
+
+@pytest.mark.parametrize(
+    ("faults", "statuses"),
+    [
+        ({1: "raise"}, ["crashed", "ok", "ok"]),
+        ({1: "exit", 2: "raise"}, ["crashed", "crashed"]),  # two in a row
+        ({2: "memory"}, ["ok", "out_of_memory"]),  # the next one would end in the same way
+    ],
+)
+def test_a_process_that_fails_has_a_row_and_the_next_one_runs_if_it_may_end_better(measure, tmp_path, faults, statuses):
+    done = measure(3, faults)
+    assert list(json.loads(done.stdout).values()) == statuses, done.stderr
+    rows = records.merge(records.find(tmp_path / "runs"))
+    assert rows["run_id"].nunique() == len(statuses)
+    assert rows.loc[rows["status"] != "ok", "status"].tolist() == [each for each in statuses if each != "ok"]
+    assert (rows["phase"] == "train").sum() >= 2 * statuses.count("ok")
+    if 1 in faults and faults[1] == "exit":
+        assert "the process ended with exit status 3" in rows.loc[rows["status"] == "crashed", "message"].iloc[0]
+
+
+def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, tmp_path):
+    assert measure(3, {2: "kill"}).returncode == -signal.SIGKILL
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.csv")}
+    assert len(before) == 2
+    done = measure(3, {})
+    assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
+    rows = records.merge(records.find(tmp_path / "runs"))
+    interrupted = rows.loc[rows["status"] == "interrupted", "run_id"].tolist()
+    assert len(interrupted) == 1
+    assert rows["run_id"].nunique() == 4
+    assert sum(path.read_bytes() == content for path, content in before.items()) == 1  # the first is as it was
+    numbers = {path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")}
+    assert sorted(numbers.values()) == [1, 2, 2, 3]
+    assert numbers[interrupted[0]] == 2
