@@ -269,9 +269,6 @@ CASES: dict[str, Change] = {
     "parameters of another point": parameter(batch_size=128, seed=2),
     "parity left out": of_both(lambda rows: [line for line in rows if line["phase"] != "parity"]),
     "a step of parity left out": of_both(lambda rows: renumbered([*rows[:2], *rows[3:]])),
-    "a step compared once more, after the windows": table(
-        lambda rows: renumbered([*rows, rows[2] | {"settings": '{"audited_samples": 640, "step": 1}'}])
-    ),
     "more steps of parity asked for": parameter(num_parity_steps=20),
     "fewer windows than asked for": parameter(num_windows=7),
     "an hour ahead": renamed(FIRST, "21261122T041032Z-c2bed654"),

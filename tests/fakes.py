@@ -3,6 +3,7 @@
 import platform
 from pathlib import Path
 
+import numpy
 import pytest
 
 from benchbook.frameworks.devices import Device
@@ -98,6 +99,12 @@ class FakeWorkload:
         if isinstance(broken, BaseException):
             raise broken
         return broken or 1 / self.num_steps
+
+    def check_batch(self, batch: tuple) -> None:
+        pass
+
+    def trained_weights(self) -> list:
+        return [numpy.array(self.num_steps)]
 
     def steps_taken(self) -> int:
         return self.num_steps

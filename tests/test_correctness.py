@@ -58,6 +58,8 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
         ({"parity": None, "accuracy": 0.1, "settings": {"trainable": False, "weights": "random"}}, "ok"),
         ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
         ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
+        ({"loss": 2.0}, "wrong"),  # in every window
+        ({"loss": 2.0, "dataset": "synthetic"}, "ok"),  # one batch, and perhaps too small a learning rate to see
     ],
 )
 def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):

@@ -95,9 +95,13 @@ class Workload:
         """Return the number of parameters, trainable or not."""
         raise NotImplementedError
 
-    def trainable_parameters(self) -> int:
-        """Return the number of trainable parameters, without moving statistics."""
+    def trained_weights(self) -> Iterator[numpy.ndarray]:
+        """Yield the parameters that training changes as copies on the host, without moving statistics."""
         raise NotImplementedError
+
+    def trainable_parameters(self) -> int:
+        """Return the number of trainable parameters."""
+        return sum(part.size for part in self.trained_weights())
 
     def description(self) -> dict:
         """Return the columns of a row that describe the work."""
@@ -126,6 +130,25 @@ class Workload:
     def num_samples(self, batch: tuple) -> int:
         """Return the images in a batch."""
         return len(batch[0])
+
+    def check_batch(self, batch: tuple) -> None:
+        """Check an epoch's first batch against the columns of the rows: another size would have another speed.
+
+        Raises:
+            ValueError: batch_size, image_size or sequence_length is not the batch's.
+        """
+        said, count = self.description(), self.num_samples(batch)
+        shape = tuple(getattr(batch[0], "shape", ()))  # shares of several devices have none
+        full = min(self.batch_size, said.get("dataset_samples") or self.batch_size)
+        size, length = said.get("image_size"), said.get("sequence_length")
+        fits = {
+            "batch_size": count == full,
+            "image_size": not size or not shape or (size, size) in (shape[1:3], shape[2:4]),  # channels last, or first
+            "sequence_length": not length or shape[1:] == (length,),
+        }
+        for name, is_so in fits.items():
+            if not is_so:
+                raise ValueError(f"{name} {said[name]}, but the first batch has {count} samples and shape {shape}")
 
     def step(self, batch: tuple) -> Any:
         """Train on one batch and return its mean loss, a scalar that may be on the device."""

@@ -66,10 +66,6 @@ LATER_STEP_FACTOR = 4
 # in every step before.
 LEAST_LOSS = 0.01
 NO_GRADIENT = "no gradient was compared"
-AUDITED_SHARE = 1 / 8  # of an epoch that the audit reads after the windows
-REPEATED_SHARE = 0.1  # of these images may be repetitions
-TRAINED_SHARE = 0.02  # of test images may be among the training images
-EVALUATION_ERROR = 1e-3  # relative, from rounding; dropout and batch norms in training mode cause more
 MEAN_LOSS_ERROR = 0.25  # relative, of a device's own path
 
 
@@ -148,7 +144,7 @@ def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tup
     """
     divided = statistics.group_arrays(compared, key, _NUMBERS, ["status", "precision", "settings", "message"])
     for values, lines in sorted(divided, key=lambda pair: pair[0]):
-        num_steps = len(set(lines["step"][~numpy.isnan(lines["step"])]))  # the audit repeats step 1
+        num_steps = int((~numpy.isnan(lines["step"])).sum())
         broken = numpy.flatnonzero(lines["status"] != "ok")
         if len(broken):
             status, step, message = (lines[name][broken[0]] for name in ("status", "step", "message"))
@@ -236,32 +232,6 @@ def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[s
         error = _value(settings, f"{name}_error")
         if error is not None and not error <= getattr(allowed, name):
             yield f"{_layer(settings, name)}: {text.format(error)}"
-
-
-def work_faults(settings: dict, dataset: str, dataset_samples: int, batch_size: int) -> str:
-    """Return the faults of a timed loop's work, from the counts of its audit; empty if there are none.
-
-    Args:
-        settings: of a parity row.
-        dataset, dataset_samples, batch_size: of the run, 0 if unknown; `synthetic` is one batch.
-    """
-    names = ("samples", "images", "distinct", "epoch", "tests", "trained_tests", "unused", "odd_batches")
-    count = {name: _value(settings, f"audited_{name}") or 0 for name in names}
-    error = _value(settings, "evaluation_error") or 0.0
-    one_batch = dataset == "synthetic"
-    faults = {
-        f"{count['samples']:,} samples counted in {count['images']:,} images": count["samples"] != count["images"],
-        f"{count['odd_batches']} batches are not of batch_size": count["odd_batches"],
-        f"{count['distinct']:,} of {count['images']:,} images are distinct": not one_batch
-        and count["distinct"] < (1 - REPEATED_SHARE) * count["images"],
-        f"an epoch has {count['epoch']:,} of {dataset_samples} images": not one_batch
-        and 0 < count["epoch"] <= dataset_samples - batch_size,
-        "part of each batch is not trained on": count["unused"],
-        f"{count['trained_tests']:,} of {count['tests']:,} test images are training images": not one_batch
-        and count["trained_tests"] > TRAINED_SHARE * count["tests"],
-        f"evaluation in training mode (loss off by {error:.2g})": error > EVALUATION_ERROR,
-    }
-    return "; ".join(text for text, is_so in faults.items() if is_so)
 
 
 def _value(settings: dict, name: str) -> float | None:

@@ -1,8 +1,9 @@
 """Judge a point: did it train right, and were its windows stable? Verdicts are never stored in rows.
 
-A point is wrong if its computation disagrees with float64, or if its accuracy is that of guessing; a wrong point is
-never the best of anything. It is unproven if it was not compared with float64, or in fewer steps than its profile asks
-for; its figures count and carry a note. It is unstable if its speed varied or the machine was disturbed.
+A point is wrong if its computation disagrees with float64, if its loss never changes, or if its accuracy is that of
+guessing; a wrong point is never the best of anything. It is unproven if it was not compared with float64, or in fewer
+steps than its profile asks for; its figures count and carry a note. It is unstable if its speed varied or the machine
+was disturbed.
 
 A steady run must not be flagged: every rule requires a difference that matters (5 %) and that noise alone rarely makes.
 tests/test_verdicts.py counts how often each rule is wrong.
@@ -26,7 +27,7 @@ KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unsta
 VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
-    "work": (WRONG, "{}", ""),
+    "constant": (WRONG, "the loss is {:.6g} in every window", ""),
     "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
@@ -61,7 +62,7 @@ UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
 # The columns that `training` reads: grouping a table of few columns is much faster.
 COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
-COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples", "batch_size"]
+COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
 _RUN = [*POINT_KEY, "run_id"]
 _SUFFIX = "_reasons"  # of the column that holds a verdict's reasons in a file
 
@@ -168,10 +169,10 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     """Return the reasons against the training of points, at most one of each kind per point.
 
-    A point is wrong if one of its runs failed parity in the precision that it trained in, or if its accuracy is that of
-    guessing after a whole epoch of labels that can be learnt. An operation that a device lacks in float64 proves
-    nothing either way. A point whose settings have no number of parity steps needs no comparison: it trains a user's
-    own network.
+    A point is wrong if one of its runs failed parity in the precision that it trained in, if different batches all have
+    the same loss, or if its accuracy is that of guessing after a whole epoch of labels that can be learnt. An operation
+    that a device lacks in float64 proves nothing either way. A point whose settings have no number of parity steps
+    needs no comparison: it trains a user's own network.
 
     Args:
         measured: measured rows of each point's last session.
@@ -186,11 +187,10 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for (*key, _), judged in parity.judge_each(parity.steps(compared), _RUN):
         if not judged.passed:
             wrong[tuple(key)] = ("parity", judged.reason)
-    names = ["settings", "dataset", "dataset_samples", "batch_size"]
-    counted = compared[[*POINT_KEY, *names]].fillna({"dataset": "", "dataset_samples": 0, "batch_size": 0})
-    for *key, settings, dataset, samples, batch in counted.itertuples(index=False, name=None):
-        if "audited_samples" in settings and (fault := parity.work_faults(settings, dataset, samples, batch)):
-            wrong.setdefault(tuple(key), ("work", fault))
+    varied = trained[trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)]  # a synthetic batch is repeated
+    for key, losses in varied.groupby(_RUN)["loss"]:
+        if len(losses) > 1 and losses.nunique() == 1:
+            wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
     counts = compared.groupby(_RUN).size().groupby(POINT_KEY).max().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
     messages = refused.groupby(POINT_KEY)["message"].first().to_dict()

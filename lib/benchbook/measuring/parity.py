@@ -41,14 +41,7 @@ ROUNDINGS = 4  # of a step's change: momentum has the precision of the weights
 MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
 
 
-def check(
-    workload: Workload,
-    record: Run,
-    num_steps: int,
-    precision: str = "",
-    cache: Path | None = None,
-    extra_settings: dict | None = None,
-) -> Agreement:
+def check(workload: Workload, record: Run, num_steps: int, precision: str = "", cache: Path | None = None) -> Agreement:
     """Compare a workload's training with float64 from its present weights, which stay unchanged.
 
     The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to a few images. Each step
@@ -69,7 +62,6 @@ def check(
         precision: a key of `judging.parity.TOLERANCES`; empty: the workload's own.
         cache: a folder for the reference's first step, for other checks from the same weights; None: the run's folder
             for temporary files, if it has one.
-        extra_settings: more settings of the first row.
 
     Returns:
         The verdict on the rows.
@@ -88,9 +80,8 @@ def check(
     with record.during("parity"):
         try:
             if num_steps:
-                extra = extra_settings or {}
                 with workload.compared(precision) as subject:
-                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, cache, extra)
+                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, cache)
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
@@ -98,13 +89,13 @@ def check(
 
 
 def _compare_steps(
-    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, cache: Path | None, extra: dict
+    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, cache: Path | None
 ) -> None:
     plain, whole = subject.plain, subject.batches(num_steps)
     labelled = enumerate(whole) if plain.labels else ()
     looked_up = [plain.labels(subject.to_host(batch), place) for place, batch in labelled]
     fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
-    extra = extra | {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
+    counts = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
         batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
@@ -131,7 +122,7 @@ def _compare_steps(
             lines[place] = _worse(lines[place], line)
             continue
         loss = own_losses[number] if own_losses else line["same_weights_loss"]
-        lines.append(line | {"step": number + 1, "loss": loss} | (extra if number == 0 else {}))
+        lines.append(line | {"step": number + 1, "loss": loss} | (counts if number == 0 else {}))
         if num_steps >= FEWEST_UPDATES:
             _append(record, precision, lines[-1], len(batches[place][0]))
         if not _is_finite(lines[-1]):

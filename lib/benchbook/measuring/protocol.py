@@ -15,7 +15,8 @@ import pandas
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
-from benchbook.measuring import audit, sensors
+from benchbook.machine.precisions import PRECISIONS
+from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import endless, status, steps_lasting, train_window, trainer, window
 from benchbook.measuring.writer import Run, now
@@ -130,10 +131,20 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
 
 
 def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> None:
-    """Append a window of steps on batches loaded beforehand, and undo the steps."""
+    """Append a window of steps on batches loaded beforehand, and undo the steps.
+
+    Raises:
+        ValueError: the first batch is not as the rows say, or the steps changed no weight.
+    """
     with record.during(phase), restoring(workload) as batches:
         taken = list(itertools.islice(batches, num_steps))
-        record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
+        workload.check_batch(taken[0])
+        before = [hash(part.tobytes()) for part in workload.trained_weights()]
+        row = record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
+        moved = before != [hash(part.tobytes()) for part in workload.trained_weights()]
+        # With float16, a loss scaler may skip the steps, or they are too small for the type.
+        if not moved and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:
+            raise ValueError(f"no weight changed in {num_steps} training steps; check the learning rate")
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
@@ -155,7 +166,7 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
 
 
 def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
-    """Measure a workload as planned, appending each row when it is measured; then audit the loop's work, see `audit`.
+    """Measure a workload as planned, appending each row when it is measured.
 
     Args:
         workload: with fresh weights, warmed up.
@@ -181,7 +192,6 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
                     _evaluate(workload, record, sensor, repeat, last["epoch"])
             if last["status"] == "diverged":
                 break
-    audit.check(workload, record, fresh)
     return records.read(record.path)
 
 

@@ -133,16 +133,6 @@ Settings = open_mapping(
     **dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), _ANY_NUMBER),
     **dict.fromkeys(("reference_loss", "same_weights_loss", "statistics_error", "update_error"), _ANY_NUMBER),
     **dict.fromkeys(("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"), str),
-    # the audit after the windows: counts, see `benchbook.measuring.audit`
-    audited_samples=int | None,  # as the windows count them
-    audited_images=int | None,  # in the same batches
-    audited_distinct=int | None,
-    audited_odd_batches=int | None,  # full batches of another size than batch_size
-    audited_epoch=int | None,  # samples in an epoch, if the audit reached its end
-    audited_unused=int | None,  # images of a batch that can be exchanged without a change of the loss
-    audited_tests=int | None,
-    audited_trained_tests=int | None,  # test images that training used
-    evaluation_error=_ANY_NUMBER,
     # published
     images_seen_in_epoch=int | None,
     reading=Text,

@@ -159,8 +159,8 @@ class KerasWorkload(Workload):
         counted = "flops_per_sample" in described
         return described | ({} if counted else {"flops_per_sample": flops_per_sample(self.network.model)})
 
-    def trainable_parameters(self) -> int:
-        return sum(math.prod(variable.shape) for variable in self.network.model.trainable_variables)
+    def trained_weights(self) -> Iterator[numpy.ndarray]:
+        return (to_host(variable.value) for variable in self.model.trainable_variables)
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch on the device, or split into shares on several devices."""

@@ -166,8 +166,8 @@ class MlxWorkload(Workload):
     def num_parameters(self) -> int:
         return sum(array.size for array in leaves(self.model.parameters()).values())
 
-    def trainable_parameters(self) -> int:
-        return sum(array.size for array in leaves(self.model.trainable_parameters()).values())
+    def trained_weights(self) -> Iterator[numpy.ndarray]:
+        return map(to_host, leaves(self.model.trainable_parameters()).values())
 
     def enter(self) -> None:
         """Select the device for the operations that follow."""

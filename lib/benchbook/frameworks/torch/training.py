@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy
 import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch.devices import BACKEND
-from benchbook.frameworks.torch.parity import TorchSubject, without_dropout
+from benchbook.frameworks.torch.parity import TorchSubject, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
@@ -134,8 +135,8 @@ class TorchWorkload(Workload):
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
 
-    def trainable_parameters(self) -> int:
-        return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
+    def trained_weights(self) -> Iterator[numpy.ndarray]:
+        return (to_host(part) for part in self.model.parameters() if part.requires_grad)
 
     def enter(self) -> None:
         switch(self.settings)

@@ -96,6 +96,11 @@ class SimClr(TorchWorkload):
         """Return both views for the network, and no target: the loss compares the views with each other."""
         return batch, None
 
+    def check_batch(self, batch: Batch) -> None:
+        """Check the batch's size, and that it holds two different views of each image."""
+        super().check_batch(batch)
+        views.check_pairs(*batch)
+
     @torch.no_grad()
     def evaluate(self) -> Evaluation:
         """Return the share of test images whose nearest neighbours vote for the right class.

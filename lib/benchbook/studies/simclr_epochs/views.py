@@ -20,6 +20,8 @@ from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 CROP_SCALE = (0.08, 1.0)
 FLIPPED, JITTERED, GREY = 0.5, 0.8, 0.2  # probabilities
 JITTER = (0.4, 0.4, 0.4, 0.1)  # brightness, contrast, saturation, hue
+MOST_EQUAL = 0.5  # of the pairs: two views of an image of one colour may be equal
+ENOUGH_PAIRS, LEAST_ERRORS = 128, 2.5  # of `check_pairs`
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -121,6 +123,28 @@ def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
     with _seeded_from(torch.Generator().manual_seed(seed)):
         first, second = zip(*(views_by_image[index] for index in range(len(images))), strict=True)
     return torch.stack(first), torch.stack(second)
+
+
+def check_pairs(first: torch.Tensor, second: torch.Tensor) -> None:
+    """Check that two batches of views differ and that each pair belongs to one image.
+
+    Views of one image resemble each other in the mean and deviation of their colours. In batches of ENOUGH_PAIRS, their
+    mean distance is 4 standard errors or more below that of other images' views; a few views do not suffice.
+
+    Raises:
+        ValueError: views are equal, or those of a pair are no closer than those of different images.
+    """
+    equal = (first == second).flatten(1).all(1).float().mean()
+    if equal > MOST_EQUAL:
+        raise ValueError(f"the two views are equal in {equal:.0%} of the pairs; allowed: two different views")
+    if len(first) < ENOUGH_PAIRS:
+        return
+    colours = [torch.cat([part.mean(2), part.std(2)], 1) for part in (first.cpu().flatten(2), second.cpu().flatten(2))]
+    distances = torch.cdist(*colours)
+    own = distances.diagonal()
+    closer = (distances.sum(1) - own) / (len(own) - 1) - own
+    if closer.mean() < LEAST_ERRORS * closer.std() / len(own) ** 0.5:
+        raise ValueError("the two views of a pair are not of one image: they are no closer than those of other images")
 
 
 def as_pictures(views: torch.Tensor) -> numpy.ndarray:
