@@ -31,7 +31,7 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-ORDER = "Each framework is calibrated before the first study that uses it; the points of a study alternate (A B B A)."
+ORDER = "Each framework is calibrated before the first study that uses it; each point is measured in fresh processes."
 MOST_FINDINGS = 3
 REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have the whole message
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline

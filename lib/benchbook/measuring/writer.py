@@ -113,10 +113,6 @@ class Run:
             marker.write_atomically(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)
 
-    def forget_indices(self) -> None:
-        """Read the next free indices from the file again, because another process appended to it."""
-        self._indices = None
-
     def _sample(self, **window: float | None) -> None:
         """Add the machine's condition at one end of a training window to the manifest, off the clock."""
         if self.manifest and self.phase == "train":

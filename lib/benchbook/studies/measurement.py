@@ -104,14 +104,14 @@ class Measurement:
     def _run(self, number: int, run_id: str, on_row: Callable[[int, dict], None]) -> None:
         """Run one process; write its failure if it could not."""
         given, folder = self.parameters, self.folder
-        if self.in_kernel:
+        count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
+        if self.in_kernel and count == 1:
             os.environ["BENCHBOOK_SESSION"] = self.session
             launch.listener = lambda row: on_row(number, row)
             with suppress(Exception):  # its row is written
                 process.run(self.study, given, run_id, number)
             launch.listener = None
             return
-        count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
         variables = {"BENCHBOOK_SESSION": self.session, "BENCHBOOK_MACHINE": self.machine}
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))

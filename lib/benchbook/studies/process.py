@@ -196,4 +196,8 @@ def run(study: str, parameters: dict, run_id: str, number: int) -> None:
     else:
         agreement = process.compare()
         process.run.manifest["agrees"] = agreement.passed or not agreement.num_steps  # else it is unproven
+    if process.group.size > 1:
+        from benchbook.frameworks.torch import replicas
+
+        replicas.leave()
     process.run.end()
