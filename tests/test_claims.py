@@ -1,9 +1,13 @@
 """Claims and their quantities: recomputed from published figures, and judged against made-up machines."""
 
 import itertools
+import json
+import random
 
 import pandas
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from benchbook import studies
 from benchbook.judging.intervals import Interval
@@ -13,11 +17,12 @@ from benchbook.report import claim_outcomes
 from benchbook.studies import quantities
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
+from study_rows import matrix, point, steps, tried
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
 CLAIM = {"id": "speedup", "study": "mnist_speedup", "article": "an article", "sentence": "It is 1.7 times as fast."}
 CLAIM |= {"machine": "m1", "other": "", "formula": "cpu_seconds / accelerator_seconds", "low": 1.695, "high": 1.705}
-CLAIM |= {"tolerance": 0.0, "unit": "x", "relation": "equal", "reason": ""}
+CLAIM |= {"tolerance": 0.0, "unit": "x", "relation": "equal", "reason": "", "unjudged": ""}
 
 
 def machine(name, chip, source, cpu, accelerator=None):
@@ -251,7 +256,13 @@ def test_every_published_claim_has_one_outcome_its_article_and_its_arithmetic():
 
 
 NO_PRICES = articles.prices()[:0]
-RESNET = {"study": "resnet50_cost", "dataset": "synthetic", "batch_size": 1024, "device_count": 4}
+RESNET = {
+    "study": "resnet50_cost",
+    "dataset": "synthetic",
+    "batch_size": 1024,
+    "device_count": 4,
+    "precision": "amp_fp16",
+}
 
 
 def of(*rows, prices=NO_PRICES):
@@ -311,3 +322,122 @@ def test_no_published_machine_has_two_quantities_of_one_name(printed):
 def test_a_figure_stands_for_half_a_unit_of_its_last_digit_or_for_the_rounding_of_its_own_unit(value, half, settings):
     bounds = articles.bounds({"seconds": value, "settings": settings}, "seconds")
     assert bounds == pytest.approx((value - half, value + half))
+
+
+CHIPS = {  # of the articles' machines that a measurement can judge, with the kind of device that torch sees
+    "mnist_speedup": {"Apple M1": "mps", "NVIDIA P100": "cuda"},
+    "vae_stability": {"Apple M1": "mps"},
+    "mobilenetv2_energy": {"Apple M1": "metal", "NVIDIA V100": "cuda"},
+    "simclr_epochs": {"Apple M1 Pro": "mps", "Apple M2": "mps", "NVIDIA RTX A6000": "cuda"},
+    "segmentation_scaling": {"Apple M1": "metal", "Apple M1 Max": "metal", "NVIDIA Quadro RTX 6000": "cuda"},
+    "resnet50_cost": {"Google TPU v2": "tpu", "NVIDIA V100": "cuda"},
+    "gpt_tokens": {"NVIDIA A100": "cuda"},
+}
+READ = {"energy_joules": 50.0, "energy_method": "nvml", "energy_boundary": "board"}
+RATES = (1000.0, 1010.0, 1020.0)
+LADDER = ["", *itertools.accumulate(["tf32", "fused", "bf16", "fused_attention", "compiled", "padded"], "{} {}".format)]
+
+
+def of_article(study, place):
+    """Yield the points of an article's chip: those with the article's settings, and faster ones with others."""
+    if study == "mnist_speedup":
+        yield from (point(study, RATES, **place), point(study, RATES, **place | {"device": "cpu"}))
+        yield point(study, (9e3,), framework="mlx", **place)
+    elif study == "vae_stability":
+        yield from (point(study, RATES, **place), point(study, RATES, **place | {"device": "cpu"}))
+        agreed = {"same_weights_loss": 500.0}
+        compared = steps([0.0] * 31, **place)
+        yield [row | {"settings": json.dumps(json.loads(row["settings"]) | agreed)} for row in compared]
+    elif study == "mobilenetv2_energy":
+        for trainable, weights, rate in itertools.product((True, False), ("imagenet", "random"), (1, 9)):
+            chosen = {"trainable": trainable, "weights": weights}
+            change = {"framework": "torch"} if rate == 9 else {}
+            yield point(study, [rate * own for own in RATES], settings=chosen, **READ, **change, **place)
+        yield point(study, (), ended="crashed", image_size=224, **place)
+    elif study == "simclr_epochs":
+        whole = {"samples": 200 * 390 * 128 / 3, "peak_memory_bytes": 1.5e9}
+        yield point(study, RATES, **whole, **place)
+        yield point(study, RATES, **place | {"device": "cpu"})
+        yield point(study, (9e3,), variant="tuned", precision="amp_fp16", **place)
+        half = tried(point(study, **place)[0], "matrix", (30.0,), precision="bf16")
+        yield [*matrix(point(study, **place)[0]), *half]
+    elif study == "segmentation_scaling":
+        for device, change in itertools.product(
+            (place["device"], "cpu"), ({}, {"framework": "jax"}, {"batch_size": 32})
+        ):
+            yield point(study, RATES, **READ, **change, **place | {"device": device})
+        yield point(study, (9e3,), settings={"sustained_minutes": 10.0}, **place)
+    elif study == "resnet50_cost":
+        stated = {"price_per_hour": 6.7}
+        four = {"device_count": 4, "settings": stated, **place}
+        for precision, framework in itertools.product(("fp32", "amp_fp16"), ("torch", "tensorflow")):
+            for size in (128, 256, 1024):
+                yield point(study, RATES, batch_size=size, precision=precision, framework=framework, **four)
+        own = {"dataset": "imagenet", "dataset_samples": 1_281_167, "batch_size": 1024, "precision": "amp_fp16"}
+        yield point(study, RATES, accuracy=0.764, **own, **four)
+    else:
+        for size, ladder in itertools.product((4, 8, 16), LADDER):
+            last = next((name for name in ("bf16", "tf32") if name in ladder.split()), "fp32")
+            faster = 1 + size * len(ladder)  # so that the ratio is another one for each batch
+            rates, own = [faster * rate for rate in RATES], {"precision": last, "batch_size": size}
+            yield point(study, rates, variant="controlled", settings={"ladder": ladder}, **own, **place)
+        text = {"model": "nanogpt_char", "dataset": "tinyshakespeare", "sequence_length": 256}
+        shown = point(study, RATES, batch_size=64, **text, **place)
+        yield [row | ({"loss": 1.47} if row["phase"] == "evaluate" else {}) for row in shown]
+
+
+def doubles():
+    """Return the rows of each run, three runs to a point, on all CHIPS."""
+    runs = []
+    for study, chips in CHIPS.items():
+        for chip, device in chips.items():
+            own = {"chip": chip} if device in ("mps", "metal") else {"chip": "a CPU", "device_name": chip}
+            for rows in of_article(study, {"machine": f"{chip} here", "device": device, **own}):
+                runs += [[row | {"run_id": f"{row['run_id']}-{number}"} for row in rows] for number in range(3)]
+    return runs
+
+
+def verdicts_of(runs, published):
+    rows = pandas.concat([make_rows([row for run in runs for row in run]), articles.rows()], ignore_index=True)
+    table = claims.table(published, quantities.gather(Evidence(rows), studies.every().values()))
+    table = table[table["source"].str.contains("measured")].sort_values(["id", "machine"], ignore_index=True)
+    return table[["id", "machine", "verdict", "value", "low", "high", "reason"]]
+
+
+@pytest.fixture(scope="module")
+def decided(published):
+    return verdicts_of(doubles(), published)
+
+
+def test_a_claim_can_be_judged_by_rows_of_its_chips_or_says_why_not(published, decided):
+    about_machines = published[published["machine"] != ""].set_index("id")["unjudged"]
+    own = decided[decided["value"].notna() & decided["verdict"].isin(claim_outcomes.OUTCOMES)]
+    assert set(own["id"]) == set(about_machines.index[about_machines == ""])
+    decisive = own[own["verdict"] != claims.UNDECIDED]["id"].nunique()
+    assert decisive > 40, own[own["verdict"] == claims.UNDECIDED]
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])  # a smaller seed is no simpler order
+@given(seed=st.integers(0, 2**32))
+def test_a_verdict_does_not_depend_on_the_order_of_rows(published, decided, seed):
+    """Points, and the runs of a point, come in any order and have other names; a run's own rows stay as measured."""
+    chance, runs = random.Random(seed), doubles()
+    chance.shuffle(runs)
+    names = {run[0]["point"]: f"{chance.random()}" for run in runs}
+    renamed = [[row | {"point": names[row["point"]]} for row in run] for run in runs]
+    pandas.testing.assert_frame_equal(verdicts_of(renamed, published), decided)
+
+
+def test_two_values_of_one_quantity_decide_nothing():
+    first, second = (machine("m1b", "Apple M1", "measured", *rates) for rates in (SLOW, FAST))
+    for both in ((first, second), (second, first)):
+        line = outcome(PUBLISHED, *both)
+        assert line["outcome"] == claims.UNDECIDED
+        assert "more than one value of accelerator_seconds, cpu_seconds" in line["why"]
+
+
+def test_a_claim_that_no_measurement_can_judge_says_so_and_asks_for_no_machine():
+    for measured in ((), machine("m1b", "Apple M1", "measured", *SLOW)):
+        line = outcome(PUBLISHED, measured, unjudged="nothing here measures it")
+        assert (line["outcome"], line["why"]) == (claim_outcomes.OUT_OF_REACH, "Nothing here measures it.")
+        assert line["holds"] == claims.HOLDS

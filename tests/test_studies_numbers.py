@@ -413,11 +413,13 @@ def test_minutes_to_a_published_loss_are_of_the_first_whole_test_that_met_it():
 
 
 def test_a_measured_accuracy_and_rate_of_four_devices_judge_claims():
-    own = {"count": 4, "batch_size": 1024, "device": "tpu", "dataset_samples": 1_281_167}
+    own = {"count": 4, "batch_size": 1024, "device": "tpu", "precision": "amp_bf16", "dataset_samples": 1_281_167}
     rows = accuracy_run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7}, **own)
     values = named(resnet50.STUDY.quantities(evidence(rows)))
     assert (values["best_accuracy"], values["epochs_to_best"], values["epochs_to_757"]) == (0.764, 3, 2)
     assert (values["on_demand_per_hour"], values["real_rate"]) == (6.7, 90)
+    slow = accuracy_run([0.5], **own | {"precision": "fp32"})
+    assert "real_rate" not in named(resnet50.STUDY.quantities(evidence(slow)))
     alone = accuracy_run([0.5], **own | {"count": 1})
     assert resnet50.STUDY.quantities(evidence(alone)) == []
 

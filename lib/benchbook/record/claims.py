@@ -27,7 +27,7 @@ COUNTED = "counted"  # the source of a network's quantities, which belong to no 
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 RELATIONS = ("equal", "at_least", "event")
 EVENT = "that it happens"  # the claimed range of an event
-TEXTS = ("machine", "other", "reason", "unit")
+TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
@@ -38,7 +38,8 @@ def read(path: Path) -> pandas.DataFrame:
     Columns: id, study, article, sentence, machine (empty for a count of a network), other (the machine to compare
     with), formula, low, high, tolerance (in the same unit: how far outside low and high a repetition with other
     software may be), unit, relation (equal: within the range; at_least: low or more; event: it happened, which is 1),
-    reason (why published rows cannot test its arithmetic; empty if they can).
+    reason (why published rows cannot test its arithmetic; empty if they can), unjudged (why no measurement can judge it
+    here; empty if one can).
 
     Raises:
         ValueError: an unknown relation, missing bounds or bounds in the wrong order, or a tolerance below 0.
@@ -122,10 +123,12 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
             lines.append(_head(claim) | {"source": "published", "verdict": NOT_RECOMPUTED, "reason": claim["reason"]})
         elif own:
             lines.append(_line(claim, "", _joined(claim, own, _printed(claim["other"], groups)), True))
-        measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if claim["machine"] else []
+        can_be_judged = claim["machine"] and not claim["unjudged"]
+        measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if can_be_judged else []
         measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
         if claim["machine"] and not measured:
-            measured = [_head(claim) | {"machine": "", "source": "measured", "verdict": NOT_MEASURED}]
+            none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": claim["unjudged"]}
+            measured = [_head(claim) | none]
         lines += measured
     columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
     return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason", "arithmetic"])
@@ -160,9 +163,11 @@ def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
 
 
 def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip: bool) -> dict:
-    used = quantities[quantities["name"].isin(names_in(claim["formula"]))]
+    used = quantities[quantities["name"].isin(names_in(claim["formula"]))].sort_values("name")
     sources = sorted(set(used["source"] if len(used) else quantities["source"]))
     line = _head(claim, machine) | {"source": ", ".join(sources)}
+    if twice := sorted(set(used.loc[used["name"].duplicated(), "name"])):
+        return line | {"verdict": UNDECIDED, "reason": f"more than one value of {', '.join(twice)}"}
     result = recompute(claim["formula"], quantities)
     if result is None:
         return line | {"verdict": NOT_MEASURED}

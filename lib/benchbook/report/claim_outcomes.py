@@ -15,7 +15,7 @@ MEANS = {
     claims.CONFIRMED: "a measurement, or a count of the network, agrees",
     claims.CONTRADICTED: "a measurement, or a count of the network, disagrees",
     claims.UNDECIDED: "measured, but with too wide an interval, or with different results",
-    OUT_OF_REACH: "not measured here on the article's chip",
+    OUT_OF_REACH: "not measured here on the article's chip, or no measurement can judge it",
 }
 OUTCOMES = tuple(MEANS)
 ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
@@ -64,10 +64,13 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
         counted = [claims.COUNTED in str(line["source"]) for line in deciding]
         machines = [" and ".join(map(names.machine, str(line["machine"]).split(" / "))) for line in deciding]
         by = ["Counted" if own else f"Measured here on {name}" for own, name in zip(counted, machines, strict=True)]
-        results = [f"{who}: {_bounds(line)} {unit}".strip() for who, line in zip(by, deciding, strict=True)]
+        bounds = [f"{_bounds(line)} {unit}" if line["value"] == line["value"] else line["reason"] for line in deciding]
+        results = [f"{who}: {what}".strip() for who, what in zip(by, bounds, strict=True)]
         why = wording.sentence("; ".join(results))
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
         why = "Measured, but not on the article's chip."
+    elif unjudged := [line["reason"] for line in lines if line["source"] == "measured" and line["reason"]]:
+        why = wording.sentence(unjudged[0])
     else:
         why = f"Needs {wording.joined(list(chips))}." if chips else "Not measured here."
     sums = [line["arithmetic"] for line in lines if isinstance(line.get("arithmetic"), str)]

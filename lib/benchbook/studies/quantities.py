@@ -48,7 +48,7 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
         values += study.quantities(evidence)
     table = pandas.DataFrame(values, columns=COLUMNS)
     driven = evidence.rows[evidence.rows["device"].isin(named_by_driver())]
-    accelerators = driven.groupby("machine")["device_name"].last().dropna().to_dict()
+    accelerators = driven.groupby("machine")["device_name"].max().dropna().to_dict()
     named = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     table["chip"] = [chips.product(name) for name in named]
     further = pandas.DataFrame(_money(evidence.prices, table) + _counts(), columns=COLUMNS)

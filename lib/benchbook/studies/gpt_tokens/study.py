@@ -13,6 +13,8 @@ from benchbook.studies.study import Evidence, Study, cached
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
+ARTICLE_BATCH_SIZE = 8  # of the article on settings
+ARTICLE_LADDER = "tf32 fused bf16 fused_attention compiled padded"  # its settings, in the order in which it adds them
 TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
 _SETTINGS = ["lora_rank", "ladder"]
 _WORK = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "lora_rank"]
@@ -55,20 +57,23 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed-up of each controlled point with settings over the same point without settings.
 
     Returns:
-        Columns: machine, device, framework, source, network, dataset, sequence_length, batch_size, step (the setting
-        added last), ladder (all settings), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
+        Columns: machine, device, framework, source, network, dataset, sequence_length, lora_rank, batch_size, step (the
+        setting added last), ladder (all settings), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
     trained = table[table["variant"].eq("controlled") & table["status"].eq("ok") & table["tokens_per_second"].notna()]
     points = trained.fillna({"lora_rank": 0}).to_dict("records")
-    bases = {tuple(line[name] for name in alike): line for line in points if not line["ladder"]}
+    bases = {
+        tuple(line[name] for name in alike): line
+        for line in points
+        if not line["ladder"] and line["precision"] == "fp32"
+    }
     for line in points:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
-    columns = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "batch_size"]
-    columns += ["step", "ladder", "tokens_per_second", "ratio", *shared.MEASURED]
+    columns = [*_WORK, "batch_size", "step", "ladder", "tokens_per_second", "ratio", *shared.MEASURED]
     return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
 
 
@@ -104,19 +109,14 @@ def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return quantities for claims: seconds per million tokens of GPT-2 small, each setting's speed-up, best losses."""
-    table, values = rates(evidence), []
-    whole = table[table["source"].eq("measured") & table["status"].eq("ok") & table["model"].eq("gpt2_124m")]
-    whole = whole[whole["tokens_per_second"].notna() & whole["lora_rank"].fillna(0).eq(0)]
-    for line in whole[whole["variant"].eq("reference")].to_dict("records"):
-        processor = "cpu" if line["device"] == "cpu" else "accelerator"
-        ends = {"seconds": "tokens_per_second", "low": "high", "high": "low"}  # of a million tokens
-        times = {name: 1e6 / line[rate] for name, rate in ends.items()}
-        values.append(quantities.between(line | times, f"{processor}_seconds", "seconds"))
-    chips = table.set_index("machine")["chip"].to_dict()
-    values += [
+    """Return quantities for claims: the speed-up of each of the article's settings of GPT-2 small, and best losses."""
+    chips, steps = rates(evidence).set_index("machine")["chip"].to_dict(), ladder(evidence)
+    steps = steps[[f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]]
+    own = f"network == 'GPT-2 small' and batch_size == {ARTICLE_BATCH_SIZE} and sequence_length == 1024"
+    own += " and lora_rank == 0 and framework == 'torch' and device != 'cpu' and dataset in ('random tokens', 'book')"
+    values = [
         quantities.between(line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio")
-        for line in ladder(evidence).query("network == 'GPT-2 small'").to_dict("records")
+        for line in steps.query(own).to_dict("records")
     ]
     best = curves(evidence).query("dataset == @TEXT and whole").sort_values("loss")
     return values + [

@@ -126,6 +126,8 @@ def claimed(evidence: Evidence) -> list[dict]:
     table = table[(table["dataset"] == "cifar10") | (table["status"] == "crashed")]
     article = table[(table["image_size"] == 128) & (table["batch_size"] == 64) & (table["framework"] == "tensorflow")]
     article = article[(article["learning_rate"] == LEARNING_RATE) & (article["status"] == "ok")]
+    article = article.sort_values("weights")  # imagenet before random
+    article = article.drop_duplicates(["machine", "device", "trainable"])
     values = []
     for line in article.to_dict("records"):
         values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))

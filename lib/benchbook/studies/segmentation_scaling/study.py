@@ -1,6 +1,7 @@
 """Results of the segmentation study: milliseconds an image, masks, minutes without a pause."""
 
 import functools
+import operator
 from pathlib import Path
 
 import numpy
@@ -8,23 +9,26 @@ import pandas
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
-from benchbook.judging import statistics, wording
+from benchbook.judging import intervals, statistics, wording
+from benchbook.judging.intervals import Interval
 from benchbook.record import estimate
 from benchbook.rows import manifests
 from benchbook.rows.points import setting
-from benchbook.studies import datasets, figures
+from benchbook.studies import datasets, figures, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Lines
 from benchbook.studies.findings import Sentence
 from benchbook.studies.predictions import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
-from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached
+from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached, most_samples
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours
 OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
+BATCH_SIZE = 16  # the article's
+RELEASED = "of the article's released network, not of its own code"
 MOST_PIXELS = 10**9  # larger sets of images are not drawn again for the report; the article's 500 have 131 million
 STAGES = ("start", "end")  # masks are saved before training and after
 SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
@@ -56,6 +60,31 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     table[["seconds", "low", "high"]] *= 1000
     hours = [estimate.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
     return table.assign(hours=hours).rename(columns={"seconds": "ms_per_image"})
+
+
+def claimed(evidence: Evidence) -> list[dict]:
+    """Return the seconds per image of each kind of processor, and an accelerator's watts, for claims.
+
+    They are those of the article's released network at its size and batch, in TensorFlow and float32.
+    """
+    points, values = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]), []
+    own = "framework == 'tensorflow' and variant == 'reference' and precision == 'fp32' and status == 'ok'"
+    own += f" and image_size == {ARTICLE_SIZE} and batch_size == {BATCH_SIZE} and width == 1"
+    points = points.query(f"{own} and samples_per_second > 0").fillna({"sustained_minutes": 0})
+    points = most_samples(points[points["sustained_minutes"].eq(0)], ["machine", "device"])
+    for point in points.assign(source="measured").to_dict("records"):
+        processor = "cpu" if point["device"] == "cpu" else "accelerator"
+        rate = Interval.from_row(point, "samples_per_second")
+        times = {"seconds": 1 / rate.value, "low": 1 / rate.high, "high": 1 / rate.low}
+        seconds = quantities.between(point | times, f"{processor}_seconds_per_image", "seconds")
+        values.append(seconds | {"note": "; ".join(filter(None, (RELEASED, seconds.get("note"))))})
+        if processor == "accelerator" and point["energy_per_sample"] > 0:
+            joules = Interval.from_row(point, *statistics.ENERGY_COLUMNS)
+            watts = intervals.combine(operator.mul, joules, rate)
+            bounds = {"watts": watts.value, "low": watts.low, "high": watts.high, "interval": watts.kind}
+            read = f"{point['energy_method']}, {point['energy_boundary']}"
+            values.append(quantities.between(point | bounds, "watts", "watts") | {"note": read})
+    return values
 
 
 def saved_masks(folder: Path) -> list[dict]:
@@ -207,4 +236,5 @@ STUDY = Study(
             from_zero=True,
         ),
     ),
+    quantities=claimed,
 )

@@ -115,7 +115,7 @@ def claimed(evidence: Evidence) -> list[dict]:
         memory = machine.query("phase == 'train' and device == 'cuda'")["peak_memory_bytes"].dropna()
         values += [quantities.exact(head, "peak_memory_bytes", float(memory.max()))] if len(memory) else []
     cells = support_matrix(evidence).query("study == @NAME and device != 'cpu'").assign(source="measured")
-    for _, own in cells.groupby(["machine", "device"], sort=True):
+    for _, own in cells.groupby("machine", sort=True):
         eager, works = ~own["compiled"].astype(bool), own["status"] == "ok"
         mixed = own["precision"].map(lambda name: bool(PRECISIONS[name].autocast))
         half = own["precision"].map(lambda name: PRECISIONS[name].family == "half")

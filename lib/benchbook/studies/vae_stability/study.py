@@ -72,9 +72,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     rows, values = evidence.measured, []
     rows = rows[(rows["study"] == NAME) & (rows["dataset"] == "mnist") & (rows["precision"] == "fp32")]
     trained = statistics.newest(rows[(rows["phase"] == "train") & (rows["variant"] == "reference")])
-    for (_, device), windows in trained.groupby(["machine", "device"]):
+    for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
         diverged = (windows["status"] == "diverged").any()
-        name, happened = ("cpu_trained", not diverged) if device == "cpu" else ("diverged", diverged)
+        name, happened = ("cpu_trained", not diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.exact(windows.iloc[0].to_dict(), name, float(happened)))
     steps = parity.steps(evidence.newest(NAME))
     steps = steps[(steps["dataset"] == "mnist") & (steps["precision"] == "fp32") & (steps["device"] != "cpu")]
