@@ -123,7 +123,7 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
 
 def test_drawn_images_come_back_to_the_host(device):
     workload = build_either_way("vae_stability", device)
-    assert [part.shape for part in vae_network.draw_images(workload, GREY, 2)] == [(2, 28, 28)] * 3
+    assert [part.shape for part in vae_network.draw_images(workload, GREY, 2).values()] == [(2, 28, 28)] * 3
 
 
 @pytest.mark.skipif(KIND != "mps", reason="a table of MPS")
