@@ -24,7 +24,7 @@ NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=ow
 NO_GH = "No pull request: `gh` is missing or not logged in (https://cli.github.com, then `gh auth login`)."
 NO_TEXTS = ("session", "run_id", "started_at")  # times, and random digits
 MAY_WRITE = ("ADMIN", "MAINTAIN", "WRITE")
-QUIET = {"GH_PROMPT_DISABLED": "1", "GIT_TERMINAL_PROMPT": "0"}  # an error instead of a question that nobody sees
+QUIET = {"GH_PROMPT_DISABLED": "1", "GIT_TERMINAL_PROMPT": "0"}  # an error instead of a hidden question
 
 
 def share(

@@ -108,7 +108,7 @@ class Experiment(Process):
 
     Attributes:
         measurement: the processes that measure the point.
-        attended: whether somebody looks on and tries the step, so that the kernel computes.
+        attended: whether a user tries the step in this kernel, so that it computes.
     """
 
     measurement: Measurement | None = None
@@ -127,7 +127,7 @@ class Experiment(Process):
         return f"{self.device.name} ({self.device.kind}), {word}. Point: {self.measurement.folder.name}"
 
     def prepare(self, data: Any) -> Workload | None:
-        """Return the workload of the parameters, to try its step here; None if nobody looks on."""
+        """Return the workload of the parameters, to try its step here; None in an unattended run."""
         if not self.attended:
             return None
         workload = self.study_plan.start(self, data)
@@ -214,10 +214,10 @@ class Experiment(Process):
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
 
-        Each value trains for about a second and writes no row. None if nobody looks on.
+        Each value trains for about a second and writes no row. None in an unattended run.
         """
         if not self.attended or not self.parameters["explore"]:
-            print("Skipped: nobody looks on, or explore is False in the budget.")
+            print("Skipped: the run is unattended, or explore is False in the budget.")
             return None
         if self.make is None:  # `measure` has freed the workload
             self.study_plan.start(self, self.study_plan.load(self))
@@ -246,7 +246,7 @@ class Experiment(Process):
 
 
 def is_attended() -> bool:
-    """Return whether somebody looks on: in JupyterLab or VS Code, and not in a study's run."""
+    """Return whether a user runs the cells: in JupyterLab or VS Code, and not in a study's run."""
     return "BENCHBOOK_SUPERVISOR" not in os.environ and any(
         name.startswith(("JPY_SESSION_NAME", "VSCODE_")) for name in os.environ
     )
