@@ -372,7 +372,7 @@ def accuracy_run(accuracies, joules=10.0, stated=None, **columns):
     energy = {"energy_joules": joules, "energy_method": "nvml", "energy_boundary": "board"} if joules else {}
     rows = []
     for epoch, accuracy in enumerate(accuracies, start=1):
-        rows.append(base | {"epoch": epoch, "index": epoch, "seconds": 100.0} | energy)
+        rows.append(base | {"epoch": epoch, "index": epoch, "seconds": 100.0, "loss": 1 / epoch} | energy)
         rows.append(base | {"phase": "evaluate", "epoch": epoch, "index": epoch, "accuracy": accuracy, "seconds": 7.0})
     return rows
 
