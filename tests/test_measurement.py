@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -15,10 +16,18 @@ from benchbook.rows import records
 MEASURE = """
 import json, sys
 from benchbook.studies.measurement import Measurement
-given = {"variant": "reference", "device": "cpu", "num_processes": int(sys.argv[1])}
+given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1])}
 measurement = Measurement("toy", "desk", given, "s")
 measurement.measure()
 print(json.dumps(measurement.finished()))
+"""
+
+
+IN_A_NOTEBOOK = """
+import sys
+from benchbook.studies import experiments
+given = {"device": "cpu", "variant": sys.argv[2], "num_processes": int(sys.argv[1]), "num_windows": 2}
+experiments.begin("toy", given).measure()
 """
 
 
@@ -32,10 +41,12 @@ def library(tmp_path_factory) -> Path:
 def measure(library, tmp_path):
     """Measure the toy in so many processes with these faults, by process; return how each ended."""
 
-    def measured(count: int, faults: dict[int, str]) -> subprocess.CompletedProcess:
+    def measured(
+        count: int, faults: dict[int | str, str], variant: str = "reference", script: str = MEASURE
+    ) -> subprocess.CompletedProcess:
         own = {f"TOY_FAULT_{number}": fault for number, fault in faults.items()}
         own |= {"PYTHONPATH": str(library), "BENCHBOOK_OUTPUTS": str(tmp_path)}
-        command = [sys.executable, "-c", MEASURE, str(count)]
+        command = [sys.executable, "-c", script, str(count), variant]
         return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
 
     return measured
@@ -74,3 +85,19 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     numbers = {path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")}
     assert sorted(numbers.values()) == [1, 2, 2, 3]
     assert numbers[interrupted[0]] == 2
+
+
+def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reason(measure):
+    done = measure(3, {"BEFORE": "raise"}, script=IN_A_NOTEBOOK)
+    assert done.stderr.splitlines()[-1].endswith(
+        "PointFailed: crashed: RuntimeError: planted and crashed: RuntimeError: planted"
+    )
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no such switch")
+def test_controlled_keeps_the_memory_that_a_step_frees_and_says_so(measure, tmp_path):
+    for variant in ("reference", "controlled"):
+        measure(1, {}, variant)
+    rows = records.merge(records.find(tmp_path / "runs")).query("phase == 'train'")
+    keeps = rows["settings"].map(lambda settings: settings.get("keeps_memory", False))
+    assert dict(zip(rows["variant"], keeps, strict=True)) == {"reference": False, "controlled": True}

@@ -1,4 +1,7 @@
 import math
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pandas
@@ -266,3 +269,31 @@ def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
     row = _measure(workload, record).iloc[-1]
     assert (row["phase"], row["status"], row["accuracy"], row["accuracy_metric"]) == ("evaluate", "ok", 0.75, "knn")
     assert pandas.isna(row["loss"])
+
+
+BUSY = """
+import sys, time, pathlib
+print("begins", flush=True)
+while time.process_time() < 1: pass
+pathlib.Path(sys.argv[1]).touch()
+input()
+"""
+
+
+@pytest.mark.parametrize(("step_seconds", "taken"), [(1e-3, [4]), (60.0, [])])
+def test_windows_begin_when_the_loaders_queue_is_in_steady_state(record, clock, monkeypatch, step_seconds, taken):
+    monkeypatch.setattr(protocol, "time", time)
+    workload, filled, steps = FakeWorkload(clock), record.path.with_suffix(".filled"), []
+    workload.description = lambda: {"num_workers": 2}
+
+    def train(count: int) -> dict:
+        steps.append(count)
+        return {"samples": count}
+
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", BUSY, filled], **pipes) as worker:
+        worker.stdout.readline()
+        protocol._reach_steady_state(workload, record, train, step_seconds)
+        assert filled.exists()
+        worker.kill()
+    assert steps == taken  # a loader slower than the steps has an empty queue in the end

@@ -115,6 +115,16 @@ def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, cl
     assert support.rows_tried(rows, support.MATRIX).empty
 
 
+def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, clock, monkeypatch):
+    monkeypatch.setattr(support, "time", clock)
+    workload = Trial(clock, Settings())
+    support.measure_loader(workload, record)
+    row = records.read(record.path).iloc[0]
+    assert (row["samples_per_second"], row["seconds"]) == (row["samples"] / row["seconds"], row["input_seconds"])
+    assert row["seconds"] >= support.LOADER_SECONDS
+    assert len(support.rows_tried(records.read(record.path), support.LOADER)) == 1
+
+
 def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():
     for device in (Device("cuda", "a GPU"), Device("cpu", "a chip", framework="jax")):
         assert device.backend.emulated_units(device) == ()

@@ -32,7 +32,7 @@ device: str = "best"  # cpu, or best
 num_processes: int = 1  # that measure
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
-# With TOY_FAULT_2, the second process does what it says after its first window.
+# With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
 PLAN = """
 import os
 import time
@@ -65,6 +65,7 @@ class Plan:
         filled = b"x" * (int(os.environ.get("TOY_FILLS", 0)) * 2**30)
         if os.environ.get("TOY_HANGS") == process.parameters["variant"]:
             time.sleep(600)
+        commit(os.environ.get("TOY_FAULT_BEFORE"))
         protocol.measure_windows(process.workload, process.run, protocol.Plan(num_windows=2))
         commit(os.environ.get(f"TOY_FAULT_{process.number}"))
 """

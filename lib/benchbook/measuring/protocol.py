@@ -4,14 +4,16 @@ The first call and the warm-up are rows of their own, which no average includes;
 `window` for how a window is timed.
 """
 
+import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pandas
+import psutil
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
@@ -25,6 +27,9 @@ from benchbook.rows import records
 IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
 LEAST_SUSTAINED = 6  # windows of a sustained run, so that a short one also has a first and a last part
+PREFETCHED = 2  # batches ahead of each worker, torch's default
+LOADER_SECONDS = 60.0  # a loader that is still filling its queue after this long is measured as it is
+POLL_SECONDS, IDLE_SHARE = 0.2, 0.1  # workers that use less than this share of a core wait for a free place
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,12 @@ def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataF
         if repeat:
             time.sleep(plan.cooldown_seconds)
             workload.restore(fresh)
-        windows = _windows(workload, sensor, num_steps, record.common["variant"])
+        if num_steps:
+            train = trainer(workload, sensor)
+            _reach_steady_state(workload, record, train, plan.window_seconds / num_steps)
+            windows = iter(functools.partial(train, num_steps), None)
+        else:
+            windows = _epochs(workload, sensor, record.common["variant"])
         for part in plan.parts():
             last = _train(workload, record, part, windows, repeat)
             if plan.evaluates:
@@ -237,16 +247,40 @@ def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Pl
         return steps_lasting(plan.window_seconds, lambda count: record.append(**train(count)), least)
 
 
-def _windows(workload: Workload, sensor: Sensor, num_steps: int, variant: str | None) -> Iterator[dict]:
-    """Yield windows of `num_steps` steps, or of a whole epoch for 0.
+def _reach_steady_state(workload: Workload, record: Run, train: Callable, step_seconds: float) -> None:
+    """Wait until a loader's worker processes have filled their queue; if they are slower than the steps, empty it.
 
-    A whole epoch of the reference starts its loader's processes inside the window, as the article did. For other
-    windows they run already: a start by spawn takes seconds.
+    Args:
+        workload, record: as for `measure_windows`.
+        train: from `trainer`, so that the workers run.
+        step_seconds: of a step, or of a shorter one; 0: unknown, and the queue is not emptied.
     """
-    if num_steps:
-        train = trainer(workload, sensor)
-        while True:
-            yield train(num_steps)
+    workers = psutil.Process().children()
+    queued = PREFETCHED * (workload.description().get("num_workers") or 0)
+    if not (queued and workers):
+        return
+    with record.during("warmup"):
+        started, used = time.monotonic(), _processor_seconds(workers)
+        while (waited := time.monotonic() - started) < LOADER_SECONDS:
+            time.sleep(POLL_SECONDS)
+            before, used = used, _processor_seconds(workers)
+            if used - before < IDLE_SHARE * POLL_SECONDS:
+                break
+        if waited > queued * step_seconds > 0:
+            record.append(**train(queued))
+
+
+def _processor_seconds(workers: list[psutil.Process]) -> float:
+    times = [worker.cpu_times() for worker in workers if worker.is_running()]
+    return sum(each.user + each.system for each in times)
+
+
+def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator[dict]:
+    """Yield windows of a whole epoch each.
+
+    An epoch of the reference starts its loader's processes inside the window, as the article did. For other windows
+    they run already: a start by spawn takes seconds.
+    """
 
     def epoch() -> Iterator:
         yield from workload.batches(workload.epoch)  # the loader starts when the first batch is requested

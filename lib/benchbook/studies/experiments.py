@@ -36,6 +36,7 @@ from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, protocol, runs
 from benchbook.measuring.window import windows_lasting
 from benchbook.measuring.writer import Run
+from benchbook.rows import records
 from benchbook.studies import figures, process
 from benchbook.studies.measurement import Measurement
 from benchbook.studies.process import Process
@@ -44,6 +45,7 @@ from benchbook.studies.study import Drawing, Evidence
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
+WINDOWS = ("train", "calibrate")  # the phases of windows that count
 # The function of each framework's `training` module with the code of a step, which notebooks show.
 STEPS = {"torch": "step", "tensorflow": "_train_body", "jax": "_train_body", "mlx": "_step"}
 
@@ -186,7 +188,7 @@ class Experiment(Process):
             def show(number: int, row: dict) -> None:
                 bar.set_description(f"process {number} of {count}" if number else "comparison with float64", False)
                 bar.set_postfix_str(row["phase"], False)
-                bar.update(row["phase"] in ("train", "calibrate"))
+                bar.update(row["phase"] in WINDOWS)
 
             self.measurement.measure(show)
             if self.attended and "unavailable" in self.measurement.finished().values():
@@ -195,16 +197,21 @@ class Experiment(Process):
                 self.measurement.session, self.measurement.in_kernel = runs.new_id(), True
                 self.measurement.measure(show)
         rows = self.measurement.rows()
-        if rows["samples_per_second"].isna().all():
-            raise PointFailed(wording.joined([f"{row.status}: {row.message}" for row in rows.itertuples()]))
+        if not (rows["phase"].isin(WINDOWS) & rows["samples_per_second"].notna()).any():
+            failed = records.without_refusals(rows).query("status != 'ok' and phase != 'parity'")
+            reasons = [f"{row.status}: {row.message}" for row in failed.itertuples()]
+            if not reasons:
+                reasons = [f"training does not agree with float64: {self.agreement.reason}"]
+            raise PointFailed(wording.joined(reasons))
         return rows
 
     @property
     def agreement(self) -> Agreement:
-        """Return the agreement with float64 in the precision of the windows."""
+        """Return the agreement with float64 in the precision of the windows, which is compared first."""
         rows = self.measurement.rows()
-        own = rows.loc[rows["phase"] == "train", "precision"]
-        return judging.verdict(rows[rows["precision"].isin(own)])
+        compared = rows[rows["phase"] == "parity"]
+        compared = compared[compared["run_id"] == compared["run_id"].max()]
+        return judging.verdict(compared[compared["precision"].isin(compared["precision"].head(1))])
 
     def end(self, every_study: bool = False) -> Evidence:
         """Return this machine's rows, of this study or of all, and the published rows."""

@@ -93,12 +93,14 @@ class Measurement:
         """
         runs.recover(self.folder)
         first_id = os.environ.get("BENCHBOOK_RUN_ID")  # the executed notebook has the name of this run
-        while left := self.left():
-            number, *_ = left
+        left = self.left()
+        while left:
+            number, *others = left
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
             self._run(number, run_id, on_row)
-            if number not in self.finished():  # it was interrupted
+            left = self.left()
+            if left not in (others, []):  # it was interrupted
                 return
 
     def _run(self, number: int, run_id: str, on_row: Callable[[int, dict], None]) -> None:

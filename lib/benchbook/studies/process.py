@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging.parity import Agreement
@@ -189,6 +189,8 @@ def run(study: str, parameters: dict, run_id: str, number: int) -> None:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
+    if number != CHECK and parameters.get("variant") == "controlled" and allocator.keep_memory(process.device):
+        process.run.add_settings(keeps_memory=True)  # `tuned` does so as well; `reference` has the system's default
     plan = plan_of(study)
     plan.start(process, plan.load(process))
     if number != CHECK:

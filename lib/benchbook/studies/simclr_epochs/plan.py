@@ -68,12 +68,14 @@ class Plan(StudyPlan):
 
     @classmethod
     def measure(cls, process: "Process") -> None:
-        """Measure windows; the first process also evaluates, and tries resident batches and the matrix."""
+        """Measure windows; the first process also evaluates, and tries resident batches, the loader and the matrix."""
         process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
         if not process.is_first:
             return
         given, run = process.parameters, process.run
         support.measure_resident(process.workload, run, given["num_resident_steps"])
+        if given["num_resident_steps"]:
+            support.measure_loader(process.workload, run)
         size = min(given["batch_size"], given["matrix_batch_size"])
         make = functools.partial(process.make, variant="tuned", batch_size=size)
         support.measure_matrix(make, run, process.device, given["matrix_seconds"], COMPILERS[given["matrix"]])
