@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 import toy
 from benchbook.commands import cli
+from benchbook.judging import wording
 from benchbook.machine import identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
@@ -252,6 +254,25 @@ def test_time_is_estimated_from_this_machines_own_rows(desk):
     assert estimate(point) == pytest.approx(6 * 110 + session.START_SECONDS)
 
 
+def test_a_machine_without_rows_is_planned_from_windows_that_last_a_given_time(desk):
+    reference, *_, tuned = profiles.read("quick", "mnist_speedup", "cpu")
+    outside = session.START_SECONDS + 5 * session.PROCESS_SECONDS
+    assert estimate(reference) == 4 * 3 * 1.0 + outside
+    assert estimate(tuned) == 4 * (3 + 12) * 1.0 + 12 + outside
+
+
+@pytest.mark.parametrize(
+    ("spent", "later", "left"),
+    [
+        ([(30.0, 20.0)], [10.0, 40.0], 75.0),  # starts and waits make every point longer than estimated
+        ([(30.0, math.nan)], [math.nan], 30.0),
+        ([(30.0, 20.0), (10.0, 20.0)], [math.nan, 20.0], 40.0),
+    ],
+)
+def test_the_time_left_is_scaled_by_what_points_have_taken(spent, later, left):
+    assert session._left(spent, later) == left
+
+
 def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(desk):
     [point] = profiles.read("quick", "resnet50_cost", "cpu")
     for framework, image_size, rate in (("torch", 64, 100.0), ("torch", 112, 40.0), ("jax", 224, 1.0)):
@@ -265,7 +286,9 @@ def test_a_plan_takes_the_most_alike_rows_and_the_area_of_an_image(desk):
     cases += [(epochs | {"sustained_minutes": 10, "num_repeats": 1}, 600)]
     for told, seconds in cases:
         given = point.parameters | one | told | {"num_processes": 1}
-        assert estimate(replace(point, parameters=given)) == pytest.approx(seconds + session.START_SECONDS)
+        assert estimate(replace(point, parameters=given)) == pytest.approx(
+            seconds + session.START_SECONDS + 2 * session.PROCESS_SECONDS
+        )
 
 
 def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(desk, command):
@@ -273,8 +296,9 @@ def test_a_plan_tells_dollars_and_an_epoch_of_imagenet_before_it_was_read(desk, 
     desk("resnet50_cost", "Z-r", batch_size=8, seconds=8.0, samples_per_second=10.0)
     whole = {"samples_per_window": 0, "num_windows": 90, "num_repeats": 1, "window_seconds": 0.0}
     imagenet = replace(point, parameters=point.parameters | whole | {"dataset": "imagenet"})
-    assert estimate(imagenet) == 4 * 9 * 1_281_167 + session.START_SECONDS
+    assert estimate(imagenet) == 4 * 9 * 1_281_167 + session.START_SECONDS + 5 * session.PROCESS_SECONDS
     assert pandas.isna(estimate(replace(point, parameters=point.parameters | whole | {"dataset": "image_folder"})))
     _, said = command("plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600")
-    seconds = 4 * point.parameters["num_windows"] * point.parameters["window_seconds"] + session.START_SECONDS
-    assert f"At $600 an hour: ${seconds / 6:,.2f} for the estimate, $550 for the limit." in said
+    seconds = 4 * point.parameters["num_windows"] * point.parameters["window_seconds"]
+    seconds += session.START_SECONDS + 5 * session.PROCESS_SECONDS
+    assert f"At $600 an hour: {wording.price(seconds / 6, 3)} for the estimate, $550 for the limit." in said

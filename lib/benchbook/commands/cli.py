@@ -3,7 +3,6 @@
 import math
 import os
 import signal
-import textwrap
 import time
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ from benchbook.commands import measure, record, share
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, number, say, say_table, short
 from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, statistics, wording
+from benchbook.judging import confirmation, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
@@ -292,12 +291,11 @@ def _planned(profile: str, studies: str, machine: str, device: str, like: str) -
 
 
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
-    """Print a session's results and the points left out, write the report if there is time, and compare with `like`."""
+    """Print the points left out, write the report if there is time, print findings, and compare with `like`."""
     from benchbook import studies
     from benchbook.studies import findings
 
     own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
-    _print_summary(lines, own)
     for point, reason in left_out:
         say(f"Left out: {point.title} ({reason})")
     if own and until - time.monotonic() > REPORT_SECONDS:
@@ -313,37 +311,3 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
             compare(like, lines["machine"].iloc[0])
         except ValueError as error:  # the machines have no point in common
             say(f"Not compared with {like}: {error}")
-
-
-def _print_summary(lines: pandas.DataFrame, own: list[Evidence]) -> None:
-    """Print a line for each point that has a rate or failed.
-
-    Args:
-        lines: see `session.summary`.
-        own: the evidence of each machine in `lines`.
-    """
-    from benchbook import studies
-    from benchbook.report import headline
-
-    epochs = {}
-    for evidence in own:
-        epochs |= headline.epoch_seconds(evidence, studies.every())
-    measured = lines[lines["samples_per_second"].notna() | (lines["status"] != "ok")]
-    shown = []
-    for line in measured.to_dict("records"):
-        cells = {"study": studies.title(line["study"])}
-        cells["setting"] = line["point"] if os.environ.get(profiles.VERBOSE) else setting(line["point"])
-        cells |= dict.fromkeys(("speed", "95 % interval", "one epoch", "remark"))
-        if pandas.notna(line["samples_per_second"]):
-            rate, low, high, unit = statistics.in_units(line)
-            bounds = wording.bounds(low, high, line["interval"], wording.rate)
-            epoch = epochs.get(tuple(line[name] for name in statistics.POINT_KEY))
-            cells |= {"speed": f"{wording.rate(rate)} {unit}/s", "95 % interval": bounds.removeprefix("95 % interval ")}
-            cells["one epoch"] = None if pandas.isna(epoch) else wording.duration(epoch)
-        if line["status"] != "ok":
-            failure = f"{line['status']}: {line['message']}"
-            cells["remark"] = textwrap.shorten(failure, REMARK_CHARACTERS, placeholder=" ...")
-        elif line["verdict"].is_doubtful:
-            cells["remark"] = str(line["verdict"])
-        shown.append(cells)
-    say_table(", ".join(dict.fromkeys(lines["machine"])), pandas.DataFrame(shown))

@@ -1,9 +1,13 @@
-"""One line per point in the terminal: its point, its progress and its result."""
+"""The lines of one point in the terminal: its title, its progress, and its result."""
 
 import os
+import shutil
 import sys
+import textwrap
 import time
 from pathlib import Path
+
+import pandas
 
 from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout
@@ -11,10 +15,12 @@ from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 
 PATIENCE_SECONDS = 60.0
+MARGIN = 9  # columns before a result
+MESSAGE_CHARACTERS = 120  # of a failure; the report and the log have the whole message
 
 
 class Line:
-    """The line of one point.
+    """The lines of one point; the title is printed at once.
 
     Args:
         point: the point that runs.
@@ -23,11 +29,10 @@ class Line:
     """
 
     def __init__(self, point: Point, machine_name: str, position: str = "") -> None:
-        self.title = f"{position:>6}  {point.title}"
         self.started = time.monotonic()
         self.folder = layout.point(machine_name, point.study, point.name)
         self.there = set(records.find(self.folder))
-        self._draw("starting")
+        print(_wrapped(f"{position:>{MARGIN - 2}}  {point.title}"), flush=True)
 
     def watch(self, folder: Path) -> None:
         """Show the number of rows so far, if the output is a terminal."""
@@ -36,40 +41,52 @@ class Line:
         self._draw(f"{lines} rows of {len(new)} processes")
 
     def wait_until_calm(self) -> None:
-        """Wait, with a message, while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
+        """Wait while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
         patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
-        deadline, announced = time.monotonic() + patience, False
+        deadline = time.monotonic() + patience
         while patience and (share := contention.others_share()) > contention.OTHERS_SHARE:
-            if not announced:
-                announced = True
-                print(f"{self.title}  other processes take {share:.0%} of the CPU: waiting for them", flush=True)
+            self._draw(f"waiting: other processes take {share:.0%} of the CPU")
             if time.monotonic() > deadline:
-                print(f"{self.title}  continuing; the result will be marked unstable", flush=True)
                 return
 
-    def end(self, statuses: list[str], seconds_left: float = 0.0) -> None:
-        """Write the outcome and keep the line.
+    def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
+        """Print the result.
 
         Args:
             statuses: of the point's processes.
-            seconds_left: estimate until the session ends; 0: none or unknown.
+            seconds_left: estimate until the session ends; 0: none or unknown; None: the point was measured before.
         """
-        failed = "" if set(statuses) == {"ok"} else f"  {', '.join(dict.fromkeys(statuses))}"
-        text = f"{self.title}{failed}{self._rate()}  {wording.duration(time.monotonic() - self.started)}"
-        text += f"  (about {wording.duration(seconds_left)} left)" if seconds_left else ""
-        print(("\r\033[K" if sys.stdout.isatty() else "") + text, flush=True)
+        parts = [result(self.folder) or ", ".join(dict.fromkeys(statuses))]
+        parts.append("measured before" if seconds_left is None else wording.duration(time.monotonic() - self.started))
+        parts += [f"about {wording.duration(seconds_left)} left"] if seconds_left else []
+        print(("\r\033[K" if sys.stdout.isatty() else "") + _wrapped(" " * MARGIN + "; ".join(parts)), flush=True)
 
     def _draw(self, state: str) -> None:
         if sys.stdout.isatty():
             taken = wording.duration(time.monotonic() - self.started)
-            print(f"\r\033[K{self.title}  {state}  {taken}", end="", flush=True)
+            print(f"\r\033[K{' ' * MARGIN}{state}; {taken}", end="", flush=True)
 
-    def _rate(self) -> str:
-        rows = records.gather(records.find(self.folder), lambda line: None)
-        summary = verdicts.summarise(rows, condition.samples(manifests.read_all(self.folder)) if len(rows) else None)
-        if summary["samples_per_second"].isna().all():
-            return ""
-        best = summary.iloc[0]
-        rate, _, _, unit = statistics.in_units(best)
-        rate = f"  {wording.rate(rate)} {unit}/s"
-        return rate + (f" ({best['verdict']})" if best["verdict"].is_doubtful else "")
+
+def result(folder: Path) -> str:
+    """Return the rate and interval of the rows in a point's folder, or how it failed; empty without rows."""
+    rows = records.gather(records.find(folder), lambda line: None)
+    if rows.empty:
+        return ""
+    [point] = verdicts.summarise(rows, condition.samples(manifests.read_all(folder))).to_dict("records")
+    parts = []
+    if point["status"] != "ok":
+        failure = f"{point['status']}: {point['message']}" if point["message"] else point["status"]
+        parts.append(textwrap.shorten(failure, MESSAGE_CHARACTERS, placeholder=" ..."))
+    if pandas.notna(point["samples_per_second"]):
+        rate, low, high, unit = statistics.in_units(point)
+        bounds = wording.bounds(low, high, point["interval"], wording.rate)
+        parts.append(f"{wording.rate(rate)} {unit}/s ({bounds})")
+    if point["status"] == "ok" and point["verdict"].is_doubtful:
+        parts.append(str(point["verdict"]))
+    return "; ".join(parts)
+
+
+def _wrapped(text: str) -> str:
+    """Return a text in lines that fit the terminal, without broken words."""
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(text, width, subsequent_indent=" " * MARGIN, drop_whitespace=True, break_long_words=False)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pandas
 
-from benchbook.judging import statistics, verdicts
+from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
-from benchbook.measuring import runs
+from benchbook.measuring import runs, tuned
 from benchbook.rows import manifests, marker, records
 from benchbook.running import execute
 from benchbook.running.profiles import Point
@@ -31,6 +31,7 @@ NEEDED_BYTES = 200 * 2**20
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
 START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
+PROCESS_SECONDS = 8.0  # of a process outside its windows, on a machine that has measured nothing yet
 
 
 class Missing(RuntimeError):
@@ -94,15 +95,17 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     recover(machine_name)
     left_out, spent, end = [], [], deadline - END_SECONDS
     estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])["seconds"].astype(float).to_dict()
+    print(_announced(points, machine_name, estimates), flush=True)
     for number, point in enumerate(points, start=1):
-        folder = layout.state(machine_name) / point.study / point.name
-        if is_done(folder):
+        folder, position = layout.state(machine_name) / point.study / point.name, f"{number}/{len(points)}"
+        if statuses := _statuses(folder):
+            Line(point, machine_name, position).end(statuses)
             continue
         estimate, left = estimates[point.key], max(0.0, end - time.monotonic())
         if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > left:
             left_out.append((point, f"needs about {wanted:.0f} s, {left:.0f} s were left"))
             continue
-        line, begun = Line(point, machine_name, f"{number}/{len(points)}"), time.monotonic()
+        line, begun = Line(point, machine_name, position), time.monotonic()
         try:
             if math.isinf(deadline):
                 line.wait_until_calm()
@@ -113,17 +116,41 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
                 folder.mkdir(parents=True, exist_ok=True)
                 marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
         except Stopped:
-            line.end(["interrupted"])
+            line.end(["interrupted"], 0)
             raise
         except Exception as error:  # the next point may succeed
             if os.environ.get("BENCHBOOK_DEBUG"):
                 raise
             left_out.append((point, f"{type(error).__name__}: {error}"))
             statuses = [type(error).__name__]
-        spent.append(time.monotonic() - begun)
-        later = [estimates[each.key] for each in points[number:]]
-        line.end(statuses, sum(sum(spent) / len(spent) if math.isnan(each) else each for each in later))
+        spent.append((time.monotonic() - begun, estimate))
+        line.end(statuses, _left(spent, [estimates[each.key] for each in points[number:]]))
     return left_out
+
+
+def _announced(points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]) -> str:
+    """Return how many points are to be measured, and how long they should take."""
+    new = [point for point in points if not is_done(layout.state(machine_name) / point.study / point.name)]
+    known = [estimates[point.key] for point in new if not math.isnan(estimates[point.key])]
+    some = f" for {len(known)} of them" if len(known) < len(new) else ""
+    lasting = f", about {wording.duration(sum(known))}{some}" if known else ""
+    return f"{wording.count(len(new), 'point')} to measure on {machine_name}{lasting}."
+
+
+def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
+    """Return how many seconds later points should take, from their estimates.
+
+    Starts, and waits for a calm machine, make points longer than estimated, so estimates are scaled by the points that
+    have run. A point without an estimate should take as long as those on average.
+
+    Args:
+        spent: of each point that has run, its seconds and its estimate (NaN: none).
+        later: estimates of later points (NaN: none).
+    """
+    known = [pair for pair in spent if not math.isnan(pair[1])]
+    scale = sum(taken for taken, _ in known) / sum(estimate for _, estimate in known) if known else 1.0
+    mean = sum(taken for taken, _ in spent) / len(spent)
+    return sum(mean if math.isnan(each) else scale * each for each in later)
 
 
 def is_done(folder: Path) -> bool:
@@ -226,21 +253,24 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     for name in ALIKE:
         closer = alike[alike[name].eq(plan.get(name)).fillna(False)]
         alike = closer if len(closer) else alike
-    if alike.empty or not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan):
+    lasting = plan.get("window_seconds", 0)
+    if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan) or (alike.empty and not lasting):
         return None
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
-    lasting = plan.get("window_seconds", 0)
     window = plan["samples_per_window"] or (0 if lasting else epoch)
     if pandas.isna(window):  # an epoch of a data set that this machine has not read yet
         return None
     sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
     rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
-    windows = plan["num_repeats"] * plan["num_windows"]
-    seconds = 60 * plan.get("sustained_minutes", 0) or windows * max(lasting, window / rates.median())
+    windows, is_tuned = plan["num_repeats"] * plan["num_windows"], plan.get("variant") == "tuned"
+    windows += is_tuned * len(tuned.ORDER)
+    each = max(lasting, 0.0 if alike.empty else window / rates.median())
+    seconds = 60 * plan.get("sustained_minutes", 0) or windows * each
     pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
-    outside = (of_study if len(of_study) else taken)["outside"].median()
-    # One more process compares with float64.
-    return count * (seconds + pauses) + (count + 1) * (0.0 if math.isnan(outside) else outside) + START_SECONDS
+    outside = (of_study if len(of_study) else taken)["outside"].median() if len(taken) else PROCESS_SECONDS
+    # One more process searches and compares with float64.
+    first = outside + is_tuned * plan.get("search_seconds", 0)
+    return first + count * (seconds + pauses + outside) + START_SECONDS
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
