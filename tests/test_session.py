@@ -20,6 +20,7 @@ from benchbook.machine import identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
+from benchbook.running.progress import result
 from fakes import run
 from processes import environment_of_tests, study, wait_for
 from rows import make_row, write
@@ -236,6 +237,27 @@ def desk(outputs):
             (folder / f"{run_id}.json").write_text(json.dumps({"process_seconds": process_seconds}))
 
     return measured
+
+
+def test_a_point_is_printed_with_rate_and_bounds_or_how_it_failed_and_a_ceiling_has_no_rate(desk):
+    folder = layout.runs(identity.identify().name)
+    desk("mnist_speedup", "r-1", point="good", samples_per_second=80.0)
+    desk(
+        "mnist_speedup",
+        "r-2",
+        point="bad",
+        samples=None,
+        seconds=None,
+        samples_per_second=None,
+        status="crashed",
+        message="planted",
+    )
+    desk("calibrate", "r-3", point="ceiling", phase="calibrate", model="matmul")
+    shown = {
+        point: result(folder / study / point)
+        for study, point in (("mnist_speedup", "good"), ("mnist_speedup", "bad"), ("calibrate", "ceiling"))
+    }
+    assert shown == {"good": "80 images/s (range 80 to 80)", "bad": "crashed: planted", "ceiling": ""}
 
 
 def estimate(point: Point) -> float:

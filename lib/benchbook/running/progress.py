@@ -81,7 +81,7 @@ def result(folder: Path) -> str:
         rate, low, high, unit = statistics.in_units(point)
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
         parts.append(f"{wording.rate(rate)} {unit}/s ({bounds})")
-    if point["status"] == "ok" and point["verdict"].is_doubtful:
+    if point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful:  # ceilings have no verdict
         parts.append(str(point["verdict"]))
     return "; ".join(parts)
 
