@@ -2,6 +2,8 @@
 
 import ast
 import functools
+import subprocess
+import sys
 from pathlib import Path
 
 import benchbook
@@ -74,3 +76,9 @@ def test_no_module_imports_itself_through_others():
     for name in sorted(imports(lazy=False)):
         visit(name, ())
     assert cycles == []
+
+
+def test_a_measuring_process_imports_no_drawing_and_no_notebook():
+    code = "import benchbook.studies.process, sys; print({'matplotlib', 'IPython', 'papermill'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

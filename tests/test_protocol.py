@@ -271,6 +271,27 @@ def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
     assert pandas.isna(row["loss"])
 
 
+@pytest.mark.parametrize(
+    ("step_seconds", "num_workers", "samples_per_window", "num_steps", "searches"),
+    [
+        (0.5, 0, 4, 20, False),
+        (0.5, 2, 4, 4, True),  # the loader's work is not in these seconds
+        (0.5, 2, 80, 20, False),  # but can only make a window longer
+        (0.0, 0, 4, 4, True),  # the warm-up was too short to tell
+    ],
+)
+def test_the_warm_up_tells_the_steps_of_a_window(
+    record, clock, step_seconds, num_workers, samples_per_window, num_steps, searches
+):
+    workload = FakeWorkload(clock)
+    described = workload.description() | {"num_workers": num_workers}
+    workload.description = lambda: described
+    plan = Plan(window_seconds=10.0, samples_per_window=samples_per_window)
+    rows = protocol.measure_windows(workload, record, plan, step_seconds)
+    assert rows.loc[rows["phase"] == "train", "steps"].tolist() == [num_steps]
+    assert (rows["phase"] == "warmup").any() == searches
+
+
 BUSY = """
 import sys, time, pathlib
 print("begins", flush=True)

@@ -280,7 +280,7 @@ def test_a_machine_without_rows_is_planned_from_windows_that_last_a_given_time(d
     reference, *_, tuned = profiles.read("quick", "mnist_speedup", "cpu")
     outside = session.START_SECONDS + 5 * session.PROCESS_SECONDS
     assert estimate(reference) == 4 * 3 * 1.0 + outside
-    assert estimate(tuned) == 4 * (3 + 12) * 1.0 + 12 + outside
+    assert estimate(tuned) == 4 * (3 + 8) * 1.0 + 12 + outside
 
 
 @pytest.mark.parametrize(

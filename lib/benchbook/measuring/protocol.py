@@ -6,6 +6,7 @@ The first call and the warm-up are rows of their own, which no average includes;
 
 import functools
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from benchbook.frameworks.workload import Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
-from benchbook.measuring.window import endless, status, steps_lasting, train_window, trainer, window
+from benchbook.measuring.window import PROBE_SECONDS, endless, status, steps_lasting, train_window, trainer, window
 from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
@@ -107,7 +108,7 @@ def first_step(workload: Workload, record: Run) -> None:
     _append_undone_steps(workload, record, "compile", 1)
 
 
-def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> None:
+def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> float:
     """Take some steps, as a row of phase `warmup`, and undo them; `first_step` comes first, if it was not called yet.
 
     Args:
@@ -116,6 +117,9 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         num_steps: steps after the first call.
         has_begun: whether `first_step` was called.
 
+    Returns:
+        Seconds of a step whose batch is ready; 0 if the steps were too few to tell.
+
     Raises:
         ValueError: a negative number of steps.
     """
@@ -123,8 +127,7 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         raise ValueError(f"num_warmup_steps {num_steps!r}; allowed: 0 or more")
     if not has_begun:
         first_step(workload, record)
-    if num_steps:
-        _append_undone_steps(workload, record, "warmup", num_steps)
+    row = _append_undone_steps(workload, record, "warmup", num_steps) if num_steps else {"seconds": 0.0}
     misplaced = getattr(workload, "misplaced_operations", dict)()  # other frameworks raise an error instead
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
@@ -133,10 +136,11 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
             f"Not computed on {workload.device.kind}: {sum(misplaced.values())} operations of each step, for which "
             f"{workload.device.framework} has no kernel there. Their inputs and outputs are copied: {most}"
         )
+    return row["seconds"] / num_steps if row["seconds"] >= PROBE_SECONDS else 0.0
 
 
-def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> None:
-    """Append a window of steps on batches loaded beforehand, and undo the steps.
+def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> dict:
+    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row.
 
     Raises:
         ValueError: the first batch is not as the rows say, or the steps changed no weight.
@@ -150,6 +154,7 @@ def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps:
         # With float16, a loss scaler may skip the steps, or they are too small for the type.
         if not moved and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:
             raise ValueError(f"no weight changed in {num_steps} training steps; check the learning rate")
+    return row
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
@@ -170,19 +175,20 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
     return watts
 
 
-def measure_windows(workload: Workload, record: Run, plan: Plan) -> pandas.DataFrame:
+def measure_windows(workload: Workload, record: Run, plan: Plan, step_seconds: float = 0.0) -> pandas.DataFrame:
     """Measure a workload as planned, appending each row when it is measured.
 
     Args:
         workload: with fresh weights, warmed up.
         record: the run that stores the rows.
         plan: how much to measure.
+        step_seconds: from `warm_up`.
 
     Returns:
         This run's rows. A loss that is not finite ends its repeat early, with status `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
-    num_steps = _steps_of_a_window(workload, record, sensor, plan)
+    num_steps = _steps_of_a_window(workload, record, sensor, plan, step_seconds)
     if plan.window_seconds:
         workload.restore(fresh)
     for repeat in range(plan.num_repeats):
@@ -235,13 +241,21 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
     return records.read(record.path)
 
 
-def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Plan) -> int:
-    """Return the steps of a window, 0 for a whole epoch; if the plan says how long it lasts, train to find out."""
+def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Plan, step_seconds: float) -> int:
+    """Return the steps of a window, 0 for a whole epoch.
+
+    If the plan says how long a window lasts, windows are trained to find out, unless `step_seconds` tells: where no
+    loader works during the steps, or where the fewest steps last long enough without it.
+    """
     if plan.whole_epochs:
         return 0
     least = max(1, round(plan.samples_per_window / workload.batch_size))
     if not plan.window_seconds:
         return least
+    if step_seconds:
+        needed = math.ceil(plan.window_seconds / step_seconds)
+        if needed <= least or not workload.description().get("num_workers"):
+            return max(least, needed)
     train = trainer(workload, sensor)
     with record.during("warmup"):
         return steps_lasting(plan.window_seconds, lambda count: record.append(**train(count)), least)

@@ -52,7 +52,7 @@ HOPELESS = 0.5  # a setting this slow in single steps, such as bfloat16 without 
 COLUMNS = [*(field.name for field in fields(Settings)), "outcome", "ratio", "seconds", "reason"]  # of the trials
 IMPLIED = {"graphs": {"compiled": True}}  # a graph needs compiled code, even if compiling alone was not faster
 
-ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 3  # of the windows that confirm
+ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 2  # of the windows that confirm
 CONFIRM_SECONDS = 2.0  # length of such a window, if the plan has none
 ONLY_TUNED = ("data_resident",)  # parameters that the reference does not have
 STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"}  # these two are columns of rows

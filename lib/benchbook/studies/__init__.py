@@ -2,12 +2,15 @@
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING
 
 from benchbook.machine import layout
-from benchbook.studies.study import Study
+
+if TYPE_CHECKING:
+    from benchbook.studies.study import Study  # which imports matplotlib; a measuring process does not need it
 
 
-def every() -> dict[str, Study]:
+def every() -> dict[str, "Study"]:
     """Return all studies by name, in the order of their notebooks; studies that repeat an article come first."""
     folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
     names = [name for name in layout.notebooks() if name in folders]

@@ -134,11 +134,12 @@ class Process:
         Args:
             amount: further fields of `protocol.Plan`.
         """
-        protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
+        seconds = protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
         if minutes := self.parameters.get("sustained_minutes"):
             protocol.measure_minutes(self.workload, self.run, minutes)
         else:
-            protocol.measure_windows(self.workload, self.run, self.plan(**{"evaluates": self.is_first} | amount))
+            plan = self.plan(**{"evaluates": self.is_first} | amount)
+            protocol.measure_windows(self.workload, self.run, plan, seconds)
 
     def plan(self, **amount: Any) -> protocol.Plan:
         """Return the windows to measure: the budget, changed by `amount`."""

@@ -1,0 +1,110 @@
+"""Compare the training rates of two checkouts: `make bench STUDIES=rates OTHER=folder`.
+
+For each study two processes live at the same time, one for each checkout, in the same environment. They train windows
+by turns (A B B A), so that a drift of the machine's speed affects both alike. A pair of new processes follows, because
+processes of the same code differ. The result is this checkout's rate over the other's.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from benchbook.judging import intervals
+
+STEPS = {  # of a window of about a second on two cores
+    "mnist_speedup": 40,
+    "vae_stability": 40,
+    "mobilenetv2_energy": 3,
+    "gpt_tokens": 8,
+    "simclr_epochs": 2,
+    "resnet50_cost": 2,
+    "segmentation_scaling": 2,
+}
+TENSORFLOW = ("segmentation_scaling",)
+BLOCKS = 4  # of four windows, two of each process
+
+
+def build(study: str):
+    """Return the workload of a study, with batches that are ready or cheap."""
+    import importlib
+
+    from benchbook.frameworks import devices
+    from benchbook.studies import datasets
+
+    make = importlib.import_module(f"benchbook.studies.{study}.plan").build
+    device = devices.pick("cpu", "tensorflow" if study in TENSORFLOW else "torch")
+    ready = {"variant": "controlled", "data_resident": True}
+    if study == "resnet50_cost":
+        return make(None, device, image_size=64, batch_size=16)
+    if study == "simclr_epochs":
+        return make(datasets.load("shapes"), device, "tuned", batch_size=16)
+    if study == "segmentation_scaling":
+        return make(datasets.triangles(24, 2, 128), device, batch_size=1, **ready)
+    if study == "mobilenetv2_energy":
+        return make(datasets.load("shapes"), device, image_size=64, batch_size=32, **ready)
+    data = datasets.load_text("excerpt") if study == "gpt_tokens" else datasets.load("digits")
+    return make(data, device, **ready)
+
+
+def serve(study: str) -> None:
+    """Train a window for each line of the standard input, and print its rate."""
+    from benchbook.measuring.window import trainer
+
+    answers, sys.stdout = sys.stdout, sys.stderr
+    train = trainer(build(study))
+    train(2)
+    print("ready", file=answers, flush=True)
+    for _ in sys.stdin:
+        print(train(STEPS[study])["samples_per_second"], file=answers, flush=True)
+
+
+def start(study: str, checkout: Path) -> subprocess.Popen:
+    """Start a process that serves a checkout's windows, and wait until it is ready."""
+    command, pipe = [sys.executable, __file__, "--serve", study], subprocess.PIPE
+    environment = os.environ | {"PYTHONPATH": str(checkout / "lib")}
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
+    if process.stdout.readline().strip() != "ready":
+        raise RuntimeError(f"{study} of {checkout}: its process ended before the first window")
+    return process
+
+
+def rate(process: subprocess.Popen) -> float:
+    """Return the rate of one more window of a process."""
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return float(process.stdout.readline())
+
+
+def main() -> None:
+    """Print the ratio of each study's rates, with its interval."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("other", type=Path, nargs="?", help="the other checkout's folder")
+    parser.add_argument("--serve", help="for the processes that this script starts")
+    parser.add_argument("--pairs", type=int, default=4, help="of processes for each study")
+    parser.add_argument("--studies", default=" ".join(STEPS), help="names separated by blanks")
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return
+    if options.other is None or not (options.other / "lib" / "benchbook").is_dir():
+        parser.error(f"other {options.other}; allowed: a folder with lib/benchbook")
+    own = Path(__file__).resolve().parents[1]
+    for study in options.studies.split():
+        ratios, pairs = [], []
+        for pair in range(options.pairs):
+            processes = [start(study, checkout) for checkout in (own, options.other.resolve())]
+            for _ in range(BLOCKS):
+                first, second, third, fourth = (rate(processes[side]) for side in (0, 1, 1, 0))
+                ratios.append((first + fourth) / (second + third))
+                pairs.append(pair)
+            for process in processes:
+                process.stdin.close()
+                process.wait()
+        found = intervals.interval(ratios, pairs, intervals.PAIRED_DEVIATION)
+        print(f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
