@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import toy
-from benchbook.rows import records
+from benchbook.rows import packing, records
 
 MEASURE = """
 import json, sys
@@ -27,7 +27,9 @@ IN_A_NOTEBOOK = """
 import sys
 from benchbook.studies import experiments
 given = {"device": "cpu", "variant": sys.argv[2], "num_processes": int(sys.argv[1]), "num_windows": 2}
-experiments.begin("toy", given).measure()
+experiment = experiments.begin("toy", given)
+experiment.measure()
+experiment.end()
 """
 
 
@@ -101,3 +103,15 @@ def test_controlled_keeps_the_memory_that_a_step_frees_and_says_so(measure, tmp_
     rows = records.merge(records.find(tmp_path / "runs")).query("phase == 'train'")
     keeps = rows["settings"].map(lambda settings: settings.get("keeps_memory", False))
     assert dict(zip(rows["variant"], keeps, strict=True)) == {"reference": False, "controlled": True}
+
+
+def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_added(library, tmp_path, monkeypatch):
+    environment = {name: value for name, value in os.environ.items() if name != "BENCHBOOK_OUTPUTS"}
+    environment |= {"PYTHONPATH": str(library), "JPY_SESSION_NAME": "a notebook", "TMPDIR": str(tmp_path)}
+    before = sorted(library.parent.joinpath("outputs").rglob("*"))
+    command = [sys.executable, "-c", IN_A_NOTEBOOK, "1", "reference"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert sorted(library.parent.joinpath("outputs").rglob("*")) == before
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    _, rows = packing.add(Path(done.stdout.split("benchbook add ")[1].strip()))
+    assert (rows["phase"] == "train").sum() == 2

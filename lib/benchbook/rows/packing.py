@@ -153,7 +153,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Return the files of a pack, or of its unpacked folder, by name; Finder's own files are left out.
+    """Return the files of a pack, or of a machine's folder, by name; logs, notebooks and Finder's files are left out.
 
     Raises:
         PackError: the zip is not readable, or a file in it is not allowed.
@@ -161,7 +161,7 @@ def read(path: Path) -> dict[str, bytes]:
     if path.is_dir():
         top = path.resolve().parent if any(path.glob("*/*/*.csv")) else path.resolve()
         files = {file.relative_to(top).as_posix(): file for file in path.resolve().rglob("*") if not file.is_dir()}
-        names = [name for name in sorted(files) if not EXTRAS.search(name)]
+        names = [name for name in sorted(files) if not (EXTRAS.search(name) or name.endswith((".log", ".ipynb")))]
         _check_names(names)
         return {name: read_plain(files[name], records.MAX_BYTES) for name in names}
     try:

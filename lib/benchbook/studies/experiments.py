@@ -11,6 +11,7 @@ import gc
 import inspect
 import os
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterable, Iterator
@@ -45,6 +46,7 @@ from benchbook.studies.study import Drawing, Evidence
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
+PLAYING = "BENCHBOOK_PLAYING"  # in the environment of a kernel whose rows are temporary
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
 # The function of each framework's `training` module with the code of a step, which notebooks show.
 STEPS = {"torch": "step", "tensorflow": "_train_body", "jax": "_train_body", "mlx": "_step"}
@@ -216,6 +218,8 @@ class Experiment(Process):
     def end(self, every_study: bool = False) -> Evidence:
         """Return this machine's rows, of this study or of all, and the published rows."""
         print(f"Rows: {self.measurement.folder.relative_to(layout.outputs())}")
+        if PLAYING in os.environ:
+            print(f"They are temporary. To keep them, type: benchbook add {layout.runs(self.measurement.machine)}")
         return Evidence.of_machine(self.measurement.machine, "" if every_study else self.measurement.study)
 
     def explore(self, **choice: Iterable) -> Drawing | None:
@@ -260,7 +264,7 @@ def is_attended() -> bool:
 
 
 def begin(study: str, parameters: dict) -> Experiment:
-    """Begin a point of a study.
+    """Begin a point of a study. In JupyterLab and VS Code, its rows go to a temporary folder.
 
     Args:
         study: its name.
@@ -271,6 +275,8 @@ def begin(study: str, parameters: dict) -> Experiment:
     """
     framework = devices.choose_framework(parameters.get("framework", "torch"))
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
+    if is_attended() and "BENCHBOOK_OUTPUTS" not in os.environ:
+        os.environ |= {"BENCHBOOK_OUTPUTS": tempfile.mkdtemp(prefix="benchbook-"), PLAYING: "1"}
     kind, this = parameters["device"], machine.identify()
     if attended or kind not in KINDS:
         picked = survey.device(kind, framework)
