@@ -85,7 +85,7 @@ share: $(READY) ## Show this machine's files and the texts in them, ask, and sen
 
 picture: report ## Take the README's picture again: the report's start page, in Chromium
 	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,860 \
-		--screenshot=.github/answer.png 'file://$(CURDIR)/outputs/report/index.html#have=Apple%20M1'
+		--screenshot=.github/answer.png 'file://$(CURDIR)/outputs/report/index.html#have=Apple%20M1&consider=NVIDIA%20RTX%204090&train=resnet50&precision=fp32'
 
 # `resolve` turns the pins of an environment file into a lock with hashes; arguments: the file's name and the platform.
 # Only wheels, so that nothing is compiled at set-up. torch needs macOS 14.

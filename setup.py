@@ -7,10 +7,12 @@ from setuptools.command.build_py import build_py
 
 FILES = (
     "CITATION.cff",
+    "docs/*.md",
     "docs/examples/*.py",
     "notebooks/*.ipynb",
     "notebooks/budgets.yaml",
     "notebooks/profiles/*.yaml",
+    "outputs/examples/*.ipynb",
     "outputs/published/**/*.csv",
 )
 

@@ -35,7 +35,7 @@ from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
 from benchbook.record.forecast import Question
 from benchbook.record.rates import Unknown
-from benchbook.report import aggregation, answers, claim_outcomes
+from benchbook.report import aggregation, claim_outcomes, costs, pages
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
 from benchbook.studies import findings
@@ -60,7 +60,6 @@ IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "ki
 IDENTITY += ["epoch", "epochs", "images_seen", "step"]
 PROSE = ["sentence", "arithmetic", "published", "reason", "note", "energy_note", "message", "title", "place"]
 PROSE += ["session", "run_id"]
-NUMBERS = ["seconds", "seconds_low", "seconds_high", "joules", "rent_usd_per_hour", "rent_usd", "purchase_usd"]
 # Chips, works and precisions far apart; the last ones are refused.
 QUESTIONS = (
     {"chip": "RTX 4090", "work": "resnet50_cost", "precision": "amp_fp16"},
@@ -95,9 +94,8 @@ def values() -> dict[str, dict]:
         for chart in study.charts:
             drawing = merged.drawings[chart.name]
             tables |= {chart.name: drawing.table, **drawing.tables}
-    marks, _ = answers.gather(evidence, merged.headlines, here="")
-    costs = pandas.DataFrame(answers.lines(answers.priced(marks, TODAY)))
-    costs = costs[["task", "machine", "source", "precision", "chip", "kind", "devices", "memory_gb", *NUMBERS]]
+    cost_table = pages.cost_table(costs.marks(evidence, merged.headlines, {}, TODAY))
+    cost_table = cost_table[["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
@@ -114,7 +112,7 @@ def values() -> dict[str, dict]:
             for name, table in tables.items()
             for key, record in keyed(table, IDENTITY).items()
         },
-        "answers.json": keyed(costs, ["task", "machine", "source", "precision"]),
+        "costs.json": keyed(cost_table, ["task", "machine", "source", "family"]),
         "predictions.json": predictions(evidence),
         "validate.json": dict(verdicts(layout.outputs() / "runs")),
         "studies.json": dict(made_up()),

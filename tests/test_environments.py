@@ -145,7 +145,8 @@ def test_the_environment_that_only_asks_has_the_measuring_ones_versions_and_no_f
     frameworks = {"torch", "torchvision", "tensorflow", "keras", "jax", "jaxlib"}
     assert not frameworks & set(locked(lock_file(ASKING).read_text()))
     project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
-    assert {Requirement(line).name for line in project["dependencies"]} == set(versions(ASKING)) - {"setuptools"}
+    asked = [*project["dependencies"], *project["optional-dependencies"]["site"]]
+    assert {Requirement(line).name for line in asked} == set(versions(ASKING)) - {"setuptools"}
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

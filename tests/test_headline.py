@@ -1,13 +1,10 @@
-"""The headline's lines against sums done by hand: which point speaks, what an epoch is, what it costs."""
-
-import json
+"""The headline's lines against sums done by hand: which point is shown, and what an epoch is."""
 
 import pandas
 import pytest
 
 from benchbook import studies
 from benchbook.judging.verdicts import Verdict
-from benchbook.record import articles
 from benchbook.report import headline
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -16,7 +13,6 @@ PRINTED = {"source": "published", "machine": "printed-box", "run_id": "printed",
 PRINTED |= {"point": "printed", "study": "resnet50_cost", "framework": "tensorflow", "dataset": "imagenet"}
 PRINTED |= {"dataset_samples": 1000, "batch_size": 1024, "image_size": 224, "device": "cuda", "samples": None}
 PRINTED |= {"seconds": None, "samples_per_second": 50.0}
-NO_PRICES = articles.prices().iloc[:0]
 
 
 def point(rates=(100.0,) * 6, batch_size=1024, **columns):
@@ -32,9 +28,9 @@ def point(rates=(100.0,) * 6, batch_size=1024, **columns):
     return windows(rates, **common)
 
 
-def table(*parts, printed=(PRINTED,), prices=NO_PRICES):
+def table(*parts, printed=(PRINTED,)):
     rows = make_rows([row for part in parts for row in part] + [make_row(**line) for line in printed])
-    return headline.table(Evidence(rows, prices=prices), studies.every())
+    return headline.table(Evidence(rows), studies.every())
 
 
 def spoken(*parts, **options):
@@ -114,15 +110,3 @@ def test_an_epoch_of_mnist_is_what_the_article_timed_at_its_batch_size():
     assert pandas.isna(found.loc["published", "images_per_second"])
     other = [row | {"batch_size": 256} for row in rows]
     assert pandas.isna(spoken(other, printed=[printed])["seconds_per_epoch"])
-
-
-def test_dollars_are_those_of_the_price_stated_or_of_the_one_on_demand_or_missing():
-    price = {"machine": "desk", "kind": "on_demand", "amount": 3.6, "currency": "USD", "per": "hour"}
-    prices = pandas.DataFrame([price, price | {"machine": "printed-box", "kind": "reserved"}])
-    stated = {"settings": json.dumps({"price_per_hour": 7.2})}
-    assert spoken(point(), prices=prices)["dollars_per_million"] == pytest.approx(10)
-    assert spoken(point(**stated), prices=prices)["dollars_per_million"] == pytest.approx(20)
-    assert spoken(point(**stated))["dollars_per_million"] == pytest.approx(20)
-    assert pandas.isna(spoken(point())["dollars_per_million"])
-    assert pandas.isna(spoken(point(), prices=prices.assign(currency="EUR"))["dollars_per_million"])
-    assert table(prices=prices)["dollars_per_million"].isna().all()  # reserved is not on demand

@@ -1,16 +1,14 @@
-"""Machines side by side, from manifests: what each is, in what condition it measured, and nothing private."""
+"""Machines side by side, from manifests: what each is, and nothing private."""
 
 import json
 
-import pandas
 import pytest
 
-from benchbook.machine import condition, identity
+from benchbook.machine import identity
 from benchbook.report import machines
 from benchbook.rows import manifests
 from rows import make_row, make_rows
 
-STATE = {"power_source": "mains", "load_average_1_minute": 0.5, "swap_used_bytes": 0}
 MANIFEST = {
     "machine": {
         "name": "desk",
@@ -26,8 +24,6 @@ MANIFEST = {
         "lock_sha256": "a",
     },
     "commit": "abc",
-    "condition_before": STATE,
-    "condition_after": STATE,
 }
 
 
@@ -50,7 +46,6 @@ def table(tmp_path):
 def test_a_machine_is_what_its_newest_manifest_says(table):
     newer = MANIFEST | {"machine": MANIFEST["machine"] | {"system": "Linux 6.2"}}
     line = table(MANIFEST, newer).iloc[0].to_dict()
-    text = line.pop("condition")
     assert line == {
         "machine": "desk",
         "chip": "Chip A",
@@ -60,31 +55,16 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
         "system": "Linux 6.2",
         "software": "Python 3.11.7, PyTorch 2.10.0, JAX 0.10.2",
         "sessions": 2,
+        "notes": None,
         "rows": 4,
     }
-    assert text == (
-        "Power: mains. Load before a run: 0.5 to 0.5. Heat not recorded: no sensor. Swap did not grow."
-        " Changed between runs: system (2 versions)."
-    )
 
 
-def test_what_disturbed_a_machine_is_told(table):
-    awake = {"awake_seconds": 0.0, "elapsed_seconds": 0.0}
-    samples = [awake, {"awake_seconds": 10.0, "elapsed_seconds": 100.0, "cpu_temperature_celsius": 81.2}]
-    bad = MANIFEST | {
-        "condition_before": STATE | {"power_source": "battery", "low_power_mode": True, "thermal_pressure": "heavy"},
-        "condition_after": STATE | {"swap_used_bytes": 300 * 2**20},
-        "conditions": [sample | {"gpus": [{"num_other_processes": 1}]} for sample in samples],
-        "commit": "def",
-    }
+def test_operations_that_the_device_lacks_are_named(table):
     lacks = [{"ResizeBilinearGrad(float32)": 1}, {"ResizeBilinearGrad(float32)": 2, "Cast(uint8)": 1}, None]
     own = [MANIFEST | {"parameters": {"device": "metal"}, "misplaced_operations": counts} for counts in lacks]
-    text = table(*own, bad)["condition"].item()
-    assert "operations of a training step did not run on metal, which lacks them: Cast(uint8), ResizeBilinear" in text
-    assert "Power: battery and mains, in low-power mode." in text
-    assert "Heat: thermal pressure at most heavy, CPU at most 81 °C." in text
-    assert "300 MiB in a run. The machine slept in 1 of 1 runs. Another process used the GPU." in text
-    assert text.endswith("Changed between runs: commit (2 versions).")
+    text = table(*own)["notes"].item()
+    assert "Up to 3 operations of a training step did not run on metal, which lacks them: Cast(uint8), Resize" in text
 
 
 def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine(table):
@@ -92,19 +72,14 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
     for each in (bare, line):
         assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
         assert each[["cores", "memory_gib", "accelerator", "system", "software"]].isna().all()
-    expected = "Power source not recorded. Load not recorded. Heat not recorded: no sensor. Swap not recorded."
-    assert line["condition"] == expected
-    assert pandas.isna(bare["condition"])
     assert table().columns.tolist() == machines.COLUMNS
 
 
 def test_this_computers_own_manifest_is_read(table):
     own = {"machine": identity.as_dictionary(identity.identify("desk")), "environment": identity.environment()}
-    state = condition.read()
-    line = table(own | {"condition_before": state, "condition_after": state}).iloc[0]
+    line = table(own).iloc[0]
     assert line["cores"] == identity.identify().physical_cores
     assert line["software"].startswith("Python 3.")
-    assert "Load before a run" in line["condition"]
 
 
 def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):

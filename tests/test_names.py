@@ -8,13 +8,10 @@ import re
 import pandas
 import pytest
 
-from benchbook import report
 from benchbook.frameworks.devices import Device
 from benchbook.machine import identity, layout
 from benchbook.measuring import runs
 from benchbook.record import naming
-from benchbook.report import executed
-from benchbook.report.answers import marks
 from benchbook.rows import packing, points, records
 from benchbook.running.profiles import Point
 from rows import contents, make_row, make_rows, make_zip, write
@@ -153,19 +150,3 @@ def test_no_manifest_is_read_where_a_rows_machine_leads_elsewhere(tree):
     (elsewhere / f"{RUN}.json").write_text(json.dumps({"machine": {"physical_cores": 77}}))
     rows = make_rows([make_row(machine="../../../../elsewhere")])
     assert "77" not in str(naming.from_rows(rows, runs_folder).machines["../../../../elsewhere"])
-
-
-def test_a_claims_page_lies_with_the_others(tree):
-    (tree / "claims.csv").write_text("id,source,verdict\n../../x,published,confirmed\n")
-    site = report.Site(tree / "site")
-    before = set(contents(tree))
-    with pytest.raises(ValueError, match=r"claim '\.\./\.\./x'; allowed: up to 128 letters"):
-        report.write_claims(tree / "claims.csv", [], site, {})
-    assert set(contents(tree)) == before
-
-
-@pytest.mark.parametrize("text", ["", "日本", "../../x", "<b>x", "-", "a" * 500, "desk (/../)", "Apple M1"])
-def test_a_page_of_any_text_has_a_plain_name(tree, text):
-    assert layout.is_name(marks.slug(text))
-    name = executed._file_name(tree, {"machine": text, "study": "s", "point": "_p"})
-    assert layout.is_name(name.removesuffix(".html"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from benchbook import report, studies
+from benchbook import studies
 from benchbook.frameworks import devices
 from benchbook.judging import parity
 from benchbook.machine import layout
@@ -129,14 +129,11 @@ def test_every_network_computes_what_float64_does(points, rows):
 
 
 @pytest.mark.notebook
-def test_every_point_and_every_chart_that_was_drawn_is_in_the_report(points, rows, outputs):
+def test_every_point_is_in_the_data_and_every_study_has_a_figure(points, rows, outputs):
     run_cells(outputs, "aggregate")
-    index = report.write_pages(outputs / "figures", outputs / "report")
-    page = "".join(path.read_text() for path in index.parent.glob("*.html"))
     drawn = {path.stem for path in (outputs / "figures").glob("*.svg")}
     charts = {name: {chart.name for chart in study.charts} & drawn for name, study in studies.every().items()}
     undrawn = {point.study for point in points} - {name for name, of_study in charts.items() if of_study}
     assert undrawn <= {"your_network"}  # of one network at one batch size there is a number and no figure
-    assert [name for name in set().union(*charts.values()) if f'id="{name}"' not in page] == []
-    summary = pandas.read_csv(outputs / "figures" / "summary.csv")
-    assert set(summary["point"]) == {point.name for point in points}
+    data = pandas.read_csv(outputs / "figures" / "data" / "points.csv")
+    assert set(data["point"]) == {point.name for point in points}

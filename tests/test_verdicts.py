@@ -265,15 +265,3 @@ def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.UNPROVEN))
         assert Verdict(((code, *values.get(code, ())),)).kind == kind
         assert kind in str(Verdict(((code, *values.get(code, ())),)))
-
-
-def test_a_file_has_a_verdict_as_its_kind_and_its_reasons_and_gives_it_back(tmp_path):
-    table = pandas.DataFrame({"point": ["a", "b", "c"], "verdict": [UNPROVEN, None, STABLE]})
-    verdicts.as_columns(table).to_csv(tmp_path / "summary.csv", index=False)
-    written = pandas.read_csv(tmp_path / "summary.csv", keep_default_na=False)
-    assert written["verdict"].tolist() == ["unproven", "", "stable"]
-    assert written["verdict_reasons"].tolist() == ['[["drift", 0.1], ["few_steps", 1, 3]]', "", "[]"]
-    back = verdicts.from_columns(pandas.read_csv(tmp_path / "summary.csv"))
-    assert back["verdict"].tolist() == [UNPROVEN, None, STABLE]
-    claims = pandas.DataFrame({"verdict": ["confirmed"]})  # a claim's is a word of its own
-    assert verdicts.from_columns(verdicts.as_columns(claims)).equals(claims)

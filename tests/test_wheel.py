@@ -48,6 +48,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
         "notebooks/*.ipynb",
         "notebooks/**/*.yaml",
         "outputs/published/**/*.csv",
+        "docs/*.md",
         "docs/examples/*.py",
     ):
         expected = sorted(path.relative_to(layout.root()) for path in layout.root().glob(pattern))
@@ -65,5 +66,5 @@ def test_an_installation_measures_packs_and_reports_in_an_empty_folder(installed
     run(installed, tmp_path, "pack", "--machine", "pip-box")
     assert (tmp_path / "outputs" / "pip-box.zip").is_file()
     run(installed, tmp_path, "report")
-    assert "pip-box" in (tmp_path / "outputs" / "report" / "machines.html").read_text()
+    assert "pip-box" in (tmp_path / "outputs" / "report" / "points.html").read_text()
     assert not list((installed / "benchbook" / "project").rglob("*.json"))  # nothing is written into the installation

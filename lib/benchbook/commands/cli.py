@@ -253,11 +253,13 @@ app.command(rich_help_panel=SHARE)(share.share)
 
 
 def _write_report() -> Path:
-    from benchbook import report as pages
+    from benchbook.report import site
 
-    page = pages.write()
-    for line in pages.left_out(layout.outputs() / "figures"):
+    page = site.write()
+    for line in site.left_out(layout.outputs() / "figures"):
         say(line)
+    if missing := site.missing():
+        say(f'No pages were written: {", ".join(missing)} missing; `pip install "benchbook[site]"` installs them.')
     return page
 
 

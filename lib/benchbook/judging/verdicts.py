@@ -11,7 +11,6 @@ tests/test_verdicts.py counts how often each rule is wrong.
 
 import functools
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -64,7 +63,6 @@ STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
 COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
 COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
 _RUN = [*POINT_KEY, "run_id"]
-_SUFFIX = "_reasons"  # of the column that holds a verdict's reasons in a file
 
 Key = tuple[str, str, str]  # machine, study and point
 Reason = tuple  # a code of REASONS and the values that its text takes
@@ -117,28 +115,6 @@ def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
     """Return the worse of two verdicts; None if neither point has a window."""
     judged = [verdict for verdict in (one, other) if isinstance(verdict, Verdict)]
     return min(judged, key=lambda verdict: KINDS.index(verdict.kind), default=None)
-
-
-def as_columns(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table to be written to a file: each column of verdicts as two, the kind and the reasons as JSON."""
-    parts = {}
-    for name, column in table.items():
-        parts[name] = column
-        if column.dtype == object and any(isinstance(value, Verdict) for value in column):
-            judged = [value if isinstance(value, Verdict) else None for value in column]
-            parts[name] = pandas.Series([value and value.kind for value in judged], table.index, dtype="string")
-            reasons = [None if value is None else json.dumps(value.reasons) for value in judged]
-            parts[f"{name}{_SUFFIX}"] = pandas.Series(reasons, table.index, dtype="string")
-    return pandas.DataFrame(parts, table.index)
-
-
-def from_columns(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table from the columns of `as_columns`, with its verdicts as objects."""
-    for name in [name for name in table if f"{name}{_SUFFIX}" in table]:
-        reasons = [json.loads(text) if isinstance(text, str) else None for text in table[f"{name}{_SUFFIX}"]]
-        verdicts = [None if each is None else Verdict(tuple(map(tuple, each))) for each in reasons]
-        table = table.assign(**{name: pandas.Series(verdicts, table.index, dtype="object")})
-    return table.drop(columns=[f"{name}{_SUFFIX}" for name in table if f"{name}{_SUFFIX}" in table])
 
 
 def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:

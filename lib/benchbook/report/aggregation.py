@@ -9,17 +9,15 @@ from pathlib import Path
 import pandas
 
 from benchbook import studies
-from benchbook.judging import confirmation, verdicts, wording
+from benchbook.judging import confirmation, verdicts
 from benchbook.machine import condition
 from benchbook.record import articles
-from benchbook.report import answers, claim_outcomes, headline, machines
-from benchbook.report.answers.marks import TASKS, Mark
+from benchbook.report import claim_outcomes, costs, headline, machines, pages
+from benchbook.report.costs import Mark
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.studies import findings, predictions
 from benchbook.studies.figures import save_table
 from benchbook.studies.study import Drawing, Evidence
-
-SOURCES = {"measured": "measured here", "published": "published", "predicted": "predicted"}
 
 
 @dataclass(frozen=True)
@@ -63,22 +61,14 @@ class Aggregation:
         return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
 
     @cached_property
-    def answers(self) -> tuple[list[Mark], list[dict]]:
-        """Return the marks of all tasks with prices, and why others are not predicted; see `answers.gather`."""
-        marks, refused = answers.gather(self.evidence, self.headlines, answers.here(self.evidence.folder))
-        return answers.priced(marks, datetime.date.today()), refused
+    def costs(self) -> list[Mark]:
+        """Return the costs of all tasks; see `costs.marks`."""
+        memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
+        return costs.marks(self.evidence, self.headlines, memory, datetime.date.today())
 
     def fastest(self) -> pandas.DataFrame:
-        """Return the shortest measured, published and predicted time of one device, for each task of a study."""
-        lines = []
-        for task in (task for task in TASKS if task.study):
-            line = {"to train": task.short}
-            for source, column in SOURCES.items():
-                own = (mark for mark in self.answers[0] if (mark.task, mark.source) == (task.key, source))
-                best = next((mark for mark in own if mark.count == 1 and not mark.difference), None)
-                line[column] = f"{wording.duration(best.seconds)}: {best.name}" if best else ""
-            lines.append(line)
-        return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
+        """Return the shortest time of one device for each task; see `costs.shortest`."""
+        return costs.shortest(self.costs)
 
     def missing(self) -> pandas.DataFrame:
         """Return the numbers of files, points, charts and claims that are left out, with the five most common reasons.
@@ -99,11 +89,10 @@ class Aggregation:
         return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
 
     def write(self, folder: Path) -> None:
-        """Write all charts, and the tables that the report shows, into a folder."""
+        """Write all charts and tables, and what the site shows next to the notebooks, into a folder."""
         for name, drawing in self.drawings.items():
             drawing.save(folder, name)
         tables = {
-            "left-out": pandas.DataFrame({"fault": self.left_out}, dtype=str),
             "summary": self.evidence.summary,
             "machine-names": self.evidence.names.table(),
             "machines": self.machines,
@@ -116,7 +105,7 @@ class Aggregation:
         }
         for name, table in tables.items():
             save_table(table, folder, name)
-        answers.save(*self.answers, folder)
+        pages.write(self, folder)
 
 
 def merge(runs: Path) -> Aggregation:

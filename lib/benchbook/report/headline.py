@@ -1,4 +1,4 @@
-"""The headline table: time, energy and money of training on each machine. And the frameworks of one chip compared.
+"""The headline table: time and energy of training on each machine. And the frameworks of one chip compared.
 
 PyTorch calls Apple's GPU mps, TensorFlow and MLX call it metal: it is one chip. Architecture, padding, constants and
 optimiser are the same in every framework of a study, so ratios between frameworks are fair.
@@ -11,13 +11,13 @@ import pandas
 
 from benchbook.judging import confirmation, intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
-from benchbook.record import articles, estimate
+from benchbook.record import articles
 from benchbook.rows import records
 from benchbook.studies.study import Evidence, Study, most_samples
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
 COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
-COLUMNS += ["energy_boundary", "dollars_per_million", "status", "place"]
+COLUMNS += ["energy_boundary", "status"]
 LINE = ["machine", "study", "variant", "device", "source"]
 OWN = ["image_size", "batch_size", "framework"]  # the columns of a study's own setting
 # Parameters that must be equal in two points with the same work; a parameter that a study lacks is equal.
@@ -30,7 +30,7 @@ FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]
 READ = ["machine", "study", "variant", "device", "framework", "framework_version", "dataset", "batch_size"]
 READ += ["image_size", "settings", "samples_per_second", "low", "high", "interval", "num_samples", "verdict"]
 READ += ["session"]
-NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image", "dollars_per_million"]
+NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image"]
 
 
 def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
@@ -46,17 +46,15 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
 
     An epoch has as many images as the article's; without a published number, epochs have no time. An epoch's time
     includes what the article timed: set-up and test for MNIST, the nearest-neighbour evaluation at the article's batch
-    size for SimCLR; training alone for other studies. A published epoch includes what its article counted. Dollars use
-    the price that the run states, else the price on demand; without a price, dollars are missing.
+    size for SimCLR; training alone for other studies. A published epoch includes what its article counted.
 
     Args:
-        evidence: measured and published rows of all studies, and prices.
+        evidence: measured and published rows of all studies.
         studies: the studies of the table, by name.
 
     Returns:
-        Columns: COLUMNS and of. place is the machine's and device's name for people; source is measured or published;
-        energy_boundary belongs to joules_per_image; of is a dictionary, the line of the summary or the published row
-        that the line shows.
+        Columns: COLUMNS and of. source is measured or published; energy_boundary belongs to joules_per_image; of is a
+        dictionary, the line of the summary or the published row that the line shows.
     """
     own = _own_settings(evidence.rows)
     own = own[own.index.isin(list(studies))]
@@ -67,20 +65,12 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
     published = evidence.published
     printed = published[published["source"].eq("published") & published["study"].isin(own.index)]
     lines = pandas.DataFrame(
-        [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "price_per_hour", "of"]
+        [*measured, *map(_printed, printed.to_dict("records"))], columns=[*COLUMNS, *OWN[1:], "of"]
     )
     has_speed = lines[["images_per_second", "seconds_per_epoch"]].notna().any(axis=1)
     lines = lines[lines["source"].eq("measured") | has_speed]
     lines = lines.astype(dict.fromkeys(NUMBERS, float))
     best = _rank(lines, own).drop_duplicates(LINE)
-    listed, lines = estimate.on_demand(evidence.prices), best.to_dict("records")
-    hourly = [estimate.price_of_hour(line["machine"], line["price_per_hour"], listed) for line in lines]
-    dollars = [
-        estimate.cost_per_million(line["images_per_second"], price) if line["images_per_second"] > 0 else numpy.nan
-        for line, price in zip(lines, hourly, strict=True)
-    ]
-    places = list(map(evidence.names.place, lines))
-    best = best.assign(dollars_per_million=pandas.Series(dollars, best.index, dtype=float), place=places)
     return best.sort_values(["source", "study", "machine", "variant", "device"], ignore_index=True)[[*COLUMNS, "of"]]
 
 
@@ -137,7 +127,6 @@ def _point(point: dict, epoch_seconds: float) -> dict:
         "seconds_per_epoch": epoch_seconds if trained else numpy.nan,
         "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
         "energy_boundary": point["energy_boundary"] if trained else None,
-        "price_per_hour": point["settings"].get("price_per_hour"),
         "of": point,
     }
 

@@ -1,17 +1,16 @@
-"""A table of the machines: what each is, and in which condition it measured, from the manifests of its runs.
+"""A table of the machines: what each is, from the manifests of its runs.
 
-Manifests have no names of users, hosts or paths; see `machine` and `condition`.
+Manifests have no names of users, hosts or paths; see `machine`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pandas
 
-from benchbook.judging import verdicts
-from benchbook.machine import condition, libraries
+from benchbook.machine import libraries
 
-COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "condition", "sessions"]
+COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "notes", "sessions"]
 COLUMNS += ["rows"]
 
 
@@ -23,7 +22,7 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
         described: the manifests of their runs by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: COLUMNS; cores are physical, condition is sentences. A machine without manifests has only the columns
+        Columns: COLUMNS; cores are physical, notes are sentences. A machine without manifests has only the columns
         that its rows give.
     """
     lines = []
@@ -68,45 +67,8 @@ def _description(own: list[dict]) -> dict:
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
         "software": ", ".join(software) or None,
-        "condition": " ".join(_sentences(own)),
+        "notes": " ".join(_misplaced(own)) or None,
     }
-
-
-def _sentences(own: list[dict]) -> list[str]:
-    """Return sentences about the condition of a machine in all its runs."""
-    befores = [manifest.get("condition_before") or {} for manifest in own]
-    samples = [manifest.get("conditions") or [] for manifest in own]
-    states = [*befores, *(sample for run in samples for sample in run)]
-    sources, pressures = (_values(states, name) for name in ("power_source", "thermal_pressure"))
-    celsius = _values(states, "cpu_temperature_celsius")
-    loads = _values(befores, "load_average_1_minute")
-    pressures = [pressure for pressure in pressures if pressure in condition.PRESSURES]
-    slept = [condition.seconds_asleep(run[0], run[-1]) for run in samples if run]
-    asleep = [seconds > verdicts.ASLEEP_SECONDS for seconds in slept]
-    heat = [f"thermal pressure at most {max(pressures, key=condition.PRESSURES.index)}"] if pressures else []
-    heat += [f"CPU at most {max(celsius):.0f} °C"] if celsius else []
-    power = f"Power: {' and '.join(sorted(set(sources)))}" if sources else "Power source not recorded"
-    afters = [manifest.get("condition_after") or {} for manifest in own]
-    used = [_values(ends, "swap_used_bytes") for ends in zip(befores, afters, strict=True)]
-    growths = [ends[1] - ends[0] for ends in used if len(ends) == 2]
-    swap = f"Swap grew by at most {max(growths) / 2**20:.0f} MiB in a run." if growths else "Swap not recorded."
-    changed = [f"{name} ({count} versions)" for name, count in _versions(own).items() if count > 1]
-    return [
-        power + (", in low-power mode." if any(state.get("low_power_mode") for state in states) else "."),
-        f"Load before a run: {min(loads):.2g} to {max(loads):.2g}." if loads else "Load not recorded.",
-        f"Heat: {', '.join(heat)}." if heat else "Heat not recorded: no sensor.",
-        "Swap did not grow." if growths and max(growths) <= 0 else swap,
-        *([f"The machine slept in {sum(asleep)} of {len(asleep)} runs."] if any(asleep) else []),
-        *["Another process used the GPU."]
-        * any(gpu.get("num_other_processes") for state in states for gpu in state.get("gpus") or ()),
-        *_misplaced(own),
-        *([f"Changed between runs: {', '.join(changed)}."] if changed else []),
-    ]
-
-
-def _values(states: Iterable[dict], name: str) -> list:
-    """Return the values of a name in the states that have one."""
-    return [state[name] for state in states if state.get(name) not in (None, "")]
 
 
 def _misplaced(own: list[dict]) -> list[str]:
@@ -126,15 +88,3 @@ def _misplaced(own: list[dict]) -> list[str]:
         f" {', '.join(sorted(numbers))}."
         for kind, numbers in sorted(most.items())
     ]
-
-
-def _versions(own: list[dict]) -> dict[str, int]:
-    """Return how many versions of system, Python, lock and commit the runs had."""
-    machines, environments = ([manifest.get(part) or {} for manifest in own] for part in ("machine", "environment"))
-    versions = {
-        "system": _values(machines, "system"),
-        "Python": _values(environments, "python"),
-        "lock": _values(environments, "lock_sha256"),
-        "commit": _values(own, "commit"),
-    }
-    return {name: len(set(values)) for name, values in versions.items()}

@@ -60,9 +60,8 @@ def execute(
     except Stopped as stop:
         runs.recover(folder, ("interrupted", f"stopped by {stop}"))
         raise
-    finally:
-        if notebook.exists():
-            kernel.record(notebook)
+    if notebook.exists() and not failure:
+        kernel.keep(notebook, point.study)
     # A failure after the last process, such as a chart's, leaves the rows as they are.
     if failure and not runs.recover(folder, failure) and (left := measurement.left()):
         measurement.fail(left[0], runs.new_id(), *failure)

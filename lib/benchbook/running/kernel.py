@@ -3,17 +3,15 @@
 papermill's own command talks to its kernel over TCP. That needs a network device, at least the loopback one, and every
 user of the machine can connect to it.
 
-A run records the SHA-256 of its executed notebook in a file of the outputs folder. A report publishes recorded
-notebooks only, because others may come from anywhere. `benchbook add` cannot change this file: it writes below
-outputs/runs.
+The newest executed notebook of each study is kept in outputs/executed. A report shows only these and the examples in
+outputs/examples: others may come from anywhere, since `benchbook add` writes below outputs/runs.
 """
 
-import hashlib
 import json
 import os
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from benchbook.machine import layout, processes
@@ -24,24 +22,15 @@ def command(notebook: Path, executed: Path, parameters: dict) -> list[str]:
     return [sys.executable, "-m", "benchbook.running.kernel", str(notebook), str(executed), json.dumps(parameters)]
 
 
-def record(notebook: Path) -> None:
-    """Record the executed notebook of a run on this computer."""
-    with _file().open("a", encoding="utf-8") as file:
-        file.write(f"{_digest(notebook)}\n")
+def executed() -> Path:
+    """Return the folder of the newest executed notebook of each study, made on this computer."""
+    return layout.outputs() / "executed"
 
 
-def recorded(notebooks: Iterable[Path]) -> list[Path]:
-    """Return the notebooks that equal a recorded one byte by byte."""
-    digests = set(_file().read_text(encoding="utf-8").split()) if _file().exists() else set()
-    return [notebook for notebook in notebooks if _digest(notebook) in digests]
-
-
-def _digest(notebook: Path) -> str:
-    return hashlib.sha256(notebook.read_bytes()).hexdigest()
-
-
-def _file() -> Path:
-    return layout.outputs() / ".made_notebooks"
+def keep(notebook: Path, study: str) -> None:
+    """Copy the executed notebook of a run on this computer to where the report finds it."""
+    executed().mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(notebook, executed() / layout.notebook(study).name)
 
 
 def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> None:

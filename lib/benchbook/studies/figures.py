@@ -351,7 +351,7 @@ def render(figure: Figure, form: str = "png") -> bytes:
 def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     """Write a table as CSV with all digits; a verdict becomes its kind and its reasons."""
     folder.mkdir(parents=True, exist_ok=True)
-    records.as_text(verdicts.as_columns(table)).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
 
 def _draw_bar(

@@ -1,0 +1,96 @@
+"""What a task costs on each machine, from rows, record and predictions; and how a notebook ends."""
+
+import datetime
+import re
+
+import pandas
+import pytest
+
+from benchbook import studies
+from benchbook.record import articles
+from benchbook.report import closing, costs, headline
+from benchbook.report.costs import TASKS
+from benchbook.studies.study import Evidence
+from rows import make_row, make_rows, windows
+from study_rows import evidence, point
+
+TODAY = datetime.date(2026, 11, 22)
+
+
+def marks_of(lines) -> list[costs.Mark]:
+    every = Evidence(pandas.concat([make_rows(lines), articles.rows()], ignore_index=True))
+    return costs.marks(every, headline.table(every, studies.every()), {"desk": 16.0}, TODAY)
+
+
+@pytest.fixture(scope="module")
+def every():
+    """Return the marks of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
+    study = {"study": "segmentation_scaling", "image_size": 512, "dataset": "triangles-512px", "precision": "fp32"}
+    lines = [*windows([40.0 + i for i in range(6)], **study)]
+    lines += windows([90.0] * 3, machine="small", run_id="run-3", **study | {"image_size": 64})
+    failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **study)
+    failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
+    lines += windows([80.0] * 6, run_id="simclr", study="simclr_epochs", image_size=32, dataset="cifar10", batch_size=8)
+    lines += point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
+    lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
+    return marks_of([*lines, failed])
+
+
+def of(every, key, **named):
+    """Return the marks of a task whose fields have these values."""
+    return [mark for mark in every if mark.task == key and all(getattr(mark, n) == v for n, v in named.items())]
+
+
+def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
+    (mark,) = of(every, "segmentation", source="measured")  # not the other size, nor the failure
+    assert (mark.machine, mark.memory_gb) == ("desk", 16.0)
+    assert mark.low < mark.seconds < mark.high
+    assert mark.seconds == pytest.approx(100_000 / 42.5)
+    assert mark.sources == ("rows in outputs/runs/desk/segmentation_scaling/reference-cpu",)
+    (simclr,) = of(every, "simclr", source="measured")  # its article's epoch was not timed
+    assert simclr.seconds == 200 * 50_000 / 80
+    (gpt,) = of(every, "gpt2", source="measured")  # adapters are other work
+    assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
+
+
+def test_measured_and_published_come_first_and_a_prediction_is_a_range_for_chips_without_them(every):
+    for task in TASKS:
+        own = of(every, task.key)
+        assert own == sorted(own, key=lambda mark: (mark.source == "predicted", mark.seconds, mark.name, mark.family))
+        known = {(mark.chip, mark.family) for mark in own if mark.source != "predicted" and mark.devices == 1}
+        predicted = [mark for mark in own if mark.source == "predicted"]
+        assert not known & {(mark.chip, mark.family) for mark in predicted}
+        assert all(mark.low < mark.seconds < mark.high for mark in predicted)
+        assert all(" to " in mark.time and mark.time.endswith(", predicted") for mark in predicted)
+        assert bool(predicted) != bool(task.metric)
+
+
+def test_a_mark_has_memory_what_fits_and_dated_prices(every):
+    (four,) = of(every, "gpt2", name="NVIDIA T4", family="half")
+    assert four.memory_gb == 16
+    assert four.fits.startswith("up to ") or four.fits.startswith("no: ")
+    one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0] for n in (1, 8))
+    assert len(re.findall(r"20\d\d-\d\d", one.price)) >= 2
+    assert one.price != eight.price
+    assert all(mark.price == "" for mark in every if not mark.chip)
+
+
+def test_the_shortest_times_are_in_the_words_of_their_marks(every):
+    table = costs.shortest(every)
+    assert list(table.index) == [task.title for task in TASKS]
+    for task, line in zip(TASKS, table.to_dict("records"), strict=True):
+        for source in costs.SOURCES:
+            own = of(every, task.key, source=source, devices=1)
+            assert line[source] == (f"{own[0].time}: {own[0].name}" if own else "")
+
+
+def test_a_notebook_ends_with_its_own_points_rate_bounds_and_joules_or_how_it_failed():
+    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
+    trained = windows((250.0, 320.0, 400.0), precision="bf16", **energy)
+    failed = make_row(point="other", status="out_of_memory", samples=None, samples_per_second=None)
+    own = evidence(trained, [failed], published=True)
+    said = closing.sentences(own, make_rows(trained))
+    assert said.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
+    assert " 400, n=3; one start only)" in said
+    assert "Energy: 0.5 J an image" in said
+    assert "has no measured window: out of memory." in closing.sentences(own, make_rows([failed]))
