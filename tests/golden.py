@@ -103,10 +103,7 @@ def values() -> dict[str, dict]:
             merged.headlines.drop(columns="of"), ["source", "study", "machine", "variant", "device"]
         ),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
-        "findings.json": {
-            line.study: {"finding": numbers(line.finding), "basis": numbers(line.basis)}
-            for line in merged.findings.itertuples()
-        },
+        "findings.json": {line.study: {"finding": numbers(line.finding)} for line in merged.findings.itertuples()},
         "tables.json": {
             f"{name} | {key}": record
             for name, table in tables.items()

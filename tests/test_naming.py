@@ -67,8 +67,8 @@ def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
     assert made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a server with NVIDIA P100"
 
 
-def test_machines_that_measured_under_one_name_go_with_their_ids():
+def test_machines_of_one_name_are_told_apart():
     gpu = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090"}
     made = names(*({"machine": machine, "chip": "Chip A"} | gpu for machine in ("one", "two")))
-    assert made.machine("one") == "Chip A (one)"
+    assert [made.machine(name) for name in ("one", "two")] == ["Chip A (no. 1)", "Chip A (no. 2)"]
     assert made.place({"machine": "two", "device": "cuda"}) == "NVIDIA RTX 4090 (two)"

@@ -302,7 +302,7 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         say(f"Left out: {point.title} ({reason})")
     if own and until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
-        own_studies = [each for name, each in studies.every().items() if name in set(lines["study"]) and each.sentences]
+        own_studies = [each for name, each in studies.every().items() if name in set(lines["study"])]
         for each in own_studies[:MOST_FINDINGS]:  # the report has the findings of all machines
             say(findings.finding(each, own[0]))
         say(f"Report: {short(page)}")

@@ -33,7 +33,7 @@ class Name:
         chip: its processor, or `server with` and the GPU that its article names the machine after.
         cores: None if the chip's name implies the number, or if it is unknown.
         gigabytes: of main memory; None if unknown.
-        suffix: the id, or a part of it, in brackets; only if another machine has the same name.
+        suffix: a number in brackets; only if another machine has the same name.
     """
 
     chip: str
@@ -122,8 +122,8 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
     """Return the names of the machines in some rows.
 
     Articles often name a computer after its GPU or TPU; such a machine is called `server with` that chip. Cores and
-    memory come from a manifest, else from the machine's id. If two measured machines would have the same name, each
-    name ends with the machine's id, or with the part of the id that the other machine's id lacks.
+    memory come from a manifest, else from the machine's id. If several measured machines would have the same name, each
+    name ends with a number, in the order of their ids.
 
     Args:
         rows: measured and published rows.
@@ -146,11 +146,10 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
         machines[machine] = Name(chip, None if chip.startswith("Apple") else cores, gigabytes)  # the name implies cores
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
     names = {machine: str(machines[machine]) for machine in measured}
-    for machine in _with_shared_name(names):  # `box` and `box-4606`: the first needs no suffix
-        others = [other for other in names if other != machine and names[other] == names[machine]]
-        remainders = [machine.removeprefix(f"{other}-") for other in others if machine.startswith(f"{other}-")]
-        if not all(other.startswith(f"{machine}-") for other in others):
-            machines[machine] = replace(machines[machine], suffix=f" ({min([machine, *remainders], key=len)})")
+    counts = Counter()
+    for machine in sorted(_with_shared_name(names)):
+        counts[names[machine]] += 1
+        machines[machine] = replace(machines[machine], suffix=f" (no. {counts[names[machine]]})")
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
     return Names(machines, own_chips, frozenset(machine for machine, _ in shared))
 

@@ -47,7 +47,7 @@ class Aggregation:
     @cached_property
     def findings(self) -> pandas.DataFrame:
         """Return the finding of each study; see `findings.table`."""
-        return findings.table(self.evidence, studies.every().values(), self.headlines)
+        return findings.table(self.evidence, studies.every().values())
 
     @cached_property
     def claims(self) -> pandas.DataFrame:

@@ -16,8 +16,8 @@ from benchbook.studies.study import Evidence
 
 SECONDS = {"seconds": 1, "minutes": 60}  # in each unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
+BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}  # of a share, for charts
 RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches
-PLACE = ("machine", "device", "framework", "dataset")  # no framework in a study written in one
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,8 @@ class ArticleEpoch:
         """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST epoch`."""
         size, way = SECONDS[self.unit], self.ways[0]
         text = f"{what} ({{{way}}}) takes {{value}} on {{place}}"
-        return Sentence(text, none, self.unit, lambda time: wording.duration(time * size), "least")
+        last = ", at the measured rate"
+        return Sentence(text, none, self.unit, lambda time: wording.duration(time * size), "least", measured=last)
 
     def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Sentence, **bars) -> charts.Bars:
         """Return a chart with a bar for each epoch, stacked from its parts; published bars are grey.
@@ -124,26 +125,8 @@ class ArticleEpoch:
         """
         shown = [part for part in PARTS if part != "setup" or self.setup_phases]
         parts = {f"{part}_{self.unit}": PARTS[part] for part in shown}
-        look = {"parts": parts, "usual": {"dataset": self.dataset}}
+        look = {"parts": parts, "alike": ("dataset",)}
         return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
-
-    def first_share(self, table: pandas.DataFrame, shares: pandas.DataFrame) -> pandas.DataFrame:
-        """Return one line of `shares`, the one to report.
-
-        It is of the fastest epoch's machine, device, framework and data set, or of any if that epoch is published.
-        If several ways were measured, it is the first of `ways`.
-
-        Args:
-            table: from `table`.
-            shares: from `input_shares`.
-        """
-        way, order = self.ways
-        best = self.sentence("", "").line(table)
-        if best is not None and best["source"] == "measured":
-            place = [name for name in PLACE if name in table and name in shares]
-            shares = shares[(shares[place] == pandas.Series(best)[place]).all(axis=1)]
-        own = shares.dropna(subset="share")
-        return own.sort_values(way, key=lambda ways: ways.map(order.index)).head(1)
 
 
 def input_shares(
@@ -175,20 +158,22 @@ def input_shares(
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
-def input_sentence(what: str = "Input") -> Sentence:
-    """Return the sentence on a table's shares; `what` is its subject."""
+def share_sentence(what: str) -> Sentence:
+    """Return the sentence on the shares of a table with the columns BOUNDS renamed; `what` takes the share."""
+    none = f"The share of a training step that {what[0].lower()}{what[1:]} takes is not distinguishable from 0"
     text = f"{what} takes {{value}} of a training step"
-    return Sentence(text, "", "share", lambda share: wording.percent(share) if share > 0 else "0 %")
+    return Sentence(text, "", "share", wording.percent, equal=0, undecided=none)
 
 
 def input_chart(
-    name: str, note: str, shares: charts.Table, label: tuple[str, ...], usual: Mapping[str, object]
+    name: str, note: str, shares: charts.Table, what: str, label: tuple[str, ...], usual: Mapping[str, object]
 ) -> charts.Bars:
     """Return a chart with a bar for each share: the time that ready batches would save.
 
     Args:
         name, note: of the chart.
         shares: from the evidence to `input_shares`; a line without a share is not drawn.
+        what: takes the share, in the title.
         label, usual: see `charts.Plot`.
     """
     return charts.Bars(
@@ -196,13 +181,13 @@ def input_chart(
         "How much of a step is input?",
         note,
         table=shares,
-        lines=lambda table, evidence: table[table["share"].notna()],
-        bounds=("share_low", "share_high", "share_interval"),
+        lines=lambda table, evidence: table[table["share"].notna()].rename(columns=BOUNDS),
+        alike=("dataset",),
         label=label,
         usual=usual,
         text="{share:.1%} (the host waited {waited:.0%})",
         percent=True,
         reference=0,
         xlabel="share of training time that ready batches would save",
-        title=input_sentence(),
+        title=share_sentence(what),
     )

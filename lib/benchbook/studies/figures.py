@@ -1,4 +1,4 @@
-"""The look of figures: house style, bars with intervals, points on two axes, lines over steps; and their files."""
+"""The look of figures: house style, bars with intervals, points on two axes, the legend; and their files."""
 
 import functools
 import io
@@ -10,7 +10,6 @@ from pathlib import Path
 import matplotlib
 import numpy
 import pandas
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,17 +23,10 @@ from benchbook.record.naming import Names
 from benchbook.rows import records
 
 # Okabe and Ito's palette, distinguishable with any colour vision: https://jfly.uni-koeln.de/color/
-COLOURS = {
-    "cpu": "#0072B2",
-    "accelerator": "#D55E00",
-    "published": "#999999",
-    "other": "#56606B",
-    "line": "#000000",
-}
-MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # of the same palette
+MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+LINE, PUBLISHED_GREY, OTHER = "#000000", "#999999", "#56606B"
 SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
 STYLE = {
-    "figure.figsize": (8.0, 4.0),
     "figure.dpi": 120,
     "figure.constrained_layout.use": True,
     "figure.constrained_layout.w_pad": 0.14,  # text is wider in the SVG than in the PNG, for which the layout is made
@@ -55,24 +47,18 @@ STYLE = {
     "svg.fonttype": "path",
 }
 MOST_BARS = 30
-MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
 VIEW_GAP = 0.8  # between the two views, in bars, for a heading
-
-HATCHES = {"unstable": "///", "unproven": "...", "diverged": "xxx"}
-MARKS = {"unstable": {"marker": "o", "markerfacecolor": "white"}, "diverged": {"marker": "X"}}
-MARKS |= {"unproven": {"marker": "d", "markerfacecolor": "white"}, "failed": {"marker": "X"}}
-MEANINGS = {name: name for name in HATCHES} | {"failed": "failed or wrong, no measure"}
+HATCH = "///"  # of the bar of a doubtful point: unstable, unproven or diverged
+DOUBTFUL, FAILED = "unstable, unproven or diverged", "failed or wrong, no measure"
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
 PUBLISHED, PREDICTED = "published", "predicted"
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
-LABEL_HEIGHT = 0.17  # inches per line of text at the right of a panel
 MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # in each line of a label
-LABEL_LINES = 3  # that fit next to a bar
 # Formats of the columns in labels; other columns show their value.
 FORMATS = {
     "batch_size": "batch {:.0f}".format,
@@ -88,6 +74,7 @@ FORMATS = {
     "compiled": lambda compiled: "compiled" if compiled else "",
     "dataset": naming.dataset,
     "kind": lambda kind: kind.replace("_", " "),
+    "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
 }
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
@@ -110,7 +97,7 @@ def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tup
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
     """Return the colour of a table's line: its machine's, from `machine_colours`, or grey if it was not measured."""
-    return colours.get(line.get("machine"), COLOURS["other"]) if _is_measured(line) else COLOURS["published"]
+    return colours.get(line.get("machine"), OTHER) if is_measured(line) else PUBLISHED_GREY
 
 
 def machine_colours(machines: Iterable[str]) -> dict[str, str]:
@@ -118,23 +105,36 @@ def machine_colours(machines: Iterable[str]) -> dict[str, str]:
     return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
 
 
-def outcome(line: dict) -> str:
-    """Return the outcome of a table's line: ok, unproven, unstable, diverged or failed (which includes wrong).
-
-    Args:
-        line: with status and verdict if it has them.
-    """
-    status = line.get("status")
-    if isinstance(status, str) and status != "ok":
-        return "diverged" if status == "diverged" else "failed"
-    if verdicts.is_unproven(line.get("verdict")):
-        return "unproven"
-    return "unstable" if verdicts.is_unstable(line.get("verdict")) else "ok"
+def is_measured(line: dict) -> bool:
+    """Return whether a table's line was measured; a line without a source was."""
+    source = line.get("source")
+    return source == "measured" or pandas.isna(source)
 
 
 def view(line: dict) -> str:
     """Return the view of a line, SAME or BEST, by its variant; a chart with both views labels them."""
     return BEST if str(line.get("variant")).startswith("tuned") else SAME
+
+
+def outcome(line: dict) -> str:
+    """Return the outcome of a table's line: ok, unproven, unstable, diverged or failed (which includes wrong)."""
+    status, verdict = line.get("status"), line.get("verdict")
+    if isinstance(status, str) and status != "ok":
+        return "diverged" if status == "diverged" else "failed"
+    return "unproven" if verdicts.is_unproven(verdict) else "unstable" if verdicts.is_unstable(verdict) else "ok"
+
+
+def bounds_kind(line: dict) -> str:
+    """Return the kind of a line's bounds, a key of WHISKERS."""
+    if not is_measured(line):
+        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
+    return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
+
+
+def words(line: dict, columns: Iterable[str], usual: Mapping[str, object]) -> str:
+    """Return a line's values in these columns in words; missing values, and those in `usual`, are left out."""
+    known = {name: line[name] for name in columns if pandas.notna(line.get(name)) and line[name] != usual.get(name)}
+    return ", ".join(filter(None, (FORMATS.get(name, str)(value) for name, value in known.items())))
 
 
 def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual: Mapping[str, object]) -> list[str]:
@@ -146,31 +146,20 @@ def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual:
         columns: that may distinguish lines; a column with one value is omitted, unless it is in `usual`.
         usual: default values of columns, which labels omit.
     """
-    shown = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)]
-    texts = []
+    shown, texts = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)], []
     for line in lines.to_dict("records"):
-        values = {name: line[name] for name in shown if pandas.notna(line[name]) and line[name] != usual.get(name)}
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
-        if place.startswith(f"{values.get('device_count', 0):.0f} x"):  # the place has the number of chips already
-            del values["device_count"]
-        words = [FORMATS[name](value) if name in FORMATS else str(value) for name, value in values.items()]
-        words += [] if _is_measured(line) else [SOURCES.get(line["source"], line["source"])]
-        texts.append("\n".join(filter(None, (place, ", ".join(filter(None, words))))))
+        counted = pandas.notna(line.get("device_count")) and place.startswith(f"{line['device_count']:.0f} x")
+        own = words(line, [name for name in shown if name != "device_count" or not counted], usual)
+        source = "" if is_measured(line) else SOURCES.get(line["source"], line["source"])
+        told = ", ".join(filter(None, (own, source)))
+        texts.append("\n".join(textwrap.fill(part, LABEL_LETTERS) for part in (place, told) if part))
     return texts
-
-
-def window_counts(points: pandas.DataFrame) -> str:
-    """Return the text after a line's label: the numbers of windows of its points, and of runs; none if published."""
-    runs = points["num_runs"].max() if "num_runs" in points else 1
-    counts = points["num_windows"].dropna().astype(int) if "num_windows" in points else pandas.Series(dtype=int)
-    counts = counts[counts > 0]
-    windows = "" if counts.empty else f", n={counts.min()}" + f" to {counts.max()}" * bool(counts.max() > counts.min())
-    return windows + (f", range of {runs} runs" if runs > 1 else "")
 
 
 def looks(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return how each line is drawn, in columns: view, outcome, is_measured, and bounds (their kind, if any)."""
-    each = [(view(line), outcome(line), _is_measured(line), _bounds_kind(line)) for line in table.to_dict("records")]
+    each = [(view(line), outcome(line), is_measured(line), bounds_kind(line)) for line in table.to_dict("records")]
     look = pandas.DataFrame(each, table.index, columns=["view", "outcome", "is_measured", "bounds"])
     bounded = table.reindex(columns=["low", "high"]).notna().all(axis=1) & look["outcome"].ne("failed")
     return look.assign(bounds=look["bounds"].where(bounded))
@@ -180,11 +169,6 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
     """Return the lines to draw as bars, at most MOST_BARS, the best of each view first and failures last.
 
     If there are more lines, the worst measured ones are left out, failures first.
-
-    Args:
-        table: the lines.
-        column: the bars' lengths.
-        least_first: whether less is better.
     """
     table = table.reset_index(drop=True)
     look = looks(table)
@@ -193,16 +177,6 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
     kept = order.sort_values(["is_measured", "failed", "value"], **rank)[:MOST_BARS]
     best = kept.sort_index().sort_values(["view", "failed", "value"], **rank)  # SAME is before BEST in the alphabet
     return table.loc[best.index]
-
-
-def first_machines(axes: Axes, table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of the first MOST_MACHINES machines and the published ones; a note in the chart says so."""
-    is_measured = looks(table)["is_measured"].astype(bool)
-    machines = table.loc[is_measured, "machine"].drop_duplicates()
-    if len(machines) <= MOST_MACHINES:
-        return table
-    write_note(axes, f"the first {MOST_MACHINES} of {len(machines)} machines are drawn; the table has all")
-    return table[~is_measured | table["machine"].isin(machines[:MOST_MACHINES])]
 
 
 def draw_bars(
@@ -217,9 +191,9 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey and predicted bars hollow. The bar of an unstable point is hatched, of an unproven one
-    dotted, of a diverged one crossed. A point that failed has a cross and its status at the axis instead of a bar.
-    Tuned bars form a group under its own heading.
+    Published bars are grey and predicted bars hollow. The bar of an unstable, unproven or diverged point is hatched and
+    followed by that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form
+    a group under its own heading.
 
     Args:
         axes: where to draw; the legend is below its figure.
@@ -231,98 +205,94 @@ def draw_bars(
         colours: of machines.
         parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest.
     """
-    lines, look = table.to_dict("records"), looks(table)
+    lines, look, parts = table.to_dict("records"), looks(table), parts or {}
     both = look["view"].nunique() > 1
     places = len(lines) - 1.0 - numpy.arange(len(lines)) + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
-    drawn = set()
-    for line, place, text in zip(lines, places, texts, strict=True):
-        drawn |= _draw_bar(axes, line, place, column, text, colour(line, colours), parts or {column: ""})
+    for line, place, text, ending in zip(lines, places, texts, look["outcome"], strict=True):
+        if ending == "failed":
+            axes.plot(0, place, "X", color=LINE, clip_on=False)
+            axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
+            continue
+        shade, left = colour(line, colours), 0.0
+        look_of_bar = {"color": shade, "edgecolor": "white", "linewidth": 0, "hatch": HATCH if ending != "ok" else None}
+        if bounds_kind(line) == PREDICTED:
+            look_of_bar |= {"color": None, "facecolor": "none", "edgecolor": shade, "linewidth": 1, "linestyle": "--"}
+        for part, alpha in zip(parts if parts and is_measured(line) else [column], SHADES, strict=False):
+            if pandas.notna(line[part]):
+                axes.barh(place, line[part], left=left, alpha=alpha, **look_of_bar)
+                left += line[part]
+        count = line.get("num_windows")
+        counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
+        end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+        told = ", ".join(filter(None, (text, counted, ending.removeprefix("ok"))))
+        axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8, parse_math=False)
     for heading in (SAME, BEST) if both else ():
-        words = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
-        axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **words)
+        at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
+        axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **at)
     for kind, part in table.set_axis(places).groupby(look["bounds"].array, sort=False):
         values = part[[column, "low", "high"]].astype(float)
-        whiskers = {"fmt": "none", "color": COLOURS["line"], "capsize": 0 if kind == intervals.RANGE else 3}
+        whiskers = {"fmt": "none", "color": LINE, "capsize": 0 if kind == intervals.RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
-    wrapped = ["\n".join(textwrap.fill(line, LABEL_LETTERS) for line in label.split("\n")) for label in labels]
-    lines_of_most = 1 + max((label.count("\n") for label in wrapped), default=0)
-    if lines_of_most > LABEL_LINES:
-        axes.figure.set_figheight(min(TALLEST, axes.figure.get_figheight() * lines_of_most / LABEL_LINES))
-    axes.set_yticks(places, wrapped, fontsize=8)
+    axes.set_yticks(places, labels, fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
     axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # at least 1, so that a lone bar is not thicker
     axes.margins(x=0.35)  # room for the texts after the bars
-    shade = next((colour(line, colours) for line in lines if _is_measured(line)), COLOURS["line"])
-    named = zip((parts or {}).values(), SHADES, strict=False)
-    shades = [Patch(color=shade, alpha=alpha, label=label) for label, alpha in named if label in drawn]
-    shades += [Patch(color=COLOURS["published"], label="published")] if "published" in drawn else []
-    _add_legend(axes.figure, shades, drawn, look["bounds"].dropna())
+    shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
+    used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
+    shades = [Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part]) for part in used]
+    shades += [Patch(color=PUBLISHED_GREY, label="published")] if (look["bounds"] == PUBLISHED).any() else []
+    legend(axes.figure, look, shades)
 
 
-def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, style: dict) -> None:
-    """Draw points with their intervals: unstable points hollow, diverged ones crossed, failed ones at the foot.
-
-    Args:
-        axes: where to draw; the legend is below its figure.
-        points: with columns x and y, and optionally low and high (of y), status and verdict.
-        x, y: two of its columns.
-        style: options of `Axes.errorbar`, with color and fmt, which begins with a marker.
-    """
-    look = looks(points)
-    outcomes, placed = look["outcome"], points[x].notna()
-    failed = outcomes == "failed"
-    drawn = points[points[y].notna() & placed & ~failed]
-    values = drawn.reindex(columns=[x, y, "low", "high"]).astype(float)
-    axes.errorbar(values[x], values[y], _errors(values, y), **{"capsize": 3, **style})
-    for name, mark in MARKS.items():
-        some = values[outcomes[values.index] == name]
-        if len(some):
-            mark = mark | {"marker": style["fmt"][0]} if name == "unstable" else mark
-            axes.plot(some[x], some[y], color=style["color"], linestyle="none", zorder=3, **mark)
-    foot = axes.get_xaxis_transform()  # heights are shares of the chart's height
-    for line in points[failed & placed].to_dict("records"):
-        axes.plot(float(line[x]), 0.03, "X", color=style["color"], transform=foot)
-        words = {"rotation": 90, "fontsize": 7, "ha": "center", "va": "bottom", "transform": foot}
-        axes.text(float(line[x]), 0.07, line["status"].replace("_", " "), **words)
-    shown = {*outcomes[drawn.index], *outcomes[failed & placed]}
-    _add_legend(axes.figure, [], shown, look.loc[drawn.index, "bounds"].dropna(), on_points=True)
-
-
-def draw_line(axes: Axes, curve: pandas.DataFrame, x: str, y: str, style: dict) -> None:
-    """Draw a line over steps, with a thin vertical line from low to high (over runs) if the curve has these.
+def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str, style: dict) -> None:
+    """Draw points with their bounds: doubtful ones are hollow; those without a value are crosses at the foot.
 
     Args:
         axes: where to draw.
-        curve: with columns x and y, in the order of x.
+        points: with columns x and y, and optionally low and high (of y), status and verdict.
         x, y: two of its columns.
-        style: options of `Axes.plot`, with color and fmt.
+        label: of the line in the legend.
+        style: options of `Axes.errorbar`, with color and fmt, which begins with a marker.
     """
-    values = curve.reindex(columns=[x, y, "low", "high"]).astype(float)
-    look = {name: value for name, value in style.items() if name != "fmt"}
-    axes.plot(values[x], values[y], style["fmt"], **look)
-    axes.vlines(values[x], values["low"], values["high"], color=style["color"], linewidth=1)
+    outcomes = looks(points)["outcome"]
+    drawn = points[y].notna() & points[x].notna() & outcomes.ne("failed")
+    values = points[drawn].reindex(columns=[x, y, "low", "high"]).astype(float)
+    axes.errorbar(values[x], values[y], _errors(values, y), label=label, **{"capsize": 2, "markersize": 5, **style})
+    doubtful = values[outcomes[values.index] != "ok"]
+    hollow = {"linestyle": "none", "markerfacecolor": "white", "zorder": 3}
+    axes.plot(doubtful[x], doubtful[y], style["fmt"][0], color=style["color"], **hollow)
+    foot = {"transform": axes.get_xaxis_transform()}  # heights are shares of the chart's height
+    for line in points[~drawn & points[x].notna() & outcomes.ne("ok")].to_dict("records"):
+        axes.plot(float(line[x]), 0.03, "X", color=style["color"], **foot)
+        told = str(line["status"]).replace("_", " ")
+        axes.text(float(line[x]), 0.07, told, rotation=90, fontsize=7, ha="center", va="bottom", **foot)
 
 
-def label_ends(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Write each line's label next to its right end, in its colour, without overlaps.
+def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_points: bool = False) -> None:
+    """Add a legend below a figure: colours, then kinds of bounds, then marks.
 
     Args:
-        axes: with its final limits.
-        ends: x, y, text and colour of each line.
+        figure: without a legend.
+        look: of the lines drawn, from `looks`.
+        shades: entries for colours.
+        on_points: whether doubtful points are hollow; else their bars are hatched, and the word follows the bar.
     """
-    axes.autoscale_view()
-    to_share = (axes.transData + axes.transAxes.inverted()).transform
-    ends = [(x, y, textwrap.fill(text, LABEL_LETTERS), shade) for x, y, text, shade in ends]
-    ends.sort(key=lambda end: to_share(end[:2])[1])
-    gap, height = LABEL_HEIGHT / axes.figure.get_figheight(), -1.0
-    heights = [height := max(to_share((x, y))[1], height + gap * (1 + text.count("\n"))) for x, y, text, _ in ends]
-    beyond = max(0.0, heights[-1] - 1.0) if heights else 0.0
-    for (x, y, text, shade), at in zip(ends, heights, strict=True):
-        line = {"arrowstyle": "-", "color": shade, "linewidth": 0.5, "alpha": 0.5}
-        look = {"color": shade, "fontsize": 7, "va": "center", "arrowprops": line}
-        axes.annotate(text, (x, y), (1.03, at - beyond), textcoords="axes fraction", **look)
+    outcomes, kinds, entries = set(look["outcome"]), set(look["bounds"].dropna()), list(shades)
+    for kind in (kind for kind in WHISKERS if kind in kinds):
+        marker = "" if kind == intervals.RANGE and not on_points else "|"
+        entries.append(Line2D([], [], color=LINE, marker=marker, label=WHISKERS[kind]))
+    mark = {"color": LINE, "linestyle": "none"}
+    if on_points and outcomes - {"ok", "failed"}:
+        entries.append(Line2D([], [], marker="o", markerfacecolor="white", label=DOUBTFUL, **mark))
+    if "failed" in outcomes:
+        entries.append(Line2D([], [], marker="X", label=FAILED, **mark))
+    if entries:
+        longest = max(len(entry.get_label()) for entry in entries)
+        columns = int(figure.get_figwidth() / (MARK_WIDTH + LETTER_WIDTH * longest))
+        at = {"loc": "outside lower center", "ncols": max(1, min(len(entries), columns)), "fontsize": 8}
+        figure.legend(handles=entries, **at)
 
 
 def render(figure: Figure, form: str = "png") -> bytes:
@@ -354,78 +324,6 @@ def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
     records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
 
-def _draw_bar(
-    axes: Axes, line: dict, place: float, column: str, text: str, shade: str, parts: Mapping[str, str]
-) -> set[str]:
-    """Draw a bar with its text, or the cross of a failure; return the outcome and the parts drawn, for the legend."""
-    ending, count = outcome(line), line.get("num_windows")
-    if ending == "failed":
-        axes.plot(0, place, "X", color=COLOURS["line"], clip_on=False)
-        axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
-        return {ending}
-    kind, left, drawn = _bounds_kind(line), 0.0, {ending}
-    look = {"color": shade, "edgecolor": "white", "linewidth": 0}
-    if kind == PREDICTED:
-        look = {"facecolor": "none", "edgecolor": shade, "linestyle": "--"}
-    look |= {"hatch": HATCHES[ending]} if ending in HATCHES else {}
-    own = parts if _is_measured(line) else {column: "published" if kind == PUBLISHED else ""}
-    for (part, called), alpha in zip(own.items(), SHADES, strict=False):
-        if pandas.notna(line[part]):
-            axes.barh(place, line[part], left=left, alpha=alpha, **look)
-            left, drawn = left + line[part], drawn | {called}
-    counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
-    words = [text, counted, "diverged" if ending == "diverged" else ""]
-    end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
-    axes.text(max(0.0, end), place, "   " + ", ".join(filter(None, words)), va="center", fontsize=8, parse_math=False)
-    return drawn
-
-
-def _add_legend(
-    figure: Figure, shades: list[Artist], outcomes: Iterable[str], kinds: Iterable[str], *, on_points: bool = False
-) -> None:
-    """Add entries to the figure's one legend, without duplicates: colours, then lines and markers, then hatches."""
-    entries, outcomes, kinds = list(shades), set(outcomes), set(kinds)
-    for name in (name for name in MEANINGS if name in outcomes):
-        if name == "failed" or on_points:
-            label = MEANINGS[name] + (" (at the foot)" if name == "failed" and on_points else "")
-            entries.append(Line2D([], [], color=COLOURS["line"], linestyle="none", label=label, **MARKS[name]))
-        else:
-            look = {"facecolor": COLOURS["published"], "edgecolor": "white", "hatch": HATCHES[name] * 2}
-            entries.append(Patch(label=MEANINGS[name], **look))
-    for kind in (kind for kind in WHISKERS if kind in kinds):
-        marker = "" if kind == intervals.RANGE else "|"
-        entries.append(Line2D([], [], color=COLOURS["line"], marker=marker, label=WHISKERS[kind]))
-    if not entries:
-        return
-    marks = {}
-    for legend in list(figure.legends):
-        marks |= {text.get_text(): mark for mark, text in zip(legend.legend_handles, legend.get_texts(), strict=True)}
-        legend.remove()
-    marks |= {entry.get_label(): entry for entry in entries}
-    rank = {label: 1 if isinstance(mark, Line2D) else 2 if mark.get_hatch() else 0 for label, mark in marks.items()}
-    marks = dict(sorted(marks.items(), key=lambda entry: rank[entry[0]]))
-    columns = int(figure.get_figwidth() / (MARK_WIDTH + LETTER_WIDTH * max(map(len, marks))))
-    columns = max(1, min(len(marks), columns))
-    figure.legend(marks.values(), marks.keys(), loc="outside lower center", ncols=columns, fontsize=8)
-
-
 def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:
     """Return the distances from a column to low and to high, for `Axes.errorbar`."""
     return numpy.maximum([values[column] - values["low"], values["high"] - values[column]], 0)
-
-
-def _bounds_kind(line: dict) -> str:
-    """Return the kind of a line's bounds, a key of WHISKERS."""
-    if not _is_measured(line):
-        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
-    return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
-
-
-def _is_measured(line: dict) -> bool:
-    source = line.get("source")
-    return source == "measured" or pandas.isna(source)
-
-
-def write_note(axes: Axes, text: str) -> None:
-    """Write a note in a corner of a chart."""
-    axes.text(0.99, 0.01, text, ha="right", va="bottom", fontsize=8, style="italic", transform=axes.transAxes)

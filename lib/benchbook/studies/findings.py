@@ -1,4 +1,4 @@
-"""The finding of each study in at most two sentences, and the numbers behind it; all are made from rows."""
+"""Sentences made from tables: titles of charts, and the finding of each study, which is its first charts' titles."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.rows import records
-from benchbook.studies.figures import view
+from benchbook.studies.figures import PREDICTED, bounds_kind, is_measured
 from benchbook.studies.study import Evidence, Study
 
 # Machines are compared in points that agree in these columns, as far as a table has them.
@@ -17,44 +18,30 @@ SAME = ("variant", "loader", "framework", "precision", "dataset", "model", "imag
 _STABILITY = ["num_kernels", "interval", "verdict", "variant", "status"]
 
 
-def table(evidence: Evidence, studies: Iterable[Study], headlines: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the finding of each study.
-
-    Args:
-        evidence: measured and published rows.
-        studies: in the order of the table.
-        headlines: from `headline.table`.
-
-    Returns:
-        Columns: study, title, finding (at most two sentences), basis (the numbers behind it and their limits).
-    """
-    lines = []
-    for study in studies:
-        rows = evidence.rows[evidence.rows["study"] == study.name]
-        printed = rows[rows["source"] == "published"]
-        lead = headlines[headlines["study"] == study.name]
-        own = lead[(lead["source"] == "measured") & lead["images_per_second"].notna()]
-        points = evidence.points(study.name)
-        unit = "sequence" if points["sequence_length"].notna().any() else "image"
-        parts = _measured(own, evidence.names, unit) + _limits(printed, own, points)
-        line = {"study": study.name, "title": study.title, "finding": finding(study, evidence)}
-        lines.append(line | {"basis": " ".join(filter(None, parts))})
-    return pandas.DataFrame(lines, columns=["study", "title", "finding", "basis"])
+def table(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
+    """Return the finding of each study, in columns study, title and finding (at most two sentences)."""
+    lines = [(study.name, study.title, finding(study, evidence)) for study in studies]
+    return pandas.DataFrame(lines, columns=["study", "title", "finding"])
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence made from a table: on its best line, or on the span of a column. For chart titles and findings.
+    """A sentence made from a table: on its best line, or on the span of a column.
 
-    Measured lines are used; if there are none, published lines, and the sentence ends in ", published".
+    Measured lines are used; if there are none, published lines, and the sentence ends in ", published". A sentence on
+    a point that is unstable or unproven begins with that word, and one without a point that trained says what failed.
 
     Attributes:
         text: a format string with {value}, {place} (machine and device of the best line), and the line's columns.
         none: the sentence without a value.
-        column: the column of {value}.
+        column: the column of {value}; columns low, high and interval are its bounds.
         show: formats a value.
         best: the line to report, `most` or `least`; empty: the span of all lines.
         where: a query for `pandas.DataFrame.query` that selects lines.
+        equal: the value that means no difference, such as 1 for a ratio. A line whose interval holds it, or that has a
+            range instead of an interval, supports no sentence.
+        undecided: the sentence if no line's interval leaves out `equal`.
+        measured: ends a sentence on measured lines, such as ", at the measured rate".
     """
 
     text: str
@@ -63,22 +50,25 @@ class Sentence:
     show: Callable[[float], str] = wording.number
     best: str = ""
     where: str = ""
+    equal: float | None = None
+    undecided: str = ""
+    measured: str = ""
 
     def lines(self, table: pandas.DataFrame) -> pandas.DataFrame:
         """Return the lines that trained and have a value: the measured ones, or without any the published ones."""
         own = table.query(self.where, engine="python") if self.where and len(table) else table
         own = own[own[self.column].notna()]
         own = own[own["status"].isin(records.TRAINED)] if "status" in own else own
-        measured = own[own["source"] == "measured"] if "source" in own else own
+        measured = own[[is_measured(line) for line in own.to_dict("records")]]
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
         """Return the best line, from those neither unproven nor unstable if there are any; None without a line."""
-        lines = self.lines(table)
+        lines = self._decided(self.lines(table))
         if not self.best or lines.empty:
             return None
         for is_so in (verdicts.is_unproven, verdicts.is_unstable):
-            sound = ~lines.get("verdict", pandas.Series("", lines.index)).map(is_so).astype(bool)
+            sound = ~_has(lines, is_so)
             lines = lines[sound] if sound.any() else lines
         values = lines[self.column].astype(float)
         return lines.loc[values.idxmin() if self.best == "least" else values.idxmax()].to_dict()
@@ -91,54 +81,66 @@ class Sentence:
             names: of machines.
             place: replaces `Names.in_sentence` of the best line.
         """
-        lines, line = self.lines(table), self.line(table)
+        every = self.lines(table)
+        lines, line, failed = self._decided(every), self.line(table), _failures(table)
         if lines.empty:
-            return self.none
-        published = "source" in lines and lines["source"].iloc[0] != "measured"
+            return failed + (self.undecided if len(every) else self.none)
         values = dict(line or {})
         if "framework" in values:
             values["framework"] = libraries.WORDS.get(values["framework"])
         if line and "machine" in line:
             values |= {"place": place or names.in_sentence(line)}
         value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)
-        return self.text.format(**values | {"value": value}) + (", published" if published else "")
+        used = pandas.DataFrame([line]) if line else lines
+        doubts = (verdicts.UNSTABLE, verdicts.is_unstable), (verdicts.UNPROVEN, verdicts.is_unproven)
+        first = next((f"{word.capitalize()}: " for word, is_so in doubts if _has(used, is_so).all()), "")
+        last = self.measured if is_measured(lines.iloc[0].to_dict()) else ", published"
+        return failed + first + self.text.format(**values | {"value": value}) + last
+
+    def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
+        """Return the lines whose interval leaves out `equal`."""
+        if self.equal is None or lines.empty:
+            return lines
+        return lines[[decides(_interval(line, self.column), self.equal) for line in lines.to_dict("records")]]
+
+
+def decides(number: Interval, equal: float = 1.0) -> bool:
+    """Return whether a number differs from `equal` by more than chance; a range of one process decides nothing."""
+    return number.kind != intervals.RANGE and not number.low <= equal <= number.high
 
 
 def finding(study: Study, evidence: Evidence) -> str:
-    """Return the finding of a study, at most two sentences. The first one is hedged.
-
-    A study that defines no sentences reports its fastest point.
-    """
-    rate = Sentence(
-        f"{study.title} trains {{value}} images a second on {{place}}",
-        f"{study.title}: nothing was measured here yet",
-        "samples_per_second",
-        best="most",
-    )
-    sentences = []
-    for make, sentence in study.sentences or ((lambda evidence: evidence.points(study.name), rate),):
-        table, is_first = make(evidence), not sentences
-        line = sentence.line(table) if isinstance(sentence, Sentence) else None
-        if is_first and line and line.get("source", "measured") == "measured":
-            other_data = stand_in(line, study.dataset) if study.dataset else ""
-            text = sentence(table, evidence.names, place(evidence, line, sentence.lines(table)))
-            hedges = hedged(evidence, [line], other_data)
-            text = text.replace(", not confirmed)", ")") if "not confirmed" in hedges else text
-        else:
-            text, is_on_all = sentence(table, evidence.names), is_first and not isinstance(sentence, Sentence)
-            hedges = hedged(evidence, evidence.points(study.name).to_dict("records") if is_on_all else [])
-        sentences.append(text + hedges)
-    return " ".join(map(wording.sentence, [sentence for sentence in sentences if sentence][:2]))
+    """Return the title of the study's first chart, with hedges, and that of the next chart that has a value."""
+    said = []
+    for chart in (chart for chart in study.charts if hasattr(chart, "title")):
+        lines = chart.drawn(chart.table(evidence), evidence)
+        is_sentence, further = isinstance(chart.title, Sentence), {}
+        if said and is_sentence and chart.title.lines(lines).empty:
+            continue
+        line, hedges = chart.title.line(lines) if is_sentence else None, ""
+        if line and is_measured(line) and not said:
+            other = stand_in(line, study.dataset) if study.dataset else ""
+            hedges, further = hedged(evidence, [line], other), {"place": place(evidence, line, lines, chart.title)}
+        text = chart.title(lines, evidence.names, **further)
+        text = text.replace(", not confirmed)", ")") if "not confirmed" in hedges else text
+        said.append(wording.sentence(text + hedges))
+    return " ".join(said[:2])
 
 
-def place(evidence: Evidence, line: dict, others: pandas.DataFrame) -> str:
-    """Return where a line was measured, as a phrase, and that it is the fastest of several machines if it is.
+def place(evidence: Evidence, line: dict, others: pandas.DataFrame, title: Sentence) -> str:
+    """Return where a line was measured, as a phrase; and that it is the fastest of several machines, if it is.
 
-    The machines counted are those with a line in `others` that agrees in the columns SAME.
+    It is if the ratio to the best line of each other machine has an interval that leaves out 1. Machines are compared
+    in lines that agree in the columns SAME.
     """
     same = [name for name in SAME if name in others and pandas.notna(line[name])]
-    count = others.loc[(others[same] == pandas.Series(line)[same]).all(axis=1), "machine"].nunique()
-    return evidence.names.in_sentence(line) + (f", the fastest of {count} machines" if count > 1 else "")
+    alike = title.lines(others)
+    alike = alike[(alike[same] == pandas.Series(line)[same]).all(axis=1) & alike["machine"].ne(line["machine"])]
+    own, sign = _interval(line, title.column), -1 if title.best == "least" else 1
+    ratios = [intervals.divide(own, _interval(other, title.column)) for other in alike.to_dict("records")]
+    fastest = ratios and all(decides(ratio) and (ratio.value - 1) * sign > 0 for ratio in ratios)
+    count = 1 + alike["machine"].nunique()
+    return evidence.names.in_sentence(line) + (f", the fastest of {count} machines" if fastest else "")
 
 
 def hedged(evidence: Evidence, lines: list[dict], *further: str) -> str:
@@ -162,39 +164,24 @@ def stand_in(line: dict, dataset: str) -> str:
     return f"{naming.dataset(other)} in place of {naming.dataset(dataset)}"
 
 
-def _measured(own: pandas.DataFrame, names: naming.Names, unit: str) -> list[str]:
-    """Return a sentence for each view: the fastest line's median, bounds, number of windows and verdict."""
-    views = own.assign(view=[view(line) for line in own.to_dict("records")])
-    sentences = []
-    for name, lines in views.groupby("view", sort=True):
-        line = lines.loc[lines["images_per_second"].idxmax()].to_dict()
-        joules, boundary = line["joules_per_image"], line["energy_boundary"]
-        each = naming.with_article(unit)
-        energy = "no energy was read" if pandas.isna(joules) else f"{wording.number(joules)} J {each} ({boundary})"
-        bounds = f"{wording.bounds(line['low'], line['high'], line['interval'])}, n={line['num_windows']:.0f}"
-        sentences.append(
-            f"Measured, {name}: {wording.number(line['images_per_second'])} {unit}s a second ({bounds},"
-            f" {line['verdict']}) on {names.place(line)}, {line['variant']}, {naming.dataset(line['dataset'])};"
-            f" {energy}."
-        )
-    return sentences
+def _failures(table: pandas.DataFrame) -> str:
+    """Return how all measured lines failed, to begin a sentence; empty if one trained or none was measured."""
+    own = [line for line in table.to_dict("records") if is_measured(line)]
+    statuses = {line["status"] for line in own if isinstance(line.get("status"), str)}
+    words = ", ".join(sorted(statuses)).replace("_", " ")
+    return "" if not statuses or statuses & set(records.TRAINED) else f"{words.capitalize()} here: "
 
 
-def _limits(printed: pandas.DataFrame, own: pandas.DataFrame, summary: pandas.DataFrame) -> list[str]:
-    """Return the limits of the measured figures, a sentence each."""
-    theirs = set(printed["dataset"].dropna())
-    others = sorted(set(own["dataset"].dropna()) - theirs) if theirs else []
-    failed = summary[~summary["status"].isin(records.TRAINED)]
-    ranges = summary[summary["interval"] == intervals.RANGE]
-    unproven, unstable = (
-        summary[summary["verdict"].map(is_so).astype(bool)] for is_so in (verdicts.is_unproven, verdicts.is_unstable)
-    )
-    counted = [
-        (ranges, f"Range instead of interval (fewer than {intervals.FEWEST_WINDOWS} windows, or too few kernels)"),
-        (unproven, "Unproven (fewer steps compared with float64 than requested)"),
-        (unstable, "Unstable"),
-        (failed, f"Failed ({', '.join(sorted(set(failed['status'].str.replace('_', ' '))))})"),
-    ]
-    limits = [f"{words}: {len(lines)} of {len(summary)} points." for lines, words in counted if len(lines)]
-    data = [" and ".join(sorted(map(naming.dataset, names))) for names in (others, theirs)]
-    return ([f"Data: {data[0]} in place of {data[1]}."] if others else []) + limits
+def _interval(line: dict, column: str) -> Interval:
+    """Return a table's value with its bounds; a measured value without an interval has a range."""
+    number = {"low": float("-inf"), "high": float("inf")} | {"value": line[column]}
+    number |= {name: line[name] for name in ("low", "high") if pandas.notna(line.get(name))}
+    kind = bounds_kind(line)
+    kind = intervals.RANGE if kind in (PREDICTED, intervals.RANGE) else line.get("interval") or intervals.ROUNDING
+    session = line.get("session") or line.get("machine")  # two machines are two sessions
+    return Interval.from_row(number | {"kind": kind, "session": session}, "value", kind="kind")
+
+
+def _has(lines: pandas.DataFrame, is_so: Callable[[object], bool]) -> pandas.Series:
+    """Return whether each line's verdict is so."""
+    return lines.get("verdict", pandas.Series(None, lines.index, dtype=object)).map(is_so).astype(bool)

@@ -194,7 +194,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Study:
-    """One question, with the charts, sentences and quantities of its results.
+    """One question, with the charts and quantities of its results.
 
     Attributes:
         name: of its notebook, without the number.
@@ -202,7 +202,6 @@ class Study:
         charts: in the report's order, the lead chart first.
         article: whose figures the study repeats; empty if there is no article.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
-        sentences: one or two of the finding, each with the function that makes its table; see `findings.finding`.
         quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of the article's epoch, by machine and point; None if an epoch
             takes the images of the article's data set over the rate of training.
@@ -213,7 +212,6 @@ class Study:
     charts: tuple[Chart, ...]
     article: str = ""
     dataset: str = ""
-    sentences: tuple[tuple[Callable[[Evidence], pandas.DataFrame], Callable], ...] = ()
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
 

@@ -65,6 +65,13 @@ def reading(rows: pandas.DataFrame) -> str:
     return " ".join(filter(None, sentences))
 
 
+def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return the fastest framework's matrix products of each device and precision."""
+    products = table[table["model"] == "matmul"].sort_values("rate", ascending=False, kind="stable")
+    best = products.drop_duplicates(["machine", "device", "precision"])
+    return best.assign(teraflops=best["rate"] / 1e12, low=best["low"] / 1e12, high=best["high"] / 1e12)
+
+
 PRODUCTS = Sentence(
     "Matrix products reach {value}FLOP/s in {precision} on {place}",
     "No device was calibrated here yet",
@@ -73,29 +80,24 @@ PRODUCTS = Sentence(
     "most",
     "model == 'matmul'",
 )
-# Above 1 the ceiling is too low, because something disturbed the calibration.
-IS_BELOW = "efficiency <= 1"
-SHARE = "Training reaches {value} of its own session's ceiling"
-REACHED = Sentence(SHARE, "", "efficiency", wording.percent, where=IS_BELOW)
 STUDY = Study(
     name="calibrate",
     title="Calibration",
-    sentences=((ceilings, PRODUCTS), (efficiency, REACHED)),
     charts=(
         Bars(
             "ceilings",
             "What can each device do at most?",
-            "Measured in each device's last calibration, not taken from a data sheet. The table also has the speed of"
-            " memory copies. A further table has the share of the ceiling that training reaches in the same session and"
-            " precision.",
+            "Measured in each device's last calibration, not taken from a data sheet; of each precision the fastest"
+            " framework. The table has all of them, and the speed of memory copies. A further table has the share of"
+            " the ceiling that training reaches in the same session and precision.",
             table=ceilings,
-            lines=lambda table, evidence: table[table["model"] == "matmul"],
+            lines=_products,
             title=PRODUCTS,
-            label=("framework", "precision"),
+            label=("precision", "framework"),
             usual={"precision": ""},
             text=lambda line: f"{amount(line['rate'])}FLOP/s",
-            formatter=lambda value, place: amount(value),
-            xlabel="matrix products, FLOP/s",
+            xlabel="matrix products, TFLOP/s",
+            column="teraflops",
             tables={"efficiency": efficiency},
         ),
     ),

@@ -2,12 +2,12 @@
 
 import pandas
 
-from benchbook.judging import statistics, wording
+from benchbook.judging import statistics
 from benchbook.record import estimate
 from benchbook.rows import networks
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines, Points
+from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached
 
@@ -125,12 +125,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     ]
 
 
-def largest(evidence: Evidence) -> pandas.DataFrame:
-    """Return the lines of `rates` of the largest network trained in full, because networks do not compare."""
-    table = rates(evidence)
-    table = table[table["lora_rank"].fillna(0).eq(0)]
-    trained = table[table["source"].eq("measured") & table["status"].eq("ok")]
-    return table[table["model"].isin(trained.sort_values("parameters").tail(1)["model"])]
+def _speed(line: dict) -> str:
+    """Return the text after a bar: tokens a second."""
+    return f"{line['tokens_per_second']:,.0f}"
 
 
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
@@ -147,66 +144,42 @@ RATE = Sentence(
     best="most",
     where="status == 'ok'",
 )
-TARGET = Sentence(
-    "{network} reaches a test loss of {target:.3g} after {value} on {place}",
-    "",
-    "minutes",
-    lambda minutes: wording.duration(60 * minutes),
-    "least",
-)
-LABEL = ("network", "variant", "precision", "batch_size", "sequence_length", "dataset", "lora_rank", "ladder")
-CURVE_LABEL = ("network", "variant", "precision", "dataset")
+LABEL = ("variant", "precision", "batch_size", "ladder")
+WORK = ("network", "dataset", "sequence_length", "lora_rank")
 STUDY = Study(
     name=NAME,
     title="GPT",
-    sentences=((largest, RATE), (lambda evidence: to_target(curves(evidence)), TARGET)),
     charts=(
         Bars(
             "gpt-tokens",
             "Tokens per second",
-            "Each bar is one network with one setting. The table adds memory, joules per million tokens and dollars per"
-            " billion tokens.",
+            "Settings are added one at a time; a label lists those in use. The table adds memory, joules per million"
+            " tokens and dollars per billion; that of the ladder has each setting's speed-up over fp32.",
             table=rates,
             title=RATE,
             label=LABEL,
-            usual={"lora_rank": 0, "ladder": ""},
-            xlabel="tokens a second, training",
-        ),
-        Bars(
-            "gpt-ladder",
-            "How much faster does each setting make training?",
-            "Settings are added one at a time; a label lists those in use. All bars have the same batches, resident on"
-            " the device.",
-            table=ladder,
-            title=Sentence("Settings make training {value} times as fast", "No ladder was measured", "ratio"),
-            label=("network", "batch_size", "ladder"),
             usual={"ladder": ""},
-            text="{ratio:.2f}x",
-            reference=1,
-            xlabel="speed-up over float32 with explicit attention",
+            alike=WORK,
+            text=_speed,
+            xlabel="tokens a second, training",
+            tables={"gpt-ladder": ladder},
         ),
-        Lines(
+        Points(
             "gpt-loss",
             "How long does training take to a test loss?",
-            "Minutes are of training alone; tests are not timed.",
+            "Minutes are of training alone; tests are not timed. The table of targets has the minutes and money to the"
+            " published loss, read off raw curves.",
             table=curves,
-            title=Sentence("The test loss falls to {value}", "No test loss was measured", "loss", best="least"),
+            title=Sentence(
+                "{network} reaches a test loss of {value} on {place}", "No test loss was measured", "loss", best="least"
+            ),
+            alike=("network", "dataset"),
+            tables={"gpt-target": lambda evidence: to_target(curves(evidence))},
             x="minutes",
             by=["machine", "device", "variant", "precision", "network", "dataset", "run_id", "repeat"],
-            label=CURVE_LABEL,
+            label=("variant", "precision"),
             xlabel="minutes of training",
             ylabel="test loss (nats a token)",
-        ),
-        Bars(
-            "gpt-target",
-            "Minutes and money to the published loss",
-            "Read off raw curves, without smoothing or extrapolation. A run that did not reach its network's published"
-            " loss has no bar.",
-            table=lambda evidence: to_target(curves(evidence)),
-            lines=lambda table, evidence: table[table["minutes"].notna()],
-            title=TARGET,
-            label=CURVE_LABEL,
-            xlabel="minutes of training to 1.47 (character model) and 1.88 (small)",
         ),
         Points(
             "gpt-batches",
@@ -217,7 +190,8 @@ STUDY = Study(
             x="batch_size",
             by=[name for name in _POINT if name != "batch_size"],
             label=tuple(name for name in LABEL if name != "batch_size"),
-            usual={"lora_rank": 0, "ladder": ""},
+            usual={"ladder": ""},
+            alike=WORK,
             xlabel="sequences per step",
             ylabel="tokens a second, training",
             batches=True,

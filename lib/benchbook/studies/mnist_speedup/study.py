@@ -1,12 +1,11 @@
 """Results of the MNIST study: seconds per epoch, the accelerator's speed-up, the input's share, the cost of a step."""
 
 import pandas
-from matplotlib.axes import Axes
 
 from benchbook.judging import confirmation, statistics, wording
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_sentence, input_shares
+from benchbook.studies.charts import Bars
+from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_shares
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached, most_samples
 
@@ -106,33 +105,21 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
-def _speedups_of_fastest(evidence: Evidence) -> pandas.DataFrame:
-    """Return the speed-ups of the machine with the fastest epoch; of all machines if no epoch was measured."""
-    times = epochs(evidence)
-    best, ratios = SAYS.line(times), speedups(times)
-    is_measured = best is not None and best["source"] == "measured"
-    return ratios[ratios["machine"] == best["machine"]] if is_measured else ratios
-
-
-def _draw_fit(axes: Axes, points: pandas.DataFrame, style: dict) -> None:
-    first, ends = points.iloc[0], pandas.Series([0.0, points["batch_size"].max()])
-    fitted = (first["fixed_seconds"] + first["seconds_per_image"] * ends) * 1e3
-    axes.plot(ends, fitted, color=style["color"], linewidth=1)
-
-
 SAYS = EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet")
-LABEL = {"label": ("loader", "framework", "dataset"), "usual": {"framework": "torch", "dataset": "mnist"}}
-FASTER = Sentence("The accelerator is {value} times as fast as its CPU", "", "speedup", wording.times)
+LABEL = {"label": ("loader", "framework"), "usual": {"framework": "torch"}}
+FASTER = Sentence(
+    "The accelerator is {value} times as fast as its CPU",
+    "",
+    "speedup",
+    wording.times,
+    equal=1,
+    undecided="Whether the accelerator is faster than its CPU is undecided",
+)
 STUDY = Study(
     name=NAME,
     title="MNIST",
     article="Chinese PyTorch blog post, 2022",
     dataset="mnist",
-    sentences=(
-        (epochs, SAYS),
-        (_speedups_of_fastest, FASTER),
-        (lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)), input_sentence("The loader")),
-    ),
     charts=(
         EPOCH.chart(
             "mnist-epochs",
@@ -140,9 +127,10 @@ STUDY = Study(
             "",
             epochs,
             SAYS,
-            label=LABEL["label"],
+            **LABEL,
             text="{seconds:.1f} s",
             xlabel="seconds for data set-up, one training epoch and the test",
+            tables={"mnist-step-time": step_times},
         ),
         Bars(
             "mnist-speedup",
@@ -151,6 +139,7 @@ STUDY = Study(
             table=lambda evidence: speedups(epochs(evidence)),
             title=FASTER,
             text="{speedup:.2f}x",
+            alike=("dataset",),
             reference=1,
             xlabel="CPU seconds / accelerator seconds, same machine",
             **LABEL,
@@ -160,29 +149,7 @@ STUDY = Study(
             "The share saved is 1 - resident step / loop step, at the article's batch size. The host's wait may overlap"
             " device work.",
             shares,
-            **LABEL,
-        ),
-        Points(
-            "mnist-step-time",
-            "What does a step cost before the first image?",
-            "A line is fitted to a resident step's time at several batch sizes. Its start is the fixed cost of a step"
-            " (launching), its slope the cost of an image (arithmetic). Neither can be negative.",
-            table=step_times,
-            lines=lambda table, evidence: table.assign(**(table[["seconds_per_step", "low", "high"]] * 1e3)),
-            title=Sentence(
-                "A step costs {value} before its first image",
-                "No machine has two batch sizes yet",
-                "fixed_seconds",
-                wording.duration,
-            ),
-            x="batch_size",
-            column="seconds_per_step",
-            by=PLACE,
-            joined=False,
-            also=_draw_fit,
-            xlabel="batch size",
-            ylabel="ms a step, data resident",
-            from_zero=True,
+            "The loader",
             **LABEL,
         ),
     ),

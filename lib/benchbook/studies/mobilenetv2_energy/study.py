@@ -4,12 +4,9 @@ import math
 
 import pandas
 
-from benchbook.judging import wording
-from benchbook.record.naming import Names
-from benchbook.rows import records
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines
+from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached
 
@@ -161,14 +158,6 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
     return (CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED), reason
 
 
-def _energy_sentence(table: pandas.DataFrame, names: Names) -> str:
-    """Return a sentence with the joules per image for each boundary; boundaries are not compared."""
-    read = table[(table["source"] == "measured") & table["joules_per_image"].notna()]
-    read = read[read["status"].isin(records.TRAINED)]
-    spans = [f"{wording.span(own)} J ({kind})" for kind, own in read.groupby("boundary")["joules_per_image"]]
-    return f"An image takes {wording.joined(spans)}" if spans else "No sensor could read its energy"
-
-
 def _text(line: dict) -> str:
     rate, joules = f"{line['images_per_second']:,.0f}", line["joules_per_image"]
     return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
@@ -181,28 +170,28 @@ RATE = Sentence(
     best="most",
     where="image_size.notna()",
 )
-USUAL = {"dataset": "cifar10", "learning_rate": LEARNING_RATE, "variant": "reference"}
-LABEL = ("framework", "layers", "image_size", "batch_size", "learning_rate", "variant", "dataset")
+USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
+LABEL = ("framework", "batch_size", "learning_rate", "variant")
+ALIKE = ("layers", "dataset", "image_size")
 STUDY = Study(
     name=NAME,
     title="MobileNetV2",
     article="Chris Van Pelt, Weights & Biases, 2021",
     dataset="cifar10",
-    sentences=((settings, RATE), (settings, _energy_sentence)),
     charts=(
         Bars(
             "mobilenetv2-settings",
             "Images a second and joules an image",
-            "Every setting, the fastest first. A cross marks a failure; published settings are grey. Joules are missing"
-            " if no sensor was read.",
+            "A cross marks a failure; published settings are grey. Joules are missing if no sensor was read.",
             table=settings,
             title=RATE,
             label=LABEL,
             usual=USUAL,
+            alike=ALIKE,
             text=_text,
             xlabel="images a second, training",
         ),
-        Lines(
+        Points(
             "mobilenetv2-loss",
             "Does the network learn, and does the frozen one converge?",
             f"The table judges each frozen network (rule: {RULE}). One with random weights cannot converge and is not"
@@ -219,6 +208,7 @@ STUDY = Study(
             by=_CURVE,
             label=LABEL,
             usual=USUAL,
+            alike=ALIKE,
             xlabel="images seen",
             ylabel="loss (grey: guessing)",
             reference=GUESSING_LOSS,

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy
 import pandas
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
@@ -16,9 +14,8 @@ from benchbook.rows import manifests
 from benchbook.rows.points import setting
 from benchbook.studies import datasets, figures, quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Lines
+from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
-from benchbook.studies.predictions import core_pairs, cores_title
 from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
 from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached, most_samples
@@ -30,9 +27,7 @@ SMALLER = "a smaller network"
 BATCH_SIZE = 16  # the article's
 RELEASED = "of the article's released network, not of its own code"
 MOST_PIXELS = 10**9  # larger sets of images are not drawn again for the report; the article's 500 have 131 million
-STAGES = ("start", "end")  # masks are saved before training and after
-SHADES = {"start": figures.MACHINES[5], "end": figures.MACHINES[1]}
-MASK_OPACITY = 0.65
+STAGES = {"start": "before training", "end": "after training"}  # when masks are saved
 
 
 @cached
@@ -148,12 +143,12 @@ def draw_masks(evidence: Evidence) -> Drawing:
     rows, columns = (2, count) if count > 2 else (count, 2)  # for few images, the two masks are side by side
     figure, panels = figures.canvas(0.6 + 2.2 * rows, panels=columns, nrows=rows, squeeze=False)
     for row, stage in zip(panels if count > 2 else panels.T, STAGES, strict=True):
-        shade = to_rgba(SHADES[stage], MASK_OPACITY)
         for axes, image, truth, mask in zip(row, best["images"], best["truth"], best[stage], strict=False):
             axes.imshow(image, cmap="gray", vmin=0, vmax=255)
-            axes.imshow(mask[..., None] * numpy.array(shade))
+            if mask.any() and not mask.all():
+                axes.contour(mask, levels=[0.5], colors=figures.MACHINES[1], linewidths=1.5)
             axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(f"{stage}: IoU {iou(mask, truth):.2f}", fontsize=8)
+            axes.set_xlabel(f"{STAGES[stage]}: IoU {iou(mask, truth):.2f}", fontsize=8)
     start, end = overlaps([best])[list(STAGES)].mean()
     title = f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
     panels[0, 0].set_title(title)
@@ -168,18 +163,7 @@ def _test_images(num_images: int, num_test: int, image_size: int, side: int) -> 
     return data.test_images[:, every, every].copy(), data.test_labels[:, every, every].astype(bool)
 
 
-def _windows(ends: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-    """Return the windows of sustained runs, each with the rates of its run's first and last minute."""
-    further = ends[["machine", "point", "first", "last", "end_minutes"]].assign(minutes_in_all=ends["minutes"])
-    return statistics.sustained(evidence.measured).merge(further, on=["machine", "point"])
-
-
-def _draw_ends(axes: Axes, windows: pandas.DataFrame, style: dict) -> None:
-    run, look = windows.iloc[0], {"color": figures.COLOURS["line"], "linewidth": 3}
-    axes.plot([0, run["end_minutes"]], [run["first"]] * 2, **look)
-    axes.plot([run["minutes_in_all"] - run["end_minutes"], run["minutes_in_all"]], [run["last"]] * 2, **look)
-
-
+RUN = ["machine", "point"]
 TIME = Sentence(
     f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
     f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
@@ -192,18 +176,18 @@ STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
-    sentences=((image_times, TIME), (core_pairs, cores_title)),
     charts=(
         Bars(
             "segmentation-times",
             "Milliseconds an image",
-            "The article's figures, in grey, come from code that was not released. Do not compare them with the bars in"
-            " colour.",
+            "The article's figures come from code that was not released: they are in the table alone.",
             table=image_times,
             title=TIME,
-            label=("framework", "variant", "compiled", "image_size", "width", "batch_size", "sustained_minutes"),
-            usual={"image_size": ARTICLE_SIZE, "width": 1.0},
-            text=lambda time: ", ".join(filter(None, (f"{time['ms_per_image']:,.0f} ms", time["note"]))),
+            label=("framework", "variant", "precision", "compiled", "batch_size", "sustained_minutes"),
+            usual={"precision": "fp32"},
+            lines=lambda table, evidence: table[table["note"] != OTHER_CODE],
+            alike=("dataset", "image_size", "width"),
+            text="{ms_per_image:,.0f} ms",
             xlabel="milliseconds an image, training",
         ),
         Chart(
@@ -212,25 +196,23 @@ STUDY = Study(
             "The first validation images, with the masks that the newest run of the best point saved in its manifest.",
             draw_masks,
         ),
-        Lines(
+        Points(
             "sustained",
             "Minutes without a pause",
-            "Black lines are the rates of the first and of the last minute. A machine without a fan slows down as it"
-            " warms up.",
+            "The table has the rates of the first and of the last minute. Without a fan, a machine slows down.",
             table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
-            lines=_windows,
+            lines=lambda ends, evidence: statistics.sustained(evidence.measured).merge(ends[[*RUN, "change"]], on=RUN),
             title=Sentence(
-                "The last minute was {value} than the first",
+                "The last minute had {value} of the first minute's rate",
                 "",
                 "change",
-                lambda change: f"{wording.percent(abs(change))} {'slower' if change < 0 else 'faster'}",
+                lambda change: wording.percent(1 + change),
                 "least",
             ),
             x="minutes",
             column="samples_per_second",
             by=["machine", "point"],
             label=("framework", "variant"),
-            also=_draw_ends,
             xlabel="minutes of training without a pause",
             ylabel="images a second",
             from_zero=True,

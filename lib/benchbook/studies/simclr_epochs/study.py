@@ -9,7 +9,7 @@ from benchbook.measuring import support
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_sentence, input_shares
+from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
 from benchbook.studies.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
 from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
@@ -139,8 +139,8 @@ def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
 
 def reading(evidence: Evidence) -> str:
     """Return a sentence on one run's input share and one on its accuracy, as far as they were measured."""
-    saved, accuracy = shares(evidence)["share"].dropna(), accuracies(evidence)
-    sentences = [f"Ready batches would save {wording.percent(saved.iloc[0])} of a step."] if len(saved) else []
+    saved, accuracy = shares(evidence).rename(columns=BOUNDS), accuracies(evidence)
+    sentences = [f"{SHARE(saved, evidence.names)}."] if saved["share"].notna().any() else []
     sentences += [f"{ACCURACY(accuracy, evidence.names)}."] if len(accuracy) else []
     return " ".join(sentences)
 
@@ -171,7 +171,10 @@ SPEEDUP = Sentence(
     wording.times,
     "most",
     NOT_BASELINE,
+    equal=1,
+    undecided="Which precision pays is undecided: each was tried in one process",
 )
+SHARE = share_sentence("Making two views of each image")
 SAYS = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
 ACCURACY = Sentence(
     "Accuracy reaches {value} after {epochs:.3g} epochs",
@@ -180,20 +183,11 @@ ACCURACY = Sentence(
     wording.percent,
     "most",
 )
-LABEL = ("variant", "precision", "dataset")
-USUAL = {"precision": "fp32", "dataset": "cifar10"}
 STUDY = Study(
     name=NAME,
     title="SimCLR",
     article="Lightly, 2023",
     dataset="cifar10",
-    sentences=(
-        (epochs, SAYS),
-        (
-            lambda evidence: EPOCH.first_share(epochs(evidence), shares(evidence)),
-            input_sentence("Making two views of each image"),
-        ),
-    ),
     charts=(
         EPOCH.chart(
             "simclr-epochs",
@@ -201,17 +195,11 @@ STUDY = Study(
             "Training and the nearest-neighbour evaluation, each scaled to the article's images.",
             epochs,
             SAYS,
-            label=LABEL,
+            label=("variant", "precision"),
+            usual={"precision": "fp32"},
             text="{minutes:.3g} min",
-            xlabel="minutes for one epoch of CIFAR-10 and its nearest-neighbour evaluation",
-        ),
-        input_chart(
-            "simclr-input-share",
-            "Two views of every image are made on the host or on the device. The share is the time that the same steps"
-            " on ready views would save.",
-            shares,
-            LABEL,
-            USUAL,
+            xlabel="minutes for one epoch of CIFAR-10's size and its nearest-neighbour evaluation",
+            tables={"simclr-input-share": shares},
         ),
         Points(
             "simclr-accuracy",
@@ -220,8 +208,8 @@ STUDY = Study(
             title=ACCURACY,
             x="epochs",
             by=["source", "machine", "device", "variant", "dataset"],
-            label=LABEL,
-            usual=USUAL,
+            label=("variant",),
+            alike=("dataset",),
             xlabel="epochs trained",
             ylabel="nearest-neighbour accuracy",
             percent=True,
@@ -233,9 +221,10 @@ STUDY = Study(
             "Each precision takes the same steps from the same weights, on views that are already on the device, and is"
             " compared with fp32 without the compiler. A cross marks a failure; the table has its message.",
             table=support_matrix,
-            lines=lambda cells, evidence: cells.query(NOT_BASELINE) if len(cells) else cells,
+            lines=lambda cells, evidence: cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells,
+            alike=("dataset", "batch_size"),
             title=SPEEDUP,
-            label=("study", "framework_version", "precision", "compiled"),
+            label=("framework_version", "precision", "compiled"),
             usual={"compiled": False},
             text="{speedup:.2f}x",
             xlabel="times as fast as fp32 without the compiler",

@@ -2,13 +2,12 @@
 
 import numpy
 import pandas
-from matplotlib.axes import Axes
 
 from benchbook.judging import parity, statistics, wording
 from benchbook.record.naming import Names
-from benchbook.studies import figures, findings, quantities
+from benchbook.studies import findings, quantities
 from benchbook.studies import tables as shared
-from benchbook.studies.charts import Lines
+from benchbook.studies.charts import Points
 from benchbook.studies.study import Drawing, Evidence, Study
 from benchbook.studies.vae_stability import plan
 
@@ -16,7 +15,6 @@ NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
 # The article's log prints the loss of every tenth batch, beginning with the first. Compared steps count from 1.
 PRINTED_STEPS = {1: "first_loss", 11: "loss_after_10_steps", 21: "loss_after_20_steps", 31: "loss_after_30_steps"}
-SMALLEST_ERROR = 1e-9  # an error of 0 is drawn here, because a logarithmic axis has no 0
 
 
 def losses(evidence: Evidence) -> pandas.DataFrame:
@@ -119,41 +117,10 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
         seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
         parts.append(f"is {value} {seen} on {where}")
-    return f"The autoencoder's loss {wording.joined(parts) if parts else 'was not measured here yet'}"
-
-
-def published_divergence(table: pandas.DataFrame, names: Names) -> str:
-    """Return a sentence on where the published loss diverged; empty without such a row."""
     diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].to_dict("records")
-    places = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
-    return f"In the article it diverged on {places[0]}" if places else ""
-
-
-def _parity_title(table: pandas.DataFrame, names: Names) -> str:
-    apart = table[table["apart"]].sort_values("step").head(1).to_dict("records")
-    if not apart:
-        most, steps = table["loss_error"].max(), table["step"].max()
-        return f"Losses are within {wording.percent(most)} of float64 for {steps:.0f} steps"
-    first = apart[0]
-    return f"{names.place(first)}, {first['precision']}: too far from float64 at step {first['step']:.0f}"
-
-
-def _mark_diverged(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
-    """Draw a cross near the top, and the epoch, where a loss was not finite."""
-    diverged = curve[curve["status"] == "diverged"]
-    top = axes.get_xaxis_transform()
-    axes.plot(diverged["images_seen"], [0.93] * len(diverged), "X", color=style["color"], markersize=9, transform=top)
-    for line in diverged.to_dict("records"):
-        words = {"xycoords": top, "textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
-        axes.annotate(f"not finite, epoch {line['epoch']}", (line["images_seen"], 0.93), (-9, 0), **words)
-
-
-def _draw_tolerance(axes: Axes, curve: pandas.DataFrame, style: dict) -> None:
-    """Draw the largest error that is allowed, and the first step with a larger one."""
-    allowed = {"linestyle": style["fmt"][1:], "color": figures.COLOURS["line"], "linewidth": 1}
-    axes.axhline(curve["tolerance"].iloc[0], **allowed)
-    for step in curve.loc[curve["apart"], "step"].head(1):
-        axes.axvline(step, color=style["color"], linewidth=1)
+    printed = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
+    last = f"; in the article it diverged on {printed[0]}" if printed else ""
+    return f"The autoencoder's loss {wording.joined(parts) if parts else 'was not measured here yet'}{last}"
 
 
 STUDY = Study(
@@ -161,43 +128,27 @@ STUDY = Study(
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
     dataset="mnist",
-    sentences=((losses, last_losses), (losses, published_divergence)),
     charts=(
-        Lines(
+        Points(
             "vae-loss",
             "Does the loss diverge?",
             "Each window's loss per image, next to the published log. The first steps are single batches, like the"
-            " lines of that log.",
+            " lines of that log. The table of parity has a verdict for every study, device, precision and version that"
+            " was compared with float64; do not trust the figures of a point that fails.",
             table=losses,
             title=last_losses,
             x="images_seen",
             column="loss",
             by=["source", "machine", "device", "loader", "dataset"],
-            label=("loader", "dataset"),
-            usual={"dataset": "mnist"},
-            also=_mark_diverged,
+            label=("loader",),
+            alike=("dataset",),
             xlabel="images seen",
             ylabel="loss per image",
             look={"xscale": "log", "yscale": "log"},
-        ),
-        Lines(
-            "vae-parity",
-            "Does a device compute what float64 on a CPU does?",
-            "The figure has the autoencoder's steps; the table has a verdict for every study, device, precision and"
-            " version that was compared. Do not trust the figures of a point that fails.",
-            table=compared_steps,
-            lines=lambda table, evidence: table.assign(loss_error=table["loss_error"].clip(lower=SMALLEST_ERROR)),
-            title=_parity_title,
-            x="step",
-            column="loss_error",
-            by=["machine", "device", "precision"],
-            label=("precision",),
-            usual={"precision": ""},
-            also=_draw_tolerance,
-            xlabel="step",
-            ylabel="relative error (black: allowed)",
-            look={"yscale": "log"},
-            tables={"parity": lambda evidence: parity.verdicts(evidence.measured)},
+            tables={
+                "vae-parity": compared_steps,
+                "parity": lambda evidence: parity.verdicts(evidence.measured),
+            },
         ),
     ),
     quantities=claimed,

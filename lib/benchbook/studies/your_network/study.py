@@ -102,7 +102,8 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
     best = worked.sort_values("samples_per_second").iloc[-1]
     own = worked[worked["point"].eq(best["point"]) & worked["machine"].eq(best["machine"])]
     largest = f"; {own['batch_size'].max():.0f} is the largest that worked" if len(own) > 1 else ""
-    return f"{best['model']} is fastest at {best['batch_size']:.0f} samples a step{largest}"
+    most = f"{wording.number(best['samples_per_second'])} samples a second at {best['batch_size']:.0f} samples a step"
+    return f"{best['model']} trains up to {most}{largest}"
 
 
 ELSEWHERE = Sentence(
@@ -176,28 +177,11 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
 
-RATE = Sentence(
-    "{model} (batch {batch_size:.0f}, {precision}) trains {value} samples a second on {place}",
-    "No network of your own was measured here yet",
-    "samples_per_second",
-    best="most",
-)
-LABEL = ("model", "framework", "precision", "variant", "dataset", "image_size")
+LABEL = ("framework", "precision", "variant")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    sentences=((rates, RATE), (elsewhere, ELSEWHERE)),
     charts=(
-        Bars(
-            "your-network-rates",
-            "How fast does it train here?",
-            "Each bar is one network with one setting; a cross marks a failure.",
-            table=rates,
-            title=RATE,
-            label=(*LABEL, "batch_size"),
-            usual={"model": ""},
-            xlabel="samples per second, training",
-        ),
         Points(
             "your-network-batch-sizes",
             "Which batch size is the fastest, and which is the largest?",
@@ -209,6 +193,8 @@ STUDY = Study(
             x="batch_size",
             by=["machine", "device", "framework", "model", "precision", "point"],
             label=LABEL,
+            alike=("model",),
+            tables={"your-network-rates": rates},
             xlabel="samples per step",
             ylabel="samples per second",
             batches=True,
@@ -223,8 +209,9 @@ STUDY = Study(
             table=elsewhere,
             lines=_timed,
             title=ELSEWHERE,
-            label=("model", "chip"),
-            usual={"chip": "measured"},
+            label=("chip", "source"),
+            usual={"chip": "measured", "source": "predicted"},
+            alike=("model",),
             xlabel=f"hours for {IMAGES:,} samples",
             look={"xscale": "log"},
         ),
