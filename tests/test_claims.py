@@ -277,6 +277,9 @@ def test_the_chip_of_a_machine_with_a_gpu_is_the_gpu_and_four_of_them_are_compar
     line = of(gpu)["desk", "synthetic_rate"]
     assert (line["chip"], line["value"]) == ("NVIDIA V100", 3000)
     assert of(gpu | {"device_count": 1}) == {}
+    for name, count in (("TPU v2", 8), ("TPU v3", 8), ("TPU v4", 4)):  # a chip of v2 and v3 is two devices of JAX
+        tpu = gpu | {"device": "tpu", "device_name": name}
+        assert [bool(of(tpu | {"device_count": each})) for each in (4, 8)] == [count == 4, count == 8]
 
 
 def test_a_chips_boards_are_one_chip_so_that_a_measured_p100_judges_the_articles():
@@ -354,6 +357,7 @@ def of_article(study, place):
             change = {"framework": "torch"} if rate == 9 else {}
             yield point(study, [rate * own for own in RATES], settings=chosen, **READ, **change, **place)
         yield point(study, (), ended="crashed", image_size=224, **place)
+        yield point(study, RATES, settings={"learning_rate": 1e-4}, **place)
     elif study == "simclr_epochs":
         whole = {"samples": 200 * 390 * 128 / 3, "peak_memory_bytes": 1.5e9}
         yield point(study, RATES, **whole, **place)
@@ -369,12 +373,14 @@ def of_article(study, place):
         yield point(study, (9e3,), settings={"sustained_minutes": 10.0}, **place)
     elif study == "resnet50_cost":
         stated = {"price_per_hour": 6.7}
-        four = {"device_count": 4, "settings": stated, **place}
+        four = {"device_count": 8 if place["device"] == "tpu" else 4, "settings": stated, **place}
         for precision, framework in itertools.product(("fp32", "amp_fp16"), ("torch", "tensorflow")):
             for size in (128, 256, 1024):
                 yield point(study, RATES, batch_size=size, precision=precision, framework=framework, **four)
         own = {"dataset": "imagenet", "dataset_samples": 1_281_167, "batch_size": 1024, "precision": "amp_fp16"}
-        yield point(study, RATES, accuracy=0.764, **own, **four)
+        run = point(study, RATES, accuracy=0.764, **own, **four)
+        earlier = [run[-1] | {"epoch": epoch, "accuracy": 0.5 + 0.2 * (epoch > 30)} for epoch in range(2, 40)]
+        yield [*run[:-1], *earlier, run[-1] | {"epoch": 40}]
     else:
         for size, ladder in itertools.product((4, 8, 16), LADDER):
             last = next((name for name in ("bf16", "tf32") if name in ladder.split()), "fp32")

@@ -12,6 +12,7 @@ from papermill.parameterize import parameterize_notebook
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
+from benchbook.machine.kinds import KINDS
 from benchbook.rows import points
 from benchbook.running import profile_files, profiles
 from cells import write_notebook
@@ -30,7 +31,7 @@ COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profile
 VARIANTS = {study: plan.VARIANTS for study, plan in PLANS.items()} | {"calibrate": ("",)}
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
 LEFT_OUT = {("quick", study, "controlled") for study in ("simclr_epochs", "gpt_tokens")}
-LEFT_OUT |= {("quick", "vae_stability", "reference")}
+LEFT_OUT |= {("quick", "vae_stability", "reference", "cpu")}
 LEFT_OUT |= {("quick", study, "tuned") for study in VARIANTS if study not in ("calibrate", "mnist_speedup")}
 WITHOUT_TORCH = {"segmentation_scaling"}  # whose accelerators are not torch's
 
@@ -131,7 +132,7 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     places = {study: ("cpu",) if study in WITHOUT_TORCH else kinds for study in VARIANTS}
     wanted = {(s, variant, kind) for s in VARIANTS for variant in VARIANTS[s] for kind in places[s]}
     found = {one for one in found if one[0] != "your_network"}
-    assert found == {one for one in wanted if (profile, *one[:2]) not in LEFT_OUT}
+    assert found == {one for one in wanted if not {(profile, *one[:2]), (profile, *one)} & LEFT_OUT}
     assert len({(point.study, point.name) for point in points}) == len(points)
     assert points[0].study == "calibrate"  # before whatever is compared with it
 
@@ -155,7 +156,7 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
     monkeypatch.setattr(survey, "ask", ask)
     monkeypatch.setattr(devices, "installed", lambda: ("jax",))
     points = profiles.read("quick")
-    assert {point.study for point in points} == {"calibrate", "mobilenetv2_energy"}
+    assert {point.study for point in points} == {"calibrate", "mobilenetv2_energy", "resnet50_cost"}
     assert {point.parameters["framework"] for point in points} == {"jax"}
     for named in ("mnist_speedup", "calibrate mnist_speedup"):
         with pytest.raises(FrameworkMissing, match="'torch' is not installed"):
@@ -179,6 +180,34 @@ def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere
     assert of_mlx == {(study, "metal") for study in studies}
     assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is compared with
     assert not [point for point in plan(ON_LINUX) if point[1] == "mlx"]
+
+
+KERAS = {"framework": "tensorflow", "batch_size": 64, "image_size": 128, "dataset": "cifar10", "weights": "imagenet"}
+KERAS_UNET = {"framework": "tensorflow", "batch_size": 16, "image_size": 512}
+ARTICLES = [  # an article's own setting, on its kinds of device: the same in both profiles, and further in one
+    ("mnist_speedup", "cpu mps cuda", {"batch_size": 64}, {}, {}),
+    ("vae_stability", "mps", {"batch_size": 128, "num_parity_steps": 31}, {"num_windows": 6}, {"num_windows": 10}),
+    ("mobilenetv2_energy", "metal cuda", KERAS | {"trainable": True}, {}, {}),
+    ("mobilenetv2_energy", "metal cuda", KERAS | {"trainable": False}, {}, {}),
+    ("mobilenetv2_energy", "metal", KERAS | {"trainable": True, "image_size": 224}, {}, {}),
+    ("simclr_epochs", "cpu mps cuda", {"batch_size": 128}, {}, {"num_windows": 2}),
+    ("segmentation_scaling", "metal cuda", KERAS_UNET | {"precision": "fp32"}, {}, {}),
+    ("segmentation_scaling", "metal cuda", KERAS_UNET | {"precision": "amp_fp16"}, {}, {}),
+    ("resnet50_cost", "cuda", {"precision": "amp_fp16"}, {"batch_size": 256}, {"batch_size": 1024, "device_count": 4}),
+    ("resnet50_cost", "tpu", {"precision": "amp_bf16", "batch_size": 1024, "device_count": 8}, {}, {}),
+]
+
+
+@pytest.mark.parametrize(("study", "kinds", "both", "quick", "paper"), ARTICLES)
+def test_each_articles_own_setting_is_a_point_on_its_kinds_of_device(monkeypatch, study, kinds, both, quick, paper):
+    monkeypatch.setattr(devices, "installed", lambda: tuple(devices.FRAMEWORKS))
+    for profile, own in (("quick", quick), ("paper", paper)):
+        points = profiles.read(
+            profile, study, kinds=lambda name: tuple(k for k in KINDS if name in KINDS[k].frameworks)
+        )
+        for kind in kinds.split():
+            wanted = {"variant": "reference", "device": kind} | both | own
+            assert [point for point in points if wanted.items() <= point.parameters.items()], (profile, kind)
 
 
 @pytest.mark.parametrize("shared", ["", "  parameters: {budget: {search_seconds: 0}}\n"])

@@ -4,6 +4,7 @@ Rows name a device by its kind. Differences between devices of a kind, such as t
 `frameworks.devices.Device`; the code that drives a device is in its framework's folder of `benchbook.frameworks`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
@@ -37,6 +38,7 @@ class Features:
         own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.
         aborts: whether an unsupported operation may end the whole process, so that no code can catch the error.
         max_inner_dimension: the largest inner dimension with right matrix products, by the beginning of a chip's name.
+        environment: variables of a process that measures on it; see `environment`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
     """
@@ -53,6 +55,7 @@ class Features:
     own_chip: bool = True
     aborts: bool = False
     max_inner_dimension: dict[str, int] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
 
@@ -77,6 +80,9 @@ KINDS: dict[str, Features] = {
         aborts=True,
         # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products of two matrices)
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
+        # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac swaps. The low mark must
+        # not be above the high one. Source: https://docs.pytorch.org/docs/stable/mps_environment_variables.html
+        environment={"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "1.0", "PYTORCH_MPS_LOW_WATERMARK_RATIO": "0.9"},
     ),
     # The same GPU as TensorFlow's plug-in and MLX drive it.
     "metal": Features(
@@ -114,3 +120,9 @@ KINDS: dict[str, Features] = {
 def named_by_driver() -> tuple[str, ...]:
     """Return the kinds whose devices have their own chip, with a name from its driver."""
     return tuple(name for name, kind in KINDS.items() if kind.own_chip)
+
+
+def environment(kind: str, current: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables to add for a process that measures on such a device; none if the user has set one."""
+    own = KINDS[kind].environment
+    return {} if own.keys() & current.keys() else own

@@ -120,6 +120,7 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
 
 TITLES = {
     "gpt2_124m": "GPT-2 small",
+    "gpt2_355m": "GPT-2 medium",
     "mnist_cnn": "the MNIST network",
     "mobilenet_v2": "MobileNetV2",
     "mobilenetv2_frozen": "MobileNetV2's last layer",

@@ -69,6 +69,14 @@ def execute(
     return [*statuses, "interrupted"] if measurement.left() and set(statuses) <= {"ok"} else statuses
 
 
+def skip(point: Point, machine_name: str, status: str, reason: str) -> list[str]:
+    """Write the failure row of a point that is not tried; return its statuses."""
+    measurement = Measurement(point.study, machine_name, point.parameters, os.environ["BENCHBOOK_SESSION"])
+    measurement.folder.mkdir(parents=True, exist_ok=True)
+    measurement.fail(1, runs.new_id(), status, reason)
+    return [status]
+
+
 @contextmanager
 def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Hold a lock of this machine's folder: two runs at once would slow each other.

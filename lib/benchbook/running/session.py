@@ -21,13 +21,14 @@ from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
 from benchbook.rows import manifests, marker, records
-from benchbook.running import execute
+from benchbook.running import execute, series
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar points share, the most important first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
+OUT_OF_MEMORY = "out_of_memory"
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
 START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
@@ -78,8 +79,9 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     """Run every point that is not done yet.
 
     A point starts only if its estimate, if there is one, ends before the deadline. One that takes longer is stopped
-    there, and its finished windows are kept. A point that fails writes a row and counts as done. Processes that the
-    session which BENCHBOOK_SESSION names has finished are not repeated.
+    there, and its finished windows are kept. A point that fails writes a row and counts as done; one whose batch
+    is too large is not tried (see `series.too_large`). Processes that the session which BENCHBOOK_SESSION names has
+    finished are not repeated.
 
     Args:
         points: in the profile's order.
@@ -97,9 +99,14 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])["seconds"].astype(float).to_dict()
     print(_announced(points, machine_name, estimates), flush=True)
     for number, point in enumerate(points, start=1):
-        folder, position = layout.state(machine_name) / point.study / point.name, f"{number}/{len(points)}"
+        folder, position = _state(machine_name, point), f"{number}/{len(points)}"
         if statuses := _statuses(folder):
             Line(point, machine_name, position).end(statuses)
+            continue
+        failed = [each for each in points[: number - 1] if OUT_OF_MEMORY in _statuses(_state(machine_name, each))]
+        if reason := series.too_large(point, failed):
+            Line(point, machine_name, position).end(execute.skip(point, machine_name, OUT_OF_MEMORY, reason))
+            _write_done(folder, [OUT_OF_MEMORY])
             continue
         estimate, left = estimates[point.key], max(0.0, end - time.monotonic())
         if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > left:
@@ -113,8 +120,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
             else:
-                folder.mkdir(parents=True, exist_ok=True)
-                marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
+                _write_done(folder, statuses)
         except Stopped:
             line.end(["interrupted"], 0)
             raise
@@ -130,7 +136,7 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
 
 def _announced(points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]) -> str:
     """Return how many points are to be measured, and how long they should take."""
-    new = [point for point in points if not is_done(layout.state(machine_name) / point.study / point.name)]
+    new = [point for point in points if not is_done(_state(machine_name, point))]
     known = [estimates[point.key] for point in new if not math.isnan(estimates[point.key])]
     some = f" for {len(known)} of them" if len(known) < len(new) else ""
     lasting = f", about {wording.duration(sum(known))}{some}" if known else ""
@@ -156,6 +162,15 @@ def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
 def is_done(folder: Path) -> bool:
     """Return whether a point is over, in a folder of `layout.state`."""
     return bool(_statuses(folder))
+
+
+def _state(machine_name: str, point: Point) -> Path:
+    return layout.state(machine_name) / point.study / point.name
+
+
+def _write_done(folder: Path, statuses: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
 
 
 def _statuses(folder: Path) -> list[str]:

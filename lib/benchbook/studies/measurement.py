@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook.machine import identity, layout, processes
+from benchbook.machine import identity, kinds, layout, processes
 from benchbook.measuring import failures, launch, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
@@ -115,6 +115,7 @@ class Measurement:
             launch.listener = None
             return
         variables = {"BENCHBOOK_SESSION": self.session, "BENCHBOOK_MACHINE": self.machine}
+        variables |= kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
         folder.mkdir(parents=True, exist_ok=True)

@@ -63,6 +63,10 @@ SHAPES = {
         layers=12, heads=12, width=768, context=1024, vocabulary=50_257, has_biases=True,
         peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
     ),
+    "gpt2_355m": Shape(
+        layers=24, heads=16, width=1024, context=1024, vocabulary=50_257, has_biases=True,
+        peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
+    ),
 }  # fmt: skip
 
 
@@ -221,7 +225,7 @@ class Plan(StudyPlan):
         Args:
             make_network, loss, parity_weights: see `benchbook.frameworks.plain.Plain`.
         """
-        peak_rate, beta2 = (6e-4, 0.95) if self.model == "gpt2_124m" else (1e-3, 0.99)
+        peak_rate, beta2 = (6e-4, 0.95) if self.model.startswith("gpt2") else (1e-3, 0.99)
 
         def is_matrix(name: str) -> bool:
             return not name.endswith("bias") and "norm" not in name

@@ -114,9 +114,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     """Return the quantities of this study's claims, from accelerators that ran the reference protocol on CIFAR-10.
 
     Returns:
-        joules_per_image, rate, frozen_rate, crashed_over_196 and frozen_diverged. Rates and joules are those at 128 px
-        and batch 64. Points over LARGEST_IMAGE_SIZE that were interrupted, or had no weights, are no evidence on
-        crashes.
+        joules_per_image, rate, frozen_rate, crashed_over_196, frozen_diverged and lower_rate_converged. Rates and
+        joules are those at 128 px and batch 64. Points over LARGEST_IMAGE_SIZE that were interrupted, or had no
+        weights, are no evidence on crashes.
     """
     table = settings(evidence)
     table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["device"] != "cpu")]
@@ -141,6 +141,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     for machine, points in judged[judged["learning_rate"] == LEARNING_RATE].groupby("machine"):
         head, diverged = table[table["machine"] == machine].iloc[0], (points["verdict"] == NOT_CONVERGED).any()
         values.append(quantities.exact(head.to_dict(), "frozen_diverged", diverged))
+    for machine, points in judged[judged["learning_rate"] < LEARNING_RATE].groupby("machine"):
+        head, converged = table[table["machine"] == machine].iloc[0], (points["verdict"] == CONVERGED).any()
+        values.append(quantities.exact(head.to_dict(), "lower_rate_converged", converged))
     return values
 
 

@@ -12,10 +12,13 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.datasets import Collection
 from benchbook.studies.findings import Sentence
+from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
 from benchbook.studies.study import Drawing, Evidence, Study, cached
 
 NAME = "resnet50_cost"
-NUM_DEVICES = 4  # in the article's claims
+NUM_DEVICES = 4  # chips in the article's claims
+NUM_BEFORE = 10  # epochs before a drop of the learning rate, whose gains its jump must exceed
+TWO_CORES = r"TPU v[23]\b"  # each of their chips is two devices of JAX
 CLAIMED_RATES = {  # by data set and global batch
     ("synthetic", 1024): "synthetic_rate",
     ("imagenet", 1024): "real_rate",
@@ -178,7 +181,7 @@ def pictures(collection: Collection) -> Drawing:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the quantities of claims: each curve's best accuracy and its epochs, hourly prices, and rates.
+    """Return the quantities of claims: each curve's best accuracy, its epochs and first jump, hourly prices, and rates.
 
     Measured accuracies and rates come from points with as many devices as the article had. Accuracies are those on
     ImageNet; of several runs the longest counts, then the last. Rates are those of CLAIMED_RATES, of reference points
@@ -191,26 +194,37 @@ def claimed(evidence: Evidence) -> list[dict]:
         best = _best(curve)
         values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
     four = evidence.measured[evidence.measured["study"] == NAME]
-    four = statistics.newest(four[(four["device_count"] == NUM_DEVICES) & (four["dataset"] == "imagenet")])
+    four = statistics.newest(four[_has_four_chips(four) & (four["dataset"] == "imagenet")])
     tested = four[(four["phase"] == "evaluate") & four["accuracy"].notna()]
     for _, own in tested.groupby("machine"):
         last = own.sort_values(["epoch", "run_id", "repeat"]).iloc[-1]
         curve = tested[(tested["run_id"] == last["run_id"]) & (tested["repeat"] == last["repeat"])]
         best = _best(curve)
         values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
+        gains = curve.set_index("epoch")["accuracy"].astype(float).diff()
+        before, after = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]], gains.get(DROP_EPOCHS[0] + 1)
+        if after is not None and len(before) == NUM_BEFORE:
+            values.append(quantities.exact(best, "jumped_at_first_drop", after > before.max()))
     listed, measured = estimate.on_demand(evidence.prices), points(evidence)
     measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
         price = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
     half = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
-    alike = f"variant == 'reference' and status == 'ok' and device_count == {NUM_DEVICES} and device != 'cpu'"
-    alike = evidence.points(NAME).query(f"{alike} and precision in {half}").sort_values("samples_per_second")
+    alike = f"variant == 'reference' and status == 'ok' and device != 'cpu' and precision in {half}"
+    alike = evidence.points(NAME).query(alike).sort_values("samples_per_second")
+    alike = alike[_has_four_chips(alike)]
     alike = alike.dropna(subset="samples_per_second").drop_duplicates(["machine", "dataset", "batch_size"], keep="last")
     for point in alike.to_dict("records"):
         if name := CLAIMED_RATES.get((point["dataset"], point["batch_size"])):
             values.append(quantities.between(point | {"source": "measured"}, name, "samples_per_second"))
     return values
+
+
+def _has_four_chips(rows: pandas.DataFrame) -> pandas.Series:
+    """Return whether rows, or lines of a summary, are of as many chips as the article's."""
+    doubled = rows["device_name"].str.contains(TWO_CORES).fillna(False) & rows["device"].eq("tpu")
+    return rows["device_count"].eq(NUM_DEVICES * (1 + doubled.astype(int))).fillna(False)
 
 
 def _best(curve: pandas.DataFrame) -> dict:

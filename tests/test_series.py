@@ -1,0 +1,84 @@
+"""Batches that cannot fit into memory are not tried; torch's share of a Mac's memory is set in its processes alone."""
+
+import dataclasses
+import os
+
+import pytest
+
+from benchbook.machine import kinds, layout
+from benchbook.measuring import launch
+from benchbook.running import profiles, series, session
+from benchbook.running.profiles import Point
+
+PAPER = [
+    point
+    for study in ("resnet50_cost", "gpt_tokens")
+    for point in profiles.read("paper", study, kinds=lambda framework: ("mps",) if framework == "torch" else ())
+]
+
+
+def points(study="resnet50_cost", variant="reference"):
+    own = [each for each in PAPER if each.study == study and each.parameters["variant"] == variant]
+    own = [each for each in own if each.parameters.get("model", "gpt2_124m") == "gpt2_124m"]
+    return {each.parameters["batch_size"]: each for each in own if not each.parameters.get("lora_rank")}
+
+
+def resized(point: Point, **parameters) -> Point:
+    return dataclasses.replace(point, parameters=point.parameters | parameters)
+
+
+def test_after_a_batch_that_did_not_fit_larger_ones_of_its_series_are_not_tried(monkeypatch):
+    monkeypatch.setattr(series, "memory_bytes", lambda kind: None)
+    own = points()
+    assert "batch_size 128 did not fit" in series.too_large(own[256], [own[128], own[512]])
+    assert not series.too_large(own[64], [own[128]])
+    assert not series.too_large(own[256], [resized(own[128], variant="tuned")])
+    assert not series.too_large(own[256], [resized(own[128], precision="amp_fp16")])
+
+
+@pytest.mark.parametrize(("study", "largest"), [("resnet50_cost", 64), ("gpt_tokens", 4)])
+def test_on_8_gb_batches_that_the_memory_model_refuses_are_not_tried(monkeypatch, study, largest):
+    monkeypatch.setattr(series, "memory_bytes", lambda kind: 8 * 2**30)
+    tried = [size for size, point in points(study).items() if not series.too_large(point, [])]
+    assert largest <= max(tried) < 4 * largest
+    assert min(tried) == 1
+
+
+def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkeypatch):
+    own = points()
+    large = resized(own[512], device="cpu")
+    monkeypatch.setenv("BENCHBOOK_SESSION", "a-session")
+    monkeypatch.setattr(series, "memory_bytes", lambda kind: 2**30)
+    assert session.run([large], "desk") == []
+    assert session.is_done(layout.state("desk") / large.study / large.name)
+    (row,) = session.read_rows("desk").to_dict("records")
+    assert row["status"] == "out_of_memory"
+    assert row["message"].startswith("not tried")
+
+
+def watermarks() -> dict:
+    """Answer as torch's allocator does, which refuses a low mark above the high one."""
+    low, high = (os.environ.get(f"PYTORCH_MPS_{name}_WATERMARK_RATIO") for name in ("LOW", "HIGH"))
+    if float(low or 1.4) > float(high or 1.7):
+        raise ValueError(f"invalid low watermark ratio {low}")
+    return {"low": low, "high": high}
+
+
+@pytest.mark.parametrize(
+    ("own", "seen"),
+    [({}, ("0.9", "1.0")), ({"HIGH": "1.5"}, (None, "1.5")), ({"LOW": "0.5", "HIGH": "0.6"}, ("0.5", "0.6"))],
+)
+def test_a_process_on_mps_takes_no_more_than_metal_recommends_unless_the_user_says_so(tmp_path, monkeypatch, own, seen):
+    for name in ("LOW", "HIGH"):
+        monkeypatch.delenv(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", raising=False)
+    for name, value in own.items():
+        monkeypatch.setenv(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", value)
+    before, added = dict(os.environ), kinds.environment("mps", os.environ)
+    result, failed = launch.call(f"{__name__}:watermarks", log=tmp_path / "log", variables=added)
+    if seen == (None, "1.5"):  # torch's own low mark of 1.4 is below
+        assert result == {"low": None, "high": "1.5"}
+    else:
+        assert (result["low"], result["high"]) == seen
+    assert failed is None
+    assert dict(os.environ) == before
+    assert kinds.environment("cpu", {}) == {}
