@@ -277,9 +277,9 @@ def test_time_is_estimated_from_this_machines_own_rows(desk):
 
 def test_a_machine_without_rows_is_planned_from_windows_that_last_a_given_time(desk):
     reference, *_, tuned = profiles.read("quick", "mnist_speedup", "cpu")
-    outside = session.START_SECONDS + 5 * session.PROCESS_SECONDS
-    assert estimate(reference) == 4 * 3 * 1.0 + outside
-    assert estimate(tuned) == 4 * (3 + 8) * 1.0 + 12 + outside
+    start, process = session.START_SECONDS, session.PROCESS_SECONDS
+    assert estimate(reference) == 6 * 3 * 1.0 + start + 7 * process
+    assert estimate(tuned) == 4 * (3 + 8) * 1.0 + 12 + start + 5 * process
 
 
 @pytest.mark.parametrize(
