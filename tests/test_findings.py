@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from benchbook import studies
 from benchbook.judging import intervals
 from benchbook.judging.verdicts import Verdict
+from benchbook.record import articles
 from benchbook.record.naming import Name, Names
 from benchbook.studies import findings, predictions
 from benchbook.studies.findings import Sentence
@@ -48,6 +49,13 @@ def test_a_finding_names_the_machine_the_way_and_its_hedges():
     text = finding(point(), point((200.0,) * 6, "tuned"))
     assert "(tuned) takes 5.0 min on a Chip A, at the measured rate (one start only" in text
     assert "desk" not in text
+
+
+def test_a_machines_own_finding_leaves_out_what_was_only_published():
+    study, own = studies.every()[STUDY], pandas.concat([articles.rows(), make_rows(starts(5))], ignore_index=True)
+    assert findings.finding(study, Evidence(own)).endswith(", published.")
+    assert findings.finding(study, Evidence(own), measured=True).count("published") == 0
+    assert findings.finding(study, Evidence(make_rows([PRINTED])), measured=True) == ""
 
 
 def test_a_sound_point_has_no_hedge_and_an_unstable_one_says_so_first():

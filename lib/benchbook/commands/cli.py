@@ -304,7 +304,8 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         page = _write_report()
         own_studies = [each for name, each in studies.every().items() if name in set(lines["study"])]
         for each in own_studies[:MOST_FINDINGS]:  # the report has the findings of all machines
-            say(findings.finding(each, own[0]))
+            if text := findings.finding(each, own[0], measured=True):
+                say(text)
         say(f"Report: {short(page)}")
     elif own:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")

@@ -109,13 +109,21 @@ def decides(number: Interval, equal: float = 1.0) -> bool:
     return number.kind != intervals.RANGE and not number.low <= equal <= number.high
 
 
-def finding(study: Study, evidence: Evidence) -> str:
-    """Return the title of the study's first chart, with hedges, and that of the next chart that has a value."""
+def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
+    """Return the title of the study's first chart, with hedges, and that of the next chart that has a value.
+
+    Args:
+        study, evidence: what to report.
+        measured: leave out what was only published.
+    """
     said = []
     for chart in (chart for chart in study.charts if hasattr(chart, "title")):
         lines = chart.drawn(chart.table(evidence), evidence)
         is_sentence, further = isinstance(chart.title, Sentence), {}
-        if said and is_sentence and chart.title.lines(lines).empty:
+        known = chart.title.lines(lines) if is_sentence else lines
+        if (said or measured) and is_sentence and known.empty:
+            continue
+        if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
             continue
         line, hedges = chart.title.line(lines) if is_sentence else None, ""
         if line and is_measured(line) and not said:
