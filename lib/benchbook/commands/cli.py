@@ -32,7 +32,6 @@ SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
 ORDER = "Each framework is calibrated before the first study that uses it; each point is measured in fresh processes."
 MOST_FINDINGS = 3
-REMARK_CHARACTERS = 120  # of a failure's message in the table; the report and the log have the whole message
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
