@@ -149,7 +149,7 @@ def ask(page, **choice):
 
 def test_mine_or_a_4090_is_a_range_that_says_what_is_measured(visit):
     page = visit()
-    card = ask(page, have="desk", consider="4090", train="simclr", precision="fp32")
+    card = ask(page, have="no. 2", consider="4090", train="simclr", precision="fp32")
     assert page.locator("#card th.consider").inner_text() == "NVIDIA RTX 4090"
     assert card["time"][1].endswith(", predicted")
     assert [text.partition(":")[0] for text in card["basis"]] == ["measured", "predicted"]
@@ -180,7 +180,7 @@ def test_simclr_on_an_m2_max_has_a_range_and_its_precision(visit):
 
 
 def test_a_row_and_a_card_say_where_they_come_from(visit):
-    card = ask(visit(), train="simclr", precision="fp32", have="desk")
+    card = ask(visit(), train="simclr", precision="fp32", have="no. 2")
     assert card["sources"][0] == "rows in outputs/runs/desk/simclr_epochs/reference-cpu"
     assert visit("points.html").get_by_text("desk/simclr_epochs/reference-cpu").count() == 1
 

@@ -14,17 +14,24 @@ MALLOPT_VALUES = {M_TRIM_THRESHOLD: -1, M_MMAP_MAX: 0}
 ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}  # the same for child processes
 
 
+def can_keep(kind: str, framework: str) -> bool:
+    """Return whether a process can keep freed memory.
+
+    It cannot where the framework does not allocate from the C library on this kind of device, nor with macOS and musl,
+    which have no such switch.
+    """
+    return kind == "cpu" and FRAMEWORKS[framework].frees_to_system and platform.libc_ver()[0] == "glibc"
+
+
 def keep_memory(device: Device) -> bool:
     """Keep freed memory in this process and in those that it starts, until they end; return whether that is possible.
 
-    It is not where the framework does not allocate from the C library on this device, nor with macOS and musl, which
-    have no such switch. It cannot be undone: glibc forgets what it has learnt from blocks freed before.
+    It cannot be undone: glibc forgets what it has learnt from blocks freed before.
 
     Raises:
         OSError: the C library refuses.
     """
-    uses_libc = device.is_cpu and FRAMEWORKS[device.framework].frees_to_system
-    if not uses_libc or platform.libc_ver()[0] != "glibc":
+    if not can_keep(device.kind, device.framework):
         return False
     mallopt = ctypes.CDLL(None).mallopt
     for parameter, value in MALLOPT_VALUES.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas
 
+from benchbook.frameworks import allocator
 from benchbook.machine import identity, kinds, layout, processes
 from benchbook.measuring import failures, launch, runs
 from benchbook.measuring.writer import Run
@@ -118,6 +119,11 @@ class Measurement:
         variables |= kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
+        # `tuned` keeps memory from its search on; `reference` has the system's default, as a plain script.
+        if given.get("variant") == "controlled" and allocator.can_keep(
+            given["device"], given.get("framework", "torch")
+        ):
+            variables |= allocator.ENVIRONMENT
         folder.mkdir(parents=True, exist_ok=True)
         log, kills = folder / f"{run_id}.log", processes.memory_kills()
         _, failed = launch.call(

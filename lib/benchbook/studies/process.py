@@ -192,8 +192,8 @@ def run(study: str, parameters: dict, run_id: str, number: int) -> None:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
-    if number != CHECK and parameters.get("variant") == "controlled" and allocator.keep_memory(process.device):
-        process.run.add_settings(keeps_memory=True)  # `tuned` does so as well; `reference` has the system's default
+    if allocator.ENVIRONMENT.items() <= os.environ.items():
+        process.run.add_settings(keeps_memory=True)
     plan = plan_of(study)
     plan.start(process, plan.load(process))
     if number != CHECK:
