@@ -162,6 +162,8 @@ def test_what_slurm_ends_leaves_a_row_and_the_same_command_continues(desk, clust
     assert rows["run_id"].nunique() == 2, logs
     assert rows["session"].nunique() == 1
     failed = rows[rows["status"] != "ok"]
-    assert failed[["phase", "status", "message"]].to_numpy().tolist() == [["warmup", "interrupted", reason]]
+    assert failed[["phase", "status"]].to_numpy().tolist() == [["warmup", "interrupted"]]
+    # On a slow computer Slurm kills what it ends before the reason is written; the next start writes the row then.
+    assert failed["message"].item() in (reason, "the process that measured was gone")
     assert (rows.loc[rows["run_id"] != failed["run_id"].item(), "phase"] == "train").sum() == 2
     assert not list(desk.outputs.rglob("*.running"))
