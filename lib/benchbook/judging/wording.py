@@ -39,8 +39,9 @@ def rate(samples_per_second: float) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """Return a number with its noun: 1 window, 6 windows."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    """Return a number with its noun: 1 window, 6 windows, 2 processes."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def price(dollars: float, digits: int = 0) -> str:

@@ -25,7 +25,7 @@ def cpu_seconds() -> dict[str, float]:
     return {
         "cpu_cores": len(times),
         "cpu_busy_seconds": sum(getattr(core, name, 0.0) for core in times for name in busy),
-        "cpu_own_seconds": sum(map(_consumed, processes.tree(processes.root()))),
+        "cpu_own_seconds": sum(map(consumed, processes.tree(processes.root()))),
         "cpu_stolen_seconds": sum(getattr(core, "steal", 0.0) for core in times),
     }
 
@@ -52,7 +52,7 @@ def others_share() -> float:
     return shares(before, cpu_seconds(), time.monotonic() - start)[0]
 
 
-def _consumed(process: psutil.Process) -> float:
+def consumed(process: psutil.Process) -> float:
     """Return the CPU seconds of a process and of its children that have ended."""
     try:
         return sum(process.cpu_times()[:4])  # user and system, its own and its children's

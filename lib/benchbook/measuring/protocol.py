@@ -18,6 +18,7 @@ import psutil
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
+from benchbook.machine import contention
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
@@ -29,7 +30,7 @@ IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
 LEAST_SUSTAINED = 6  # windows of a sustained run, so that a short one also has a first and a last part
 PREFETCHED = 2  # batches ahead of each worker, torch's default
-LOADER_SECONDS = 60.0  # a loader that is still filling its queue after this long is measured as it is
+FILLING_SECONDS = 60.0  # a loader that is still filling its queue after this long is measured as it is
 POLL_SECONDS, IDLE_SHARE = 0.2, 0.1  # workers that use less than this share of a core wait for a free place
 
 
@@ -274,19 +275,14 @@ def _reach_steady_state(workload: Workload, record: Run, train: Callable, step_s
     if not (queued and workers):
         return
     with record.during("warmup"):
-        started, used = time.monotonic(), _processor_seconds(workers)
-        while (waited := time.monotonic() - started) < LOADER_SECONDS:
+        started, used = time.monotonic(), sum(map(contention.consumed, workers))
+        while (waited := time.monotonic() - started) < FILLING_SECONDS:
             time.sleep(POLL_SECONDS)
-            before, used = used, _processor_seconds(workers)
+            before, used = used, sum(map(contention.consumed, workers))
             if used - before < IDLE_SHARE * POLL_SECONDS:
                 break
         if waited > queued * step_seconds > 0:
             record.append(**train(queued))
-
-
-def _processor_seconds(workers: list[psutil.Process]) -> float:
-    times = [worker.cpu_times() for worker in workers if worker.is_running()]
-    return sum(each.user + each.system for each in times)
 
 
 def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator[dict]:

@@ -55,6 +55,16 @@ class Aggregation:
         return claim_outcomes.table(claim_outcomes.judged(self.evidence), self.evidence.names)
 
     @cached_property
+    def tuning(self) -> pandas.DataFrame:
+        """Return what each search promised, and what windows confirmed; see `confirmation.table`."""
+        return confirmation.table(self.evidence.measured)
+
+    @cached_property
+    def frameworks(self) -> pandas.DataFrame:
+        """Return the frameworks of each chip, compared; see `headline.frameworks`."""
+        return headline.frameworks(self.evidence)
+
+    @cached_property
     def drawings(self) -> dict[str, Drawing]:
         """Return the drawn charts of the studies and of the predictions, by name."""
         charts = [chart for study in studies.every().values() for chart in study.charts]
@@ -97,8 +107,8 @@ class Aggregation:
             "machine-names": self.evidence.names.table(),
             "machines": self.machines,
             "headline": self.headlines[headline.COLUMNS],
-            "tuning": confirmation.table(self.evidence.measured),
-            "frameworks": headline.frameworks(self.evidence),
+            "tuning": self.tuning,
+            "frameworks": self.frameworks,
             "findings": self.findings,
             "claims": claim_outcomes.judged(self.evidence),
             "claim-outcomes": self.claims,

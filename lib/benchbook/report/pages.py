@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-import jinja2
 import pandas
 import yaml
 
 from benchbook import studies
-from benchbook.judging import confirmation, parity, wording
+from benchbook.judging import parity, wording
 from benchbook.machine import identity, layout
-from benchbook.report import costs, headline, tables
+from benchbook.report import costs, site, tables
 from benchbook.report.costs import Mark
 
 VERSION = 1  # of the data; it rises when a meaning changes
@@ -122,7 +121,7 @@ def _start(merged) -> str:
         }
         for mark in merged.costs
     ]  # fmt: skip
-    return _environment().get_template("start.html").render(
+    return site.environment().get_template("start.html").render(
         machines=[names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=kinds, commit=identity.commit(),
         made=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", citation=citation(summary),
@@ -137,15 +136,15 @@ def _points(merged) -> str:
     shown = {
         "summary": evidence.summary,
         "machines": merged.machines,
-        "tuning": confirmation.table(evidence.measured),
-        "frameworks": headline.frameworks(evidence),
+        "tuning": merged.tuning,
+        "frameworks": merged.frameworks,
         "parity": parity.verdicts(evidence.measured),
     }
     titles = {study.name: study.title for study in studies.every().values()}
     rendered = {
         name: tables.as_html(table, name, evidence.names, titles) for name, table in shown.items() if len(table)
     }
-    return _environment().get_template("points.html").render(tables=rendered, count=wording.count)
+    return site.environment().get_template("points.html").render(tables=rendered, count=wording.count)
 
 
 def _repository() -> str:
@@ -153,8 +152,3 @@ def _repository() -> str:
     urls = importlib.metadata.metadata("benchbook").get_all("Project-URL") or []
     address = next((url.partition(", ")[2] for url in urls if url.startswith("Repository,")), "")
     return "" if "/_owner_/" in address else address
-
-
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    return jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)

@@ -115,9 +115,9 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
         shown, faults = _notebooks(executed, source)
         _documents(source)
         _static(source / "_static")
-        page = _environment().get_template("left-out.html").render(lines=[*left_out(figures), *faults])
+        page = environment().get_template("left-out.html").render(lines=[*left_out(figures), *faults])
         (source / "left-out.html").write_text(page, encoding="utf-8")
-        text = _environment(autoescape=False).get_template("index.md").render(shown=shown, documents=DOCUMENTS)
+        text = environment(autoescape=False).get_template("index.md").render(shown=shown, documents=DOCUMENTS)
         (source / "index.md").write_text(text, encoding="utf-8")
         for name, title in PAGES.items():
             text = f"# {title}\n\n```{{raw}} html\n:file: {name}.html\n```\n"
@@ -194,6 +194,7 @@ def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)
 
 
-def _environment(autoescape: bool = True) -> jinja2.Environment:
+def environment(autoescape: bool = True) -> jinja2.Environment:
+    """Return the templates' environment."""
     loader = jinja2.FileSystemLoader(HERE / "templates")
     return jinja2.Environment(loader=loader, autoescape=autoescape, trim_blocks=True, undefined=jinja2.StrictUndefined)
