@@ -1,8 +1,8 @@
 """Simulate intervals: how often they cover the truth, their width, and how often equal code is called faster.
 
-`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws kernels (processes) of points
+`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws processes of points
 at random and judges them as `benchbook.judging` judges rows. Standard deviations of 0.7 to 28 % between a point's
-kernels were measured.
+processes were measured.
 """
 
 import argparse
@@ -11,44 +11,44 @@ import numpy
 
 from benchbook.judging import intervals, verdicts
 
-KERNELS = (2, 3, 4, 5, 6)
-WINDOWS, NOISE = 3, 0.02  # of a kernel, and their standard deviation
+PROCESSES = (2, 3, 4, 5, 6)
+WINDOWS, NOISE = 3, 0.02  # of a process, and their standard deviation
 LEAST, MOST = 0.007, 0.28
-SLOW_SHARE, SLOW_LEVEL = 0.35, numpy.log(0.7)  # of the kernels of a bimodal point
+SLOW_SHARE, SLOW_LEVEL = 0.35, numpy.log(0.7)  # of the processes of a bimodal point
 CASES = ("5 %", "10 %", "0.7 to 28 %", "20 %", "bimodal")
-RATIOS = ("1 %", "2 %", "3 %")  # deviations of ratios whose sides alternate in each kernel
+RATIOS = ("1 %", "2 %", "3 %")  # deviations of ratios whose sides alternate in each process
 
 
-def draw(case: str, random: numpy.random.Generator, points: int, kernels: int, noise: float = NOISE) -> numpy.ndarray:
-    """Return the log medians of kernels' windows, around 0, shape (points, kernels).
+def draw(case: str, random: numpy.random.Generator, points: int, processes: int, noise: float = NOISE) -> numpy.ndarray:
+    """Return the log medians of processes' windows, around 0, shape (points, processes).
 
     Args:
-        case: the deviation between kernels; or a range, in which each point's deviation is log-uniform; or `bimodal`.
+        case: the deviation between processes; or a range, in which each point's deviation is log-uniform; or `bimodal`.
         random: the generator.
-        points, kernels: the shape.
+        points, processes: the shape.
         noise: the standard deviation of windows.
     """
     if case == "bimodal":
-        levels = SLOW_LEVEL * ((random.random((points, kernels)) < SLOW_SHARE) - SLOW_SHARE)
+        levels = SLOW_LEVEL * ((random.random((points, processes)) < SLOW_SHARE) - SLOW_SHARE)
     else:
         least, *most = (float(part) / 100 for part in case.removesuffix(" %").split(" to "))
         deviation = numpy.exp(random.uniform(numpy.log(least), numpy.log([*most, least][0]), (points, 1)))
-        levels = deviation * random.normal(size=(points, kernels))
-    return numpy.median(levels[..., None] + noise * random.normal(size=(points, kernels, WINDOWS)), axis=-1)
+        levels = deviation * random.normal(size=(points, processes))
+    return numpy.median(levels[..., None] + noise * random.normal(size=(points, processes, WINDOWS)), axis=-1)
 
 
-def half_widths(medians: numpy.ndarray, assumed: float = intervals.KERNEL_DEVIATION) -> numpy.ndarray:
+def half_widths(medians: numpy.ndarray, assumed: float = intervals.PROCESS_DEVIATION) -> numpy.ndarray:
     """Return half the width of each point's interval, on the log scale."""
-    return intervals.half_width_of_kernels(medians.var(axis=-1, ddof=1), medians.shape[-1], assumed)
+    return intervals.half_width_of_processes(medians.var(axis=-1, ddof=1), medians.shape[-1], assumed)
 
 
-def coverage(case: str, kernels: int, points: int) -> tuple[float, float, float, float]:
+def coverage(case: str, processes: int, points: int) -> tuple[float, float, float, float]:
     """Return the coverage, the median half-width, and how often one of two equal points is called faster.
 
     The latter is given for points of one session, and for points of two sessions that differ by the stated deviation.
     """
-    random = numpy.random.default_rng(kernels)
-    a, b = (draw(case, random, points, kernels) for _ in range(2))
+    random = numpy.random.default_rng(processes)
+    a, b = (draw(case, random, points, processes) for _ in range(2))
     own = half_widths(a)
     width, apart = numpy.hypot(own, half_widths(b)), a.mean(axis=-1) - b.mean(axis=-1)
     between = 2**0.5 * intervals.SESSION_DEVIATION  # of the difference of two sessions
@@ -58,17 +58,17 @@ def coverage(case: str, kernels: int, points: int) -> tuple[float, float, float,
     return covered.mean(), numpy.median(own), (numpy.abs(apart) > width).mean(), (across > allowed).mean()
 
 
-def paired(case: str, kernels: int, points: int) -> tuple[float, float]:
+def paired(case: str, processes: int, points: int) -> tuple[float, float]:
     """Return the coverage of ratios that differ by this deviation, and the share of equal settings called tuned."""
-    ratios = draw(case, numpy.random.default_rng(kernels), points, kernels, 2**0.5 * NOISE)
+    ratios = draw(case, numpy.random.default_rng(processes), points, processes, 2**0.5 * NOISE)
     own = half_widths(ratios, intervals.PAIRED_DEVIATION)
     return (numpy.abs(ratios.mean(axis=-1)) <= own).mean(), (ratios.mean(axis=-1) > own).mean()
 
 
-def false_alarms(kernels: int, windows: int, noise: float, correlation: float, points: int) -> float:
+def false_alarms(processes: int, windows: int, noise: float, correlation: float, points: int) -> float:
     """Return the share of steady points that are called unstable, at a given noise and correlation of windows."""
-    random, runs = numpy.random.default_rng([kernels, windows]), numpy.repeat(numpy.arange(kernels), windows)
-    drawn = random.normal(size=(points, kernels, windows))
+    random, runs = numpy.random.default_rng([processes, windows]), numpy.repeat(numpy.arange(processes), windows)
+    drawn = random.normal(size=(points, processes, windows))
     for place in range(1, windows):
         fresh = (1 - correlation**2) ** 0.5 * drawn[..., place]
         drawn[..., place] = correlation * drawn[..., place - 1] + fresh
@@ -82,10 +82,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=50_000, help="points drawn for each cell")
     points = parser.parse_args().repeats
     heads = ["coverage", "half-width", "equal points called unlike in one session", "and across sessions"]
-    cells = {case: numpy.transpose([coverage(case, kernels, points) for kernels in KERNELS]) for case in CASES}
+    cells = {case: numpy.transpose([coverage(case, processes, points) for processes in PROCESSES]) for case in CASES}
     for place, head in enumerate(heads):
         print_table(head, {case: rows[place] for case, rows in cells.items()})
-    cells = {case: numpy.transpose([paired(case, kernels, points) for kernels in KERNELS]) for case in RATIOS}
+    cells = {case: numpy.transpose([paired(case, processes, points) for processes in PROCESSES]) for case in RATIOS}
     for place, head in enumerate(["coverage of ratios that alternate", "equal settings called tuned"]):
         print_table(head, {case: rows[place] for case, rows in cells.items()})
     sizes = ((1, 6), (2, 6), (4, 3), (5, 6))
@@ -96,8 +96,8 @@ def main() -> None:
 
 
 def print_table(head: str, lines: dict) -> None:
-    """Print a table with a column for each number of kernels."""
-    print(f"\n{head}; deviation between kernels, {', '.join(map(str, KERNELS))} kernels")
+    """Print a table with a column for each number of processes."""
+    print(f"\n{head}; deviation between processes, {', '.join(map(str, PROCESSES))} processes")
     for case, shares in lines.items():
         print_line(case, shares)
 

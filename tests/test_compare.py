@@ -9,17 +9,17 @@ from benchbook.judging.intervals import Interval
 from benchbook.rows import points
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, write
-from rows import windows as kernel_windows
+from rows import windows as make_windows
 
 
-def windows(rate=1000.0, seed=0, num_kernels=3, **columns):
-    """Return six windows of each kernel around a rate, with 1 % of noise between kernels and in them."""
+def windows(rate=1000.0, seed=0, num_processes=3, **columns):
+    """Return six windows of each process around a rate, with 1 % of noise between processes and in them."""
     random, lines = numpy.random.default_rng(seed), []
     name = "-".join(["run", *(str(columns.get(key, "")) for key in ("machine", "session", "point"))])
-    for kernel in range(num_kernels):
+    for process in range(num_processes):
         level = rate * (1 + 0.01 * random.normal())
         rates = level * (1 + 0.01 * random.normal(size=6))
-        lines += kernel_windows(rates, **{"run_id": f"{name}-{kernel}"} | columns)
+        lines += make_windows(rates, **{"run_id": f"{name}-{process}"} | columns)
     return lines
 
 
@@ -95,7 +95,7 @@ def test_a_point_without_a_partner_is_named():
 
 
 def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_points_counts():
-    a = [*windows(100, point=named("cpu"), num_kernels=1), *windows(point=named("cpu", num_windows=6))]
+    a = [*windows(100, point=named("cpu"), num_processes=1), *windows(point=named("cpu", num_windows=6))]
     b = windows(machine="attic", point=named("cpu", num_windows=2, allow_embedded=False))
     lines, alone = compare.table(make_rows(a), make_rows(b))
     assert (lines["point"].tolist(), alone) == ([named("cpu", num_windows=6)], {"a": [], "b": []})

@@ -91,6 +91,6 @@ def test_a_notebook_ends_with_its_own_points_rate_bounds_and_joules_or_how_it_fa
     own = evidence(trained, [failed], published=True)
     said = closing.sentences(own, make_rows(trained))
     assert said.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
-    assert " 400, n=3; one start only)" in said
+    assert " 400, n=3; one process only)" in said
     assert "Energy: 0.5 J an image" in said
     assert "has no measured window: out of memory." in closing.sentences(own, make_rows([failed]))

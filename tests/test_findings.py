@@ -40,14 +40,14 @@ def finding(*parts, printed=(PRINTED,)):
     return findings.finding(studies.every()[STUDY], evidence)
 
 
-def starts(num_kernels, *points, **columns):
-    """Return points as so many kernels measured them."""
-    return [row | {"run_id": f"{row['run_id']}-{n}"} for n in range(num_kernels) for row in point(*points, **columns)]
+def starts(num_processes, *points, **columns):
+    """Return points as so many processes measured them."""
+    return [row | {"run_id": f"{row['run_id']}-{n}"} for n in range(num_processes) for row in point(*points, **columns)]
 
 
 def test_a_finding_names_the_machine_the_way_and_its_hedges():
     text = finding(point(), point((200.0,) * 6, "tuned"))
-    assert "(tuned) takes 5.0 min on a Chip A, at the measured rate (one start only" in text
+    assert "(tuned) takes 5.0 min on a Chip A, at the measured rate (one process only" in text
     assert "desk" not in text
 
 
@@ -66,16 +66,16 @@ def test_a_sound_point_has_no_hedge_and_an_unstable_one_says_so_first():
 
 
 @settings(max_examples=40, deadline=None)
-@example(rates=(90.0, 90.0, 90.0, 90.0, 102.0, 108.0, 110.0, 90.0), num_kernels=3)
-@given(rates=st.tuples(*[st.floats(90, 130)] * 8), num_kernels=st.integers(1, 4))
-def test_a_machine_is_the_fastest_only_if_the_ratios_interval_says_so(rates, num_kernels):
-    own = [starts(num_kernels, (rate,) * 3)[3 * n : 3 * n + 3] for n, rate in enumerate(rates[:num_kernels])]
+@example(rates=(90.0, 90.0, 90.0, 90.0, 102.0, 108.0, 110.0, 90.0), num_processes=3)
+@given(rates=st.tuples(*[st.floats(90, 130)] * 8), num_processes=st.integers(1, 4))
+def test_a_machine_is_the_fastest_only_if_the_ratios_interval_says_so(rates, num_processes):
+    own = [starts(num_processes, (rate,) * 3)[3 * n : 3 * n + 3] for n, rate in enumerate(rates[:num_processes])]
     theirs = [
-        starts(num_kernels, (rate,) * 3, machine="attic", chip="Chip B")[3 * n : 3 * n + 3]
-        for n, rate in enumerate(rates[4 : 4 + num_kernels])
+        starts(num_processes, (rate,) * 3, machine="attic", chip="Chip B")[3 * n : 3 * n + 3]
+        for n, rate in enumerate(rates[4 : 4 + num_processes])
     ]
-    text, medians = finding(*own, *theirs), [rates[:num_kernels], rates[4 : 4 + num_kernels]]
-    runs = [n for n in range(num_kernels) for _ in range(3)]
+    text, medians = finding(*own, *theirs), [rates[:num_processes], rates[4 : 4 + num_processes]]
+    runs = [n for n in range(num_processes) for _ in range(3)]
     numbers = [intervals.interval([rate for rate in some for _ in range(3)], runs) for some in medians]
     first, other = (intervals.Interval(n.value, n.low, n.high, n.kind, str(i)) for i, n in enumerate(numbers))
     ratio = intervals.divide(first, other)

@@ -1,4 +1,4 @@
-"""Intervals over kernels: the formula by hand, how bounds combine, and how often they cover the truth."""
+"""Intervals over processes: the formula by hand, how bounds combine, and how often they cover the truth."""
 
 import math
 import runpy
@@ -14,15 +14,15 @@ from benchbook.judging.intervals import Interval
 SIX = [100.0] * 6
 
 
-def test_the_interval_is_students_t_over_the_medians_of_kernels_and_one_assumed_kernel():
+def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assumed_process():
     from scipy import stats  # its import takes a second
 
     # medians 100, 110 and 130
-    values, kernels = [100.0, 100.0, 500.0, 110.0, 110.0, 1.0, 130.0, 130.0, 131.0], list("aaabbbccc")
+    values, processes = [100.0, 100.0, 500.0, 110.0, 110.0, 1.0, 130.0, 130.0, 131.0], list("aaabbbccc")
     levels = numpy.log([100, 110, 130])
     for found, assumed in (
-        (intervals.interval(values, kernels), 0.05),
-        (intervals.interval(values, kernels, intervals.PAIRED_DEVIATION), 0.02),
+        (intervals.interval(values, processes), 0.05),
+        (intervals.interval(values, processes, intervals.PAIRED_DEVIATION), 0.02),
     ):
         half = stats.t.ppf(0.975, 3) * math.sqrt((assumed**2 + 2 * levels.var(ddof=1)) / 3 / 3)
         assert found.kind == "interval"
@@ -30,12 +30,12 @@ def test_the_interval_is_students_t_over_the_medians_of_kernels_and_one_assumed_
         assert (found.low, found.high) == pytest.approx((found.value * math.exp(-half), found.value * math.exp(half)))
 
 
-def test_two_kernels_that_agree_by_chance_have_an_interval_all_the_same():
+def test_two_processes_that_agree_by_chance_have_an_interval_all_the_same():
     alike = intervals.interval(SIX, list("aaabbb"))
     assert math.log(alike.high / 100) == pytest.approx(4.303 * 0.05 / 2, rel=1e-3)
 
 
-def test_one_kernel_or_fewer_than_six_windows_have_a_range():
+def test_one_process_or_fewer_than_six_windows_have_a_range():
     alone = intervals.interval([90.0, *SIX, 120.0], ["a"] * 8)
     assert (alone.low, alone.high, alone.kind) == (90.0, 120.0, "range")
     assert intervals.interval([50.0, 10.0, 20.0, 30.0, 40.0], list("abcde")).kind == "range"
@@ -45,23 +45,23 @@ def test_one_kernel_or_fewer_than_six_windows_have_a_range():
 
 def test_an_interval_has_any_unit_and_any_order_of_windows():
     random = numpy.random.default_rng(7)
-    values, kernels = random.lognormal(sigma=0.05, size=18), numpy.repeat([3, 1, 2], 6)
-    found, order = intervals.interval(values, kernels), random.permutation(18)
-    turned = intervals.interval(1000 * values[order], kernels[order])
+    values, processes = random.lognormal(sigma=0.05, size=18), numpy.repeat([3, 1, 2], 6)
+    found, order = intervals.interval(values, processes), random.permutation(18)
+    turned = intervals.interval(1000 * values[order], processes[order])
     expected = [1000 * bound for bound in (found.value, found.low, found.high)]
     assert [turned.value, turned.low, turned.high] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    ("values", "kernels", "allowed"),
+    ("values", "processes", "allowed"),
     [
         *(([], [], "as many of each"), ([1.0], [], "as many of each"), ([1.0], ["a", "b"], "as many of each")),
         *(([1.0, value], ["a", "b"], "above 0") for value in (0.0, -1.0, math.nan)),
     ],
 )
-def test_an_interval_needs_values_above_zero_and_a_kernel_for_each(values, kernels, allowed):
+def test_an_interval_needs_values_above_zero_and_a_process_for_each(values, processes, allowed):
     with pytest.raises(ValueError, match=f"allowed: {allowed}"):
-        intervals.interval(values, kernels)
+        intervals.interval(values, processes)
 
 
 def sampled(value, width):
@@ -108,17 +108,17 @@ def test_ranges_and_printed_figures_enter_with_their_ends():
 BENCHMARK = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "intervals.py")
 
 
-@pytest.mark.parametrize("kernels", BENCHMARK["KERNELS"])
+@pytest.mark.parametrize("processes", BENCHMARK["PROCESSES"])
 @pytest.mark.parametrize("case", ["5 %", "10 %", "0.7 to 28 %"])
-def test_intervals_cover_the_truth_and_equal_code_is_rarely_called_faster(case, kernels):
-    covered, _, unlike, unlike_across_sessions = BENCHMARK["coverage"](case, kernels, 20_000)
+def test_intervals_cover_the_truth_and_equal_code_is_rarely_called_faster(case, processes):
+    covered, _, unlike, unlike_across_sessions = BENCHMARK["coverage"](case, processes, 20_000)
     assert covered >= 0.93
     assert max(unlike, unlike_across_sessions) <= 0.05
 
 
-@pytest.mark.parametrize("kernels", BENCHMARK["KERNELS"])
+@pytest.mark.parametrize("processes", BENCHMARK["PROCESSES"])
 @pytest.mark.parametrize("case", BENCHMARK["RATIOS"])
-def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(case, kernels):
-    covered, tuned = BENCHMARK["paired"](case, kernels, 20_000)
+def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(case, processes):
+    covered, tuned = BENCHMARK["paired"](case, processes, 20_000)
     assert covered >= 0.93
     assert tuned <= 0.05

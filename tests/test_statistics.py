@@ -10,7 +10,7 @@ from benchbook.judging import statistics
 from rows import make_row, make_rows, windows
 
 
-def test_the_spread_is_half_the_noise_of_windows_around_their_kernel_without_its_warm_up():
+def test_the_spread_is_half_the_noise_of_windows_around_their_process_without_its_warm_up():
     series = statistics.warmed_up([100, 80, 100, 125, 99, 700, 700, 101], list("aaaabbbb"))
     assert [each.tolist() for each in series] == [[100, 80, 100, 125], [700, 700, 101]]  # 99 carries a warm-up
     quiet = statistics.warmed_up([100, 80, 100, 125, 700, 700], list("aaaabb"))
@@ -84,7 +84,7 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert line["samples_per_second"] == pytest.approx((300 * 200) ** 0.5)
     assert line["spread"] == pytest.approx(0.6745 * math.log(4 / 3) * (1 / 2 / 1) ** 0.5)  # of 400 and 300
     assert (line["low"], line["high"], line["interval"]) == (100, 400, "range")
-    assert (line["num_kernels"], line["num_windows"]) == (2, 4)
+    assert (line["num_processes"], line["num_windows"]) == (2, 4)
     assert line["seconds_per_step"] == pytest.approx(64 / (300 * 200) ** 0.5)
     waited, energy = ["waited_low", "input_share_waited", "waited_high"], ["energy_low", "energy_high"]
     assert line[waited].tolist() == [0.25, 0.25, 0.5]  # of 0.25, 0.25, 0.25, 0.5

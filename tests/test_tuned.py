@@ -1,4 +1,4 @@
-"""Tuned means faster: a search takes what is faster and right, and what it promises is confirmed in the same kernel.
+"""Tuned means faster: a search takes what is faster and right, and what it promises is confirmed in the same process.
 
 Where it is not, the reference is measured.
 """
@@ -280,7 +280,7 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
 
 @pytest.mark.parametrize(("can", "told"), [(True, True), (False, None)])
 @pytest.mark.parametrize("ratio", [1.2, 0.95])
-def test_a_tuned_kernel_keeps_its_memory_from_its_search_on_where_the_c_library_can(
+def test_a_tuned_process_keeps_its_memory_from_its_search_on_where_the_c_library_can(
     tmp_path, clock, searches, monkeypatch, ratio, can, told
 ):
     """Memory that is kept is kept for good: the reference's windows that decide must have it too, or neither."""
@@ -334,12 +334,12 @@ CLEAR = [(100, 107), (100, 106), (100, 105), (100, 108), (100, 107), (100, 106)]
 @pytest.mark.parametrize(
     ("levels", "kind", "faster"),
     [
-        ([1.0], "range", False),  # six of six, and another kernel may say otherwise
+        ([1.0], "range", False),  # six of six, and another process may say otherwise
         ([1.0, 1.0], "interval", True),
-        ([1.0, 0.95], "interval", False),  # kernels differ by as much
+        ([1.0, 0.95], "interval", False),  # processes differ by as much
     ],
 )
-def test_tuned_is_faster_only_with_an_interval_over_kernels(levels, kind, faster):
+def test_tuned_is_faster_only_with_an_interval_over_processes(levels, kind, faster):
     runs = [f"run-{number}" for number in range(len(levels))]
     pairs = {run: [(slow, fast * level) for slow, fast in CLEAR] for run, level in zip(runs, levels, strict=True)}
     rows = [row for run_id, own in pairs.items() for row in alternated(*own, run_id=run_id)]

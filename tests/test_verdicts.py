@@ -13,10 +13,10 @@ from rows import make_row, make_rows, windows, write
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 
 
-def drawn(kind, seeds, num_kernels, num_windows, noise):
-    """Return rates with noise of windows and as much between kernels: normal, heavy-tailed, or correlated by 0.8."""
+def drawn(kind, seeds, num_processes, num_windows, noise):
+    """Return rates with noise of windows and as much between processes: normal, heavy-tailed, or correlated by 0.8."""
     random = numpy.random.default_rng(5)
-    size = (seeds, num_kernels, num_windows)
+    size = (seeds, num_processes, num_windows)
     windows = random.standard_t(4, size) / 2**0.5 if kind == "heavy" else random.normal(size=size)
     for place in range(1, num_windows if kind == "correlated" else 0):
         windows[..., place] = 0.8 * windows[..., place - 1] + 0.6 * windows[..., place]
@@ -46,24 +46,24 @@ def warming_up(rates):
     [
         (steady, "normal", 0.02, 0, 0.05),
         (steady, "heavy", 0.02, 0, 0.05),
-        (steady, "correlated", 0.03, 0, 0.10),  # most of them where one kernel is all there is
+        (steady, "correlated", 0.03, 0, 0.10),  # most of them where one process is all there is
         (warming_up, "normal", 0.01, 0, 0.05),
         (drifting, "normal", 0.01, 0.80, 1),
         (slow_stretch, "normal", 0.01, 0.98, 1),
     ],
 )
-@pytest.mark.parametrize(("num_kernels", "num_windows"), [(1, 6), (3, 6), (3, 20)])
+@pytest.mark.parametrize(("num_processes", "num_windows"), [(1, 6), (3, 6), (3, 20)])
 def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
-    num_kernels, num_windows, fault, kind, noise, least, most
+    num_processes, num_windows, fault, kind, noise, least, most
 ):
-    runs = numpy.repeat(numpy.arange(num_kernels), num_windows)
-    rates = [fault(each).ravel() for each in drawn(kind, 400, num_kernels, num_windows, noise)]
+    runs = numpy.repeat(numpy.arange(num_processes), num_windows)
+    rates = [fault(each).ravel() for each in drawn(kind, 400, num_processes, num_windows, noise)]
     share = numpy.mean([verdicts.stability(each, runs).kind == verdicts.UNSTABLE for each in rates])
     assert least <= share <= most
 
 
-def kernels(levels=(1, 1, 1), falls=(1, 1, 1, 1)):
-    """Return the rates of kernels of six windows, at these levels and with the last third slower by these factors."""
+def processes(levels=(1, 1, 1), falls=(1, 1, 1, 1)):
+    """Return the rates of processes of six windows, at these levels and with the last third slower by these factors."""
     return [1000 * level * f for level, end in zip(levels, falls, strict=False) for f in (1, 1, 1, 1, end, end)]
 
 
@@ -81,14 +81,14 @@ def fall(last, first):
         ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(902.5 / 995 - 1)),)),
         ([1000, 1001, 999, 820, 1000, 1002], "unstable", (("spread", pytest.approx(0.0547, 0.01)), ("outliers", 1, 6))),
         ([960, 1040, 970, 1110, 860, 1030], "unstable", (("spread", pytest.approx(0.0593, 1e-2)), fall(945, 1000))),
-        ([*STEADY, *(0.86 * rate for rate in STEADY)], "stable", ()),  # the second kernel is steady, and 14 % slower
-        (kernels(falls=(0.9, 0.9, 0.9)), "unstable", (fall(0.9, 1),)),
-        (kernels(falls=(0.9, 0.9, 1.01)), "stable", ()),  # not in the same direction in all
-        (kernels(levels=(1, 0.98, 0.95, 0.92)), "unstable", (("kernel_drift", pytest.approx(-0.08)),)),
-        (kernels(levels=(1, 1.04, 1.08, 1.1)), "unstable", (("kernel_drift", pytest.approx(0.1)),)),
-        (kernels(levels=(1, 0.95, 0.98, 0.92)), "stable", ()),  # not in order
-        (kernels(levels=(1, 0.95, 0.92)), "stable", ()),  # three are often in order by chance
-        (kernels(levels=(1, 0.99, 0.98, 0.97)), "stable", ()),
+        ([*STEADY, *(0.86 * rate for rate in STEADY)], "stable", ()),  # the second process is steady, and 14 % slower
+        (processes(falls=(0.9, 0.9, 0.9)), "unstable", (fall(0.9, 1),)),
+        (processes(falls=(0.9, 0.9, 1.01)), "stable", ()),  # not in the same direction in all
+        (processes(levels=(1, 0.98, 0.95, 0.92)), "unstable", (("process_drift", pytest.approx(-0.08)),)),
+        (processes(levels=(1, 1.04, 1.08, 1.1)), "unstable", (("process_drift", pytest.approx(0.1)),)),
+        (processes(levels=(1, 0.95, 0.98, 0.92)), "stable", ()),  # not in order
+        (processes(levels=(1, 0.95, 0.92)), "stable", ()),  # three are often in order by chance
+        (processes(levels=(1, 0.99, 0.98, 0.97)), "stable", ()),
     ],
 )
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
@@ -170,7 +170,7 @@ def test_a_summary_has_a_verdict_for_each_point_with_windows():
 
 
 def session(name, *rates, **columns):
-    """Return a session of a point: a kernel of six windows at each of these rates."""
+    """Return a session of a point: a process of six windows at each of these rates."""
     runs = [(f"{name}-{number}", [rate * each / 1000 for each in STEADY]) for number, rate in enumerate(rates)]
     return [row for run_id, own in runs for row in windows(own, run_id=run_id, session=name, **columns)]
 
@@ -256,7 +256,7 @@ def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values |= {
         "spread": (0.1,),
         "drift": (0.1,),
-        "kernel_drift": (0.1,),
+        "process_drift": (0.1,),
         "outliers": (1, 6),
         "cpu_shared": (0.3,),
         "cpu_stolen": (0.1,),

@@ -1,8 +1,8 @@
-"""Judge whether a tuned point is faster than its reference, from windows of both that alternate in one kernel.
+"""Judge whether a tuned point is faster than its reference, from windows of both that alternate in one process.
 
-A search only promises a speed-up, from short windows of small batches. Rows of phase `confirm` in each kernel then
-compare its choice with the study's reference, including its loader. If a pair of windows in the first kernel is not
-faster, the point trains like the reference. It is called tuned only if an interval over kernels shows that it is
+A search only promises a speed-up, from short windows of small batches. Rows of phase `confirm` in each process then
+compare its choice with the study's reference, including its loader. If a pair of windows in the first process is not
+faster, the point trains like the reference. It is called tuned only if an interval over processes shows that it is
 faster.
 """
 
@@ -39,12 +39,12 @@ def ratio(rows: pandas.DataFrame) -> Interval | None:
     windows = rows[rows["phase"] == PHASE]
     if windows.empty or (windows["status"] != "ok").any():
         return None
-    ratios, kernels = [], []
+    ratios, processes = [], []
     for run_id, run in windows.groupby("run_id", sort=True):
         own = pair_speedups(run)
         ratios += own
-        kernels += [run_id] * len(own)
-    return intervals.interval(ratios, kernels, intervals.PAIRED_DEVIATION) if ratios else None
+        processes += [run_id] * len(own)
+    return intervals.interval(ratios, processes, intervals.PAIRED_DEVIATION) if ratios else None
 
 
 def pair_speedups(windows: pandas.DataFrame) -> list[float]:
@@ -62,13 +62,13 @@ def pair_speedups(windows: pandas.DataFrame) -> list[float]:
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:
-    """Return whether the whole interval is above 1; a range, such as that of one kernel, decides nothing."""
+    """Return whether the whole interval is above 1; a range, such as that of one process, decides nothing."""
     known = tuned_over_reference is not None and tuned_over_reference.kind == intervals.INTERVAL
     return known and tuned_over_reference.low > 1
 
 
 def name(line: Mapping) -> str | None:
-    """Return a point's variant, named by what its first kernel chose; `table` has what was confirmed.
+    """Return a point's variant, named by what its first process chose; `table` has what was confirmed.
 
     Args:
         line: a row, or a line of a summary, with variant and settings.

@@ -1,12 +1,12 @@
 """One kind of interval for rates, ratios and everything computed from them.
 
-The estimate is the mean log rate over kernels (Python processes). Windows of one kernel share its memory layout, clocks
-and thread placement. So each kernel counts once, by the median of its windows, and the interval is Student's t over
-kernels. One kernel alone has a range, and a range decides nothing.
+The estimate is the mean log rate over processes. Windows of one process share its memory layout, clocks and thread
+placement. So each process counts once, by the median of its windows, and the interval is Student's t over processes.
+One process alone has a range, and a range decides nothing.
 
-A few kernels give a poor estimate of their variance: two may agree by chance. So one further kernel is assumed, with a
-stated deviation, and K kernels have K degrees of freedom. Sessions differ as well: a comparison across sessions adds a
-stated deviation for each number.
+A few processes give a poor estimate of their variance: two may agree by chance. So one further process is assumed, with
+a stated deviation, and K processes have K degrees of freedom. Sessions differ as well: a comparison across sessions
+adds a stated deviation for each number.
 
 `make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they are.
 """
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import numpy
 
 LEVEL = 0.95
-FEWEST_WINDOWS = 6  # with fewer windows, or one kernel, a range is shown and no interval
-# Standard deviations on the log scale: of the assumed kernel; of the assumed kernel's ratio, if both sides of a ratio
-# alternate in each kernel (the least that covers 93 % where such ratios differ by up to 3 %); and between sessions.
-KERNEL_DEVIATION, PAIRED_DEVIATION, SESSION_DEVIATION = 0.05, 0.02, 0.05
+FEWEST_WINDOWS = 6  # with fewer windows, or one process, a range is shown and no interval
+# Standard deviations on the log scale: of the assumed process; of the assumed process's ratio, if both sides of a ratio
+# alternate in each process (the least that covers 93 % where such ratios differ by up to 3 %); and between sessions.
+PROCESS_DEVIATION, PAIRED_DEVIATION, SESSION_DEVIATION = 0.05, 0.02, 0.05
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 
 
@@ -33,7 +33,7 @@ class Interval:
     Attributes:
         value: the estimate.
         low, high: its bounds, in the same unit.
-        kind: `interval` (95 %), `range` (least and most of too few windows or kernels), or `rounding` (of a printed
+        kind: `interval` (95 %), `range` (least and most of too few windows or processes), or `rounding` (of a printed
             figure, or an exact number).
         session: the session that measured it; empty: unknown.
     """
@@ -76,42 +76,44 @@ def half_width(variance, freedom, number):
     return stdtrit(freedom, (1 + LEVEL) / 2) * numpy.sqrt(variance / number)
 
 
-def half_width_of_kernels(variance, num_kernels, assumed: float = KERNEL_DEVIATION):
-    """Return half the width of the interval of a mean over kernels, elementwise, on the log scale.
+def half_width_of_processes(variance, num_processes, assumed: float = PROCESS_DEVIATION):
+    """Return half the width of the interval of a mean over processes, elementwise, on the log scale.
 
     Args:
-        variance: of the kernels' log values.
-        num_kernels: 2 or more.
-        assumed: the deviation of one further kernel.
+        variance: of the processes' log values.
+        num_processes: 2 or more.
+        assumed: the deviation of one further process.
     """
-    pooled = (assumed**2 + (num_kernels - 1) * variance) / num_kernels
-    return half_width(pooled, num_kernels, num_kernels)
+    pooled = (assumed**2 + (num_processes - 1) * variance) / num_processes
+    return half_width(pooled, num_processes, num_processes)
 
 
-def interval(values: Sequence[float], kernels: Sequence, assumed: float = KERNEL_DEVIATION) -> Interval:
-    """Return the geometric mean over kernels of their median values, with a 95 % interval.
+def interval(values: Sequence[float], processes: Sequence, assumed: float = PROCESS_DEVIATION) -> Interval:
+    """Return the geometric mean over processes of their median values, with a 95 % interval.
 
     Args:
         values: one per window, above 0.
-        kernels: the run of each window.
-        assumed: PAIRED_DEVIATION for ratios of windows that alternate in each kernel.
+        processes: the run of each window.
+        assumed: PAIRED_DEVIATION for ratios of windows that alternate in each process.
 
     Returns:
-        The range of the values instead, if there are fewer than FEWEST_WINDOWS or if they are of one kernel.
+        The range of the values instead, if there are fewer than FEWEST_WINDOWS or if they are of one process.
 
     Raises:
-        ValueError: no values, not one kernel per value, or a value that is not above 0.
+        ValueError: no values, not one process per value, or a value that is not above 0.
     """
-    array, names = numpy.asarray(values, float), numpy.asarray(kernels)
+    array, names = numpy.asarray(values, float), numpy.asarray(processes)
     if len(array) == 0 or len(array) != len(names):
-        raise ValueError(f"{len(array)} values and {len(names)} kernels; allowed: as many of each, 1 or more")
+        raise ValueError(f"{len(array)} values and {len(names)} processes; allowed: as many of each, 1 or more")
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    medians = numpy.array([numpy.median(array[names == kernel]) for kernel in dict.fromkeys(names.tolist())])
-    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))  # one kernel: exactly its median
+    medians = numpy.array([numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())])
+    value = float(
+        medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0])))
+    )  # one process: exactly its median
     if len(array) < FEWEST_WINDOWS or len(medians) < 2:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
-    factor = math.exp(half_width_of_kernels(numpy.log(medians).var(ddof=1), len(medians), assumed))
+    factor = math.exp(half_width_of_processes(numpy.log(medians).var(ddof=1), len(medians), assumed))
     return Interval(value, value / factor, value * factor, INTERVAL)
 
 

@@ -19,7 +19,7 @@ _DESCRIPTION = [
     *["num_workers", "device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
 ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
-_COUNTS = ["num_kernels", "num_windows", "num_samples"]
+_COUNTS = ["num_processes", "num_windows", "num_samples"]
 _TEXTS = ["interval", "energy_interval", "energy_method", "energy_boundary", "energy_note", "status", "message"]
 _MEASURES = [*_COUNTS, "samples_per_second", "spread", "low", "high", "interval", "seconds_per_step"]
 _MEASURES += ["input_share_waited", "waited_low", "waited_high", "accuracy", *ENERGY_COLUMNS, "energy_method"]
@@ -75,8 +75,8 @@ def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
         rows: as `records.merge` returns them; only measured rows count.
 
     Returns:
-        Columns: the point's key and description (from its windows, if it has any); num_kernels; num_windows;
-        samples_per_second (the geometric mean over kernels of each kernel's median); spread (of windows); low, high
+        Columns: the point's key and description (from its windows, if it has any); num_processes; num_windows;
+        samples_per_second (the geometric mean over processes of each process's median); spread (of windows); low, high
         and interval (the bounds of samples_per_second and their kind); num_samples (in all windows); seconds_per_step;
         input_share_waited (the median over windows), waited_low and waited_high (its range); accuracy (at the end of
         training, the median over repeats); energy_per_sample (J, idle power included; if several methods read it, only
@@ -212,7 +212,7 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
     lasts = lasts.where(lasts.notna(), None)
     tested = measured[measured["phase"] == "evaluate"].groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"].last()
     accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
-    ends, well = _outcomes(measured), {"status": "ok", "message": None, "num_kernels": 0, "num_windows": 0}
+    ends, well = _outcomes(measured), {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
     lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
     return {key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {}) for key, line in lines.items()}
 
@@ -222,7 +222,7 @@ def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     rate = intervals.interval(rates, runs)
     waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
     measures = rate.columns("samples_per_second") | {
-        "num_kernels": len(set(runs)),
+        "num_processes": len(set(runs)),
         "num_windows": len(runs),
         "spread": spread(warmed_up(rates, runs)),
         "num_samples": int(_present(windows["samples"]).sum()),

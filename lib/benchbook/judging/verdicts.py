@@ -33,7 +33,7 @@ REASONS = {
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
-    "kernel_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
+    "process_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
     "outliers": (UNSTABLE, "{} of {} windows are outliers", VARIED),
     "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
@@ -50,7 +50,7 @@ LIMIT = 0.05  # a larger spread or drift is unstable
 # An outlier is a window farther than this from the median, as a fraction of it, and with a modified z-score over the
 # second number (Iglewicz and Hoaglin, 1993). A point whose share of outliers is over the third is unstable.
 OUTLIER, OUTLIER_SCORE, OUTLIER_SHARE = 0.15, 3.5, 0.10
-FEWEST_ORDERED = 4  # fewer kernels often lie in order by chance, four in one case of 12
+FEWEST_ORDERED = 4  # fewer processes often lie in order by chance, four in one case of 12
 SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the windows' time
@@ -264,12 +264,12 @@ def _stabilities(
 
 
 def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
-    """Yield how the speed varied: its spread, its drift within kernels and over them, and outliers.
+    """Yield how the speed varied: its spread, its drift within processes and over them, and outliers.
 
-    A drift within kernels is the median change from the first third of a kernel's windows to the last, if all kernels
-    change in the same direction. A drift over kernels is the change from the first kernel to the last, if each is
-    slower (or each is faster) than the one before. Outliers count only if they are over a tenth of the windows: fewer
-    do not move the median. The factor 0.6745 turns the median absolute deviation into a standard deviation.
+    A drift within processes is the median change from the first third of a process's windows to the last, if all
+    processes change in the same direction. A drift over processes is the change from the first process to the last, if
+    each is slower (or each is faster) than the one before. Outliers count only if they are over a tenth of the windows:
+    fewer do not move the median. The factor 0.6745 turns the median absolute deviation into a standard deviation.
     """
     series = statistics.warmed_up(rates, runs)
     if (spread := statistics.spread(series)) > LIMIT:
@@ -281,7 +281,7 @@ def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
     levels = numpy.array([numpy.median(each) for each in series])
     steps, change = numpy.diff(levels), float(levels[-1] / levels[0]) - 1
     if len(levels) >= FEWEST_ORDERED and min(steps) * max(steps) > 0 and abs(change) > LIMIT:
-        yield "kernel_drift", change
+        yield "process_drift", change
     windows = numpy.concatenate(series)
     away = numpy.abs(windows / numpy.median(windows) - 1)
     outliers = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))

@@ -9,7 +9,7 @@ from benchbook.judging.verdicts import REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
-ONE_START, FEW_REPEATS = "one start only", "few repeats"
+ONE_PROCESS, FEW_REPEATS = "one process only", "few repeats"
 
 
 def number(value: float) -> str:
@@ -103,13 +103,13 @@ def hedges(point: dict) -> list[str]:
     """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary, or of a table made from it. The columns num_kernels, interval, verdict, variant and
-            status are optional.
+        point: a line of a summary, or of a table made from it. The columns num_processes, interval, verdict, variant
+            and status are optional.
     """
     reasons = []
-    kernels = point.get("num_kernels")
-    if pandas.notna(kernels) and kernels == 1:
-        reasons.append(ONE_START)
+    processes = point.get("num_processes")
+    if pandas.notna(processes) and processes == 1:
+        reasons.append(ONE_PROCESS)
     elif point.get("interval") == intervals.RANGE:
         reasons.append(FEW_REPEATS)
     if isinstance(verdict := point.get("verdict"), Verdict):
@@ -129,7 +129,7 @@ def hedged(points: list[dict], *further: str) -> str:
         further: hedges to put first; empty ones are left out.
     """
     words = list(dict.fromkeys([*filter(None, further), *(hedge for point in points for hedge in hedges(point))]))
-    if ONE_START in words and FEW_REPEATS in words:
+    if ONE_PROCESS in words and FEW_REPEATS in words:
         words.remove(FEW_REPEATS)
     return f" ({'; '.join(words)})" if words else ""
 

@@ -4,11 +4,11 @@ Candidates are tried one after the other on top of the best so far, so that a se
 combinations. Each first gets a step or two; then the two best get windows that alternate with the reference's. The
 winner is taken if it is clearly faster (see `gain`) and passes parity. The search's measurements are never published:
 fresh windows of its choice and of the study's reference alternate, and decide which of the two the point measures. The
-first kernel of a point in a session searches and confirms. Later kernels take over its choice, so that the search runs
-once and all windows of a point have the same settings.
+first process of a point in a session searches and confirms. Later processes take over its choice, so that the search
+runs once and all windows of a point have the same settings.
 
 If the C library can keep the memory that a step frees, it does so from before the search until the end of such a
-kernel, because this cannot be switched off again. The reference's windows have it as well, so the confirmed speed-up
+process, because this cannot be switched off again. The reference's windows have it as well, so the confirmed speed-up
 excludes its gain. Otherwise, with two networks in one process, chance would decide whose memory is returned in each
 step.
 """
@@ -67,7 +67,7 @@ class Choice:
         build: makes the workload to measure, from its settings.
         settings: the search's choice, or the reference's settings.
         trials: see `fastest`.
-        confirmed: tuned over reference in this kernel; None if they were not compared, or if a window diverged.
+        confirmed: tuned over reference in this process; None if they were not compared, or if a window diverged.
     """
 
     chosen: str
@@ -127,7 +127,7 @@ def choose(
         with run.during("setup"):
             settings, trials = fastest(trial, device, search_seconds, parity_steps, changes)
         choice = Choice(TUNED, tuned, settings, trials, None)
-    if choice.is_tuned:  # in every kernel: one alone has a range, which confirms nothing
+    if choice.is_tuned:  # in every process: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
             workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=choice.settings)}
             _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(choice.trials))

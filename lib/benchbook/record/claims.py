@@ -28,7 +28,7 @@ ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 RELATIONS = ("equal", "at_least", "event")
 EVENT = "that it happens"  # the claimed range of an event
 TEXTS = ("machine", "other", "reason", "unjudged", "unit")
-RANGE_REASON = "too few windows or kernels for an interval, and a range decides nothing"
+RANGE_REASON = "too few windows or processes for an interval, and a range decides nothing"
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 

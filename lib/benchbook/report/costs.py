@@ -228,7 +228,7 @@ def _basis(line: dict, point: dict) -> str:
         return "one publication; bounds are its rounding"
     kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
     doubts = wording.hedged([{name: line[name] for name in ("verdict", "status")}])
-    starts = wording.count(int(point["num_kernels"]), "process")
+    starts = wording.count(int(point["num_processes"]), "process")
     return f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}{doubts}"
 
 

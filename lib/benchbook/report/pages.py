@@ -22,7 +22,9 @@ LICENCE = "MIT; published figures and prices belong to the sources that each lin
 TEXT, NUMBER, FLAG = ({"type": [kind, "null"]} for kind in ("string", "number", "boolean"))
 POINT_TEXTS = "machine chip study variant point device framework framework_version precision dataset interval"
 POINT_TEXTS += " energy_method energy_boundary verdict status message session commit"
-POINT_NUMBERS = "device_count batch_size image_size sequence_length samples_per_second low high num_windows num_kernels"
+POINT_NUMBERS = (
+    "device_count batch_size image_size sequence_length samples_per_second low high num_windows num_processes"
+)
 POINT_NUMBERS += " accuracy energy_per_sample idle_watts"
 CLAIM_TEXTS = "id study article link sentence published unit outcome why arithmetic holds"
 COST_TEXTS = "task machine name source family basis chip price fits sources"

@@ -15,7 +15,7 @@ from benchbook.studies.study import Evidence, Study
 
 # Machines are compared in points that agree in these columns, as far as a table has them.
 SAME = ("variant", "loader", "framework", "precision", "dataset", "model", "image_size", "batch_size", "layers")
-_STABILITY = ["num_kernels", "interval", "verdict", "variant", "status"]
+_STABILITY = ["num_processes", "interval", "verdict", "variant", "status"]
 
 
 def table(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
@@ -155,7 +155,7 @@ def hedged(evidence: Evidence, lines: list[dict], *further: str) -> str:
     """Return the reasons for caution about some points, in brackets; see `wording.hedged`.
 
     Args:
-        evidence: its summary has the number of kernels and the verdict of each point.
+        evidence: its summary has the number of processes and the verdict of each point.
         lines: of any table, with machine and point.
         further: hedges that come first; empty ones are left out.
     """
