@@ -33,14 +33,13 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.machine import layout
 from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
-from benchbook.record.forecast import Question
-from benchbook.record.rates import Unknown
+from benchbook.record import chips, estimate, predict
+from benchbook.record.observations import Unknown
+from benchbook.record.predict import Question
 from benchbook.report import aggregation, claim_outcomes, costs, pages
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
 from benchbook.studies import findings
-from benchbook.studies import predictions as learned
-from benchbook.studies.study import Evidence
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"
@@ -110,7 +109,7 @@ def values() -> dict[str, dict]:
             for key, record in keyed(table, IDENTITY).items()
         },
         "costs.json": keyed(cost_table, ["task", "machine", "source", "family"]),
-        "predictions.json": predictions(evidence),
+        "predictions.json": predictions(),
         "validate.json": dict(verdicts(layout.outputs() / "runs")),
         "studies.json": dict(made_up()),
     }
@@ -150,21 +149,22 @@ def numbers(text: str) -> list[float]:
     return [float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", text)]
 
 
-def predictions(evidence: Evidence) -> dict[str, dict]:
-    """Return the answers to QUESTIONS, learnt from the record and these rows."""
-    forecaster, answers = learned.learn(evidence), {}
+def predictions() -> dict[str, dict]:
+    """Return the answers to QUESTIONS."""
+    answers = {}
     for question in QUESTIONS:
         key = " | ".join(map(str, question.values()))
+        known = {name: value for name, value in question.items() if name != "images"}
         try:
-            answer = forecaster.ask(Question(**question), TODAY)
+            rate = predict.rate(Question(**known))
         except Unknown:
             answers[key] = {"verdict": "refused"}
             continue
-        spans = {"rate": answer.rate, "seconds": answer.seconds, "joules": answer.joules_per_image}
+        chip = chips.resolve(question["chip"])
         answers[key] = {
-            "rent_usd": sorted(answer.rented["dollars"]),
-            "purchase_usd": sorted(answer.bought["usd"]),
-            **{name: [span.value, span.low, span.high] for name, span in spans.items() if span},
+            "rate": [rate.value, rate.low, rate.high],
+            "usd_per_hour": sorted(estimate.rental_offers(chip, TODAY)["usd_per_hour"]),
+            "purchase_usd": sorted(estimate.purchase_prices(chip, TODAY)["usd"]),
         }
     return answers
 

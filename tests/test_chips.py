@@ -20,6 +20,11 @@ from benchbook.record import articles, chips
         ("Apple M1 Max (24-core GPU)", "Apple M1 Max (24-core GPU)"),
         ("NVIDIA H200", "NVIDIA H200 141GB SXM"),
         ("TPU v2", "Google TPU v2"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA RTX 4090 Laptop"),
+        ("NVIDIA GeForce RTX 2070 with Max-Q Design", "NVIDIA RTX 2070 Max-Q"),
+        ("TPU7x", "Google TPU v7"),
+        ("NVIDIA GH200 120GB", "NVIDIA GH200 96GB"),
+        ("AMD Radeon RX 9070 XT", "AMD RX 9070 XT"),
     ],
 )
 def test_a_chip_is_recognised_by_the_names_that_people_and_drivers_use(name, chip):
@@ -28,7 +33,7 @@ def test_a_chip_is_recognised_by_the_names_that_people_and_drivers_use(name, chi
 
 @pytest.mark.parametrize(
     ("name", "named"),
-    [("RTX 4090 Laptop GPU", "NVIDIA RTX 4090"), ("RTX 9090", ""), ("M1 Max 28-core GPU", ""), ("", "")],
+    [("RTX 4080 SUPER Laptop GPU", "NVIDIA RTX 4080"), ("RTX 9090", ""), ("M1 Max 28-core GPU", ""), ("", "")],
 )
 def test_a_chip_that_is_not_in_the_list_is_refused_with_the_nearest_and_not_taken_for_another(name, named):
     with pytest.raises(chips.UnknownChip, match=f"{named}.*benchbook chips"):

@@ -7,7 +7,7 @@ import pytest
 
 from benchbook import record
 from benchbook.machine import layout
-from benchbook.record import articles, claims, rates
+from benchbook.record import articles, claims, observations
 from benchbook.rows import records
 
 # What a printed unit is in the unit of a row's column.
@@ -138,4 +138,4 @@ def test_each_row_of_the_language_models_is_a_figure_of_the_record(rows):
         values = [row[name] for name in ("seconds", "samples_per_second", "loss") if pandas.notna(row[name])]
         assert (row["reference"].partition(";")[0], round(values[0], 6)) in known
     assert len(own) == 19
-    assert not rates.of_publications().duplicated(["publication", "setting", "chip", "rate", "batch_size"]).any()
+    assert not observations.published().duplicated(["publication", "setting", "chip", "rate", "batch_size"]).any()

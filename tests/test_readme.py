@@ -71,7 +71,7 @@ BENCHMARKS = {path.stem: path for path in (layout.root() / "benchmarks").glob("*
 
 @pytest.mark.parametrize("name", sorted(BENCHMARKS.keys() - {"networks"}))  # whose torch operator is registered once
 def test_every_benchmark_finds_what_it_imports(name):
-    assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main" if name != "fit_spreads" else "fit"))
+    assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main"))
 
 
 def test_the_benchmark_of_parity_names_faults_that_exist():

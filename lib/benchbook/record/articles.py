@@ -11,6 +11,7 @@ from benchbook.record import chips
 from benchbook.rows import networks, records
 
 RATES = ("throughput", "throughput_real_data")  # metrics of training alone
+FLOP_RATES = ("TFLOP/s", "TFLOP/s/chip")
 SECONDS = {"s": 1.0, "ms": 1e-3}  # units of a step's time
 PRECISIONS = {"bf16 (the script's default)": "bf16", "fp16 (see note)": "fp16", "fp32 (see note)": "fp32"}
 UNOFFICIAL = "unofficial: not verified by MLCommons Association"
@@ -27,7 +28,8 @@ def read() -> pandas.DataFrame:
         same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
         batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
         fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
-        together; missing if the figure is not a rate); caveats (for the reader; empty without); refused (why the figure
+        together; missing if the figure is not a rate); share_of_peak (of one device; missing if its operations or its
+        peak are unknown); caveats (for the reader; empty without); refused (why the figure
         is not used; empty if it is used).
     """
     return _record().copy()
@@ -61,7 +63,7 @@ def described(figures: pandas.DataFrame) -> pandas.DataFrame:
     figures["date"] = pandas.to_numeric(stated.where(stated.notna(), dates), errors="coerce")
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
-    shares = _shares_of_peak(figures)
+    figures["share_of_peak"] = shares = _shares_of_peak(figures)
     figures["caveats"] = [_caveats(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     figures["refused"] = _refusals(figures, shares)
     return figures
@@ -88,11 +90,16 @@ def _batch(details: dict) -> float:
 
 
 def _computed(line: dict) -> str | None:
-    """Return the precision of the arithmetic: tf32 for a printed "fp32" if the GPU used TF32 by default."""
+    """Return the precision of the arithmetic: tf32 for a printed "fp32" if the GPU used TF32 by default.
+
+    A chip with matrix units alone, such as a TPU, computes in bf16 if nothing is stated.
+    """
     printed = line["precision"]
     computed = printed if printed in records.PRECISIONS else PRECISIONS.get(printed)
     if computed is None and printed.startswith(("fp32", "tf32")) and ("tf32" in printed or "not stated" in printed):
         computed = "tf32"
+    if not printed and chips.has_matrix_units_alone(line["chip"]):
+        computed = "bf16"
     return "fp32" if computed == "tf32" and not chips.has_tf32(line["chip"]) else computed
 
 
@@ -111,7 +118,7 @@ def _rates(figures: pandas.DataFrame) -> pandas.Series:
 def _caveats(line: dict, share_of_peak: float) -> str:
     """Return the caveats of a figure."""
     as_tf32 = line["precision"].startswith("fp32") and line["computed"] == "tf32"
-    above = ABOVE_PEAK < share_of_peak <= WINOGRAD and line["unit"] != "TFLOP/s"
+    above = ABOVE_PEAK < share_of_peak <= WINOGRAD and line["unit"] not in FLOP_RATES
     caveats = {
         UNOFFICIAL: line["article"].startswith("MLPerf"),
         "the source states no licence": "no licence" in line["note"],
@@ -127,7 +134,7 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
 
     The text is empty for a figure that is used.
     """
-    allowed = figures["unit"].eq("TFLOP/s").map({True: ABOVE_PEAK, False: WINOGRAD})
+    allowed = figures["unit"].isin(FLOP_RATES).map({True: ABOVE_PEAK, False: WINOGRAD})
     bandwidths = ABOVE_PEAK * figures["chip"].map(chips.table()["bandwidth_gb_s"])
     named = figures[figures["rate"].notna() & figures["network"].ne("")]
     key = ["article", "machine", "chip", "precision", "device_count", "image_size", "rate"]
@@ -149,7 +156,7 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
 
 def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
     """Return operations a second of each rate or matrix product, divided by the chip's published peak."""
-    operations = figures["value"].where(figures["unit"].eq("TFLOP/s"))
+    operations = figures["value"].where(figures["unit"].isin(FLOP_RATES))
     counted = figures["network"].isin(networks.table().index) & figures["rate"].notna()
     for place, line in figures[counted].iterrows():
         sizes = [line[name] if line[name] > 0 else None for name in ("image_size", "sequence_length")]

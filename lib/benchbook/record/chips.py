@@ -19,9 +19,6 @@ TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
-# The report shows predictions for these chips.
-SHOWN = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
-SHOWN += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
 
 
 class UnknownChip(ValueError):
@@ -109,6 +106,13 @@ def has_tf32(chip: str) -> bool:
     """Return whether a chip has units for TF32."""
     printed = table()
     return chip in printed.index and printed.loc[chip, "vendor"] == "NVIDIA" and released(chip) >= TF32_SINCE
+
+
+@functools.cache
+def has_matrix_units_alone(chip: str) -> bool:
+    """Return whether a chip has matrix units and no published rate in fp32, as TPUs; such chips are sold in boards."""
+    known = table()[["matrix_tflops", "fp32_tflops"]].notna()
+    return chip in known.index and bool(known.loc[chip, "matrix_tflops"] and not known.loc[chip, "fp32_tflops"])
 
 
 @functools.cache

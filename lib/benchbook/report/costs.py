@@ -15,11 +15,10 @@ import pandas
 from benchbook import record
 from benchbook.judging import intervals, wording
 from benchbook.machine import identity
-from benchbook.record import chips, estimate, naming
-from benchbook.record.forecast import Forecaster, Question
-from benchbook.record.rates import Unknown
+from benchbook.record import articles, chips, estimate, naming, predict
+from benchbook.record.observations import Unknown
+from benchbook.record.predict import Question
 from benchbook.rows import manifests, networks
-from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 
 MEASURED, PUBLISHED, PREDICTED = SOURCES = ("measured", "published", "predicted")
@@ -149,12 +148,12 @@ def marks(
         memory: gigabytes of main memory by machine.
         today: the day from which the age of prices is counted.
     """
-    forecaster, here = predictions.learn(evidence), this_machine(evidence.folder)
+    here = this_machine(evidence.folder)
     found = []
     for task in TASKS:
-        known = [*_measured(task, evidence, headlines, here, memory), *_published(task, forecaster)]
+        known = [*_measured(task, evidence, headlines, here, memory), *_published(task)]
         taken = {(chips.product(mark.chip), mark.family) for mark in known if mark.devices == 1}
-        known += _predicted(task, forecaster, taken) if not task.metric else []
+        known += _predicted(task, taken) if not task.metric else []
         found += sorted(known, key=lambda mark: (mark.source == PREDICTED, mark.seconds, mark.name, mark.family))
     return [_described(mark, today) for mark in found]
 
@@ -238,9 +237,9 @@ def _sources(line: dict, point: dict) -> tuple[str, ...]:
     return (f"rows in outputs/runs/{line['machine']}/{point['study']}/{point['point']}",)
 
 
-def _published(task: Task, forecaster: Forecaster) -> Iterator[Mark]:
+def _published(task: Task) -> Iterator[Mark]:
     """Yield a mark for each chip, number of devices and family: the median of its published figures, least and most."""
-    figures = forecaster.figures
+    figures = articles.read()
     figures = figures[figures["refused"].eq("") & figures["device_count"].between(1, MOST_DEVICES)]
     if task.metric:
         printed = figures[figures["metric"].eq(task.metric) & figures["unit"].eq("min")]
@@ -266,14 +265,14 @@ def _published(task: Task, forecaster: Forecaster) -> Iterator[Mark]:
         )
 
 
-def _predicted(task: Task, forecaster: Forecaster, taken: set[tuple[str, str]]) -> list[Mark]:
+def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[Mark]:
     """Return predictions for one device of each product without a measured or published time in the family."""
     size = networks.describe(task.work).image_size
     asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
     asked = [(chip, family) for chip, family in asked if (chips.product(chip), family) not in taken]
     questions = [Question(chip, task.work, PREDICTED_IN[family], image_size=size) for chip, family in asked]
     found = {}
-    for (chip, family), rate in zip(asked, forecaster.rates(questions), strict=True):
+    for (chip, family), rate in zip(asked, predict.rates(questions), strict=True):
         if isinstance(rate, Unknown):
             continue
         seconds, low, high = (task.samples / value for value in (rate.value, rate.high, rate.low))

@@ -14,7 +14,12 @@ STATE_BYTES = {"fp32": 16.0, "half": 18.0}
 # Measured over counted float32 activations; `python benchmarks/fit_memory.py peaks` fits these factors.
 ACTIVATIONS = {"fp32": 0.91, "half": 0.40}
 USABLE = 0.9  # share of a device's memory; the driver, its context and gaps between blocks take the rest
-MEMORY_ERROR = "counted; measured peaks of three other networks are 0 to 12 % higher"
+# Highest measured peaks over the count: of three networks for images, and of GPT-2 small with flash attention (22.51 GB
+# with 32 sequences: github:rasbt/LLMs-from-scratch ch05/10_llm-training-speed/README.md).
+MOST_OVER_COUNT = {"images": 1.12, "tokens": 1.94}
+# Share of a Mac's memory that its GPU may use: 10.67 of 16 GB on an M4 (github:exo-explore/exo pull #1672), and up to
+# 107.5 of 128 GB (github:antirez/ds4 pull #893).
+UNIFIED = 0.667
 MEMORIES = (8, 16, 24, 48, 80)  # gigabytes that are shown if the device's memory is unknown
 
 
@@ -50,12 +55,23 @@ class Network:
         kind = _kind(precision)
         return STATE_BYTES[kind] * self.parameters + batch_size * ACTIVATIONS[kind] * self.activation_bytes
 
-    def largest_batches(self, gigabytes: Iterable[float], precision: str) -> dict[float, int]:
-        """Return the largest batch size by a device's memory, 0 if no sample fits; empty if not counted."""
+    def largest_batches(
+        self, gigabytes: Iterable[float], precision: str, cautious: bool = False, unified: bool = False
+    ) -> dict[float, int]:
+        """Return the largest batch size by a device's memory, 0 if no sample fits; empty if not counted.
+
+        Args:
+            gigabytes: sizes of memory.
+            precision: one of `records.PRECISIONS`.
+            cautious: activations take as much more than the count as the highest measured peak.
+            unified: a Mac's memory, of which the GPU has a share.
+        """
         state, one = self.memory_bytes(0, precision), self.memory_bytes(1, precision)
         if state is None:
             return {}
-        return {size: max(0, int((USABLE * size * 2**30 - state) // (one - state))) for size in gigabytes}
+        one = (one - state) * (MOST_OVER_COUNT["tokens" if self.sequence_length else "images"] if cautious else 1.0)
+        usable = USABLE * (UNIFIED if unified else 1.0) * 2**30
+        return {size: max(0, int((usable * size - state) // one)) for size in gigabytes}
 
     @classmethod
     def from_peak(cls, name: str, parameters: float, peak_bytes: float, batch_size: float, precision: str) -> "Network":

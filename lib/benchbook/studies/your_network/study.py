@@ -1,17 +1,15 @@
 """The results of your own network: its speed here, by batch size, and predictions for other chips."""
 
 import datetime
-import math
 
 import pandas
 
 from benchbook.judging import statistics, wording
 from benchbook.measuring import support
-from benchbook.record import estimate, forecast, model
+from benchbook.record import chips, estimate, predict
 from benchbook.record.naming import Names
-from benchbook.record.rates import Unknown, of_points
+from benchbook.record.observations import Unknown
 from benchbook.rows import records
-from benchbook.studies import predictions
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached, most_samples
@@ -67,9 +65,8 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     """Return the time of IMAGES samples here, and predictions for other chips from the network's operations.
 
-    A prediction for this machine, from the record without its chip and without measurements made here, shows how far
-    such predictions can be trusted. Each network is represented by its fastest point. A network whose operations were
-    not counted has no predictions.
+    A prediction for this machine, from the record alone, shows how far such predictions can be trusted. Each network
+    is represented by its fastest point. A network whose operations were not counted has no predictions.
 
     Returns:
         Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
@@ -86,7 +83,7 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
         if pandas.notna(best["flops_per_sample"]):
             lines.append(here | {"source": HELD_OUT} | _held_out(evidence, best))
             predicted = {"model": network, "source": "predicted", "precision": best["precision"]}
-            lines += [predicted | {"where": chip} | _predicted(evidence, best, chip) for chip in CHIPS]
+            lines += [predicted | {"where": chip} | _predicted(best, chip) for chip in CHIPS]
     columns = ["model", "where", "source", "device", "precision", *rate, "dollars"]
     columns += ["joules_per_sample", "basis", "reason"]
     table = pandas.DataFrame(lines, columns=columns)
@@ -142,30 +139,25 @@ def held_out(table: pandas.DataFrame) -> str:
 
 
 def _held_out(evidence: Evidence, best: dict) -> dict:
-    points, learnt = evidence.points(NAME), forecast.of_the_record()
-    point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])]
-    try:
-        target = of_points(point, evidence.ceilings, to_predict=True)
-        learnt.check_operations(target["network"].iloc[0], target["flops_per_sample"].astype(float).iloc[0])
-    except Unknown as reason:
-        return {"reason": str(reason)}
-    judged = model.predict_product(target, learnt.model, learnt.published).iloc[0]
-    rate, low, high = (math.exp(judged[name]) for name in ("mean", "low", "high"))
-    basis = f"its {judged['precision']} figures, {judged['situation']}"
-    return {"samples_per_second": rate, "low": low, "high": high, "basis": basis}
+    """Return the prediction for the measured machine, from the record alone."""
+    points = evidence.points(NAME)
+    point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])].iloc[0]
+    chip = "" if best["device"] == "cpu" else chips.listed(point["device_name"])
+    return _predicted(best, chip) if chip else {"reason": f"{point['device_name']} is not in the list of chips"}
 
 
-def _predicted(evidence: Evidence, best: dict, chip: str) -> dict:
+def _predicted(best: dict, chip: str) -> dict:
     known = {name: best[name] for name in ("flops_per_sample", "batch_size", "image_size") if pandas.notna(best[name])}
     numbers = {name: float(number) for name, number in known.items()}
-    question = forecast.Question(chip, precision=best["precision"], images=IMAGES, **numbers)
     try:
-        answer = predictions.learn(evidence).ask(question, datetime.date.today())
+        rate = predict.rate(predict.Question(chip, precision=best["precision"], **numbers))
     except Unknown as reason:
         return {"reason": str(reason)}
-    dollars = estimate.usual_offers(answer.rented)["dollars"].median() if len(answer.rented) else None
-    rate = {"samples_per_second": answer.rate.value, "low": answer.rate.low, "high": answer.rate.high}
-    return rate | {"basis": answer.rate.basis, "dollars": dollars}
+    usual = estimate.usual_offers(estimate.rental_offers(chips.resolve(chip), datetime.date.today()))
+    hourly = usual["usd_per_hour"].median() if len(usual) else None
+    dollars = estimate.rent(IMAGES / rate.value, hourly) if hourly else None
+    bounds = {"samples_per_second": rate.value, "low": rate.low, "high": rate.high}
+    return bounds | {"basis": rate.basis, "dollars": dollars}
 
 
 def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:

@@ -1,7 +1,7 @@
-"""The rates that predictions learn from: one table of observations from the record, articles and measured machines.
+"""The published rates that predictions learn from: one table of observations from the record and the articles.
 
 An observation has what its rate may depend on: who published it, what was trained, in which precision, and the chip's
-figures. `observation` makes those of every source, and that of a question.
+specifications. `observation` makes those of every source, and that of a question.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import pandas
 from benchbook.record import articles, chips
 from benchbook.rows import networks
 
-HERE, RECORD, ARTICLES = "measured here", "the record", "the articles of our studies"
+RECORD, ARTICLES = "the record", "the articles of our studies"
 SWITCHES = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
 SWITCHES += ("memory_format", "optimizer")
 SIZES = ("image_size", "sequence_length")
@@ -24,11 +24,12 @@ FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; log
 COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_length", "precision", "family"]
 COLUMNS += ["framework", "chip", "origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update"]
 COLUMNS += ["flops_per_sample", "source", *FEATURES]
-DATE, MEMORY = 2021.0, 16.0  # the year and gigabytes if none are stated
-DEFAULTS = {"batch_size": 64.0, "date": DATE, "loader": 0.0, "no_update": 0.0, "framework": ""}
+DATE, MEMORY, BATCH = 2021.0, 16.0, 64.0  # year, gigabytes and batch size if none are stated
+DEFAULTS = {"batch_size": BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "framework": ""}
 PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
 # Networks whose steps take longer to start than to compute: their rates do not predict larger networks, nor vice versa.
 TINY = ("mlp", "lenet5", "mnist_cnn", "nanogpt_char_small", "tiny_vgg", "vae")
+MOST = 8  # chips of a board, and devices of a machine; no publication on record compares more with one
 SHORTEST = 1e11  # operations of the smallest step that is used from articles: 10 ms at 10 TFLOP/s
 FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
 
@@ -38,22 +39,19 @@ class Unknown(ValueError):
 
 
 @functools.cache
-def of_publications() -> pandas.DataFrame:
-    """Return all published rates: those of the record, and those of articles that are not in the record."""
+def published() -> pandas.DataFrame:
+    """Return all usable published rates: those of the record, and those of articles that are not in the record."""
     figures, rows = articles.read(), articles.rows()
     listed = rows["reference"].str.partition(";")[0].isin(figures["article"])
-    return concat(of_record(figures)[0], of_articles(rows[~listed]))
-
-
-def concat(*rates: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return tables of rates as one."""
+    tables = [of_record(figures)[0], of_articles(rows[~listed])]
     # As objects, because pandas 2.2 warns about columns that are empty in one of the tables.
-    tables = [table.astype(object) for table in rates if table is not None]
-    return pandas.concat(tables, ignore_index=True).infer_objects()
+    return pandas.concat([table.astype(object) for table in tables], ignore_index=True).infer_objects()
 
 
 def of_record(figures: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Series]:
-    """Return the usable single-device training rates of a ledger, and the reasons why the others are not usable.
+    """Return the usable single-device training rates of the record, and the reasons why the others are not usable.
+
+    Chips that are sold in boards alone, such as TPUs, are rated by whole trainings on at most MOST of them, per chip.
 
     Args:
         figures: from `record.read`.
@@ -62,12 +60,15 @@ def of_record(figures: pandas.DataFrame) -> tuple[pandas.DataFrame, pandas.Serie
         The table, by the figure's line, with columns: publication, setting (chips are compared within it: publication,
         network, size, precision, framework, data and other stated switches), work (network with image size or sequence
         length), network, image_size (pixels), sequence_length (tokens), precision (of the arithmetic), family (of
-        precisions: FP32 or another), framework, chip, origin (the record, articles, or measured here), product, vendor,
-        rate (images or sequences a second), batch_size, date (a year), loader (1 if a loader ran, else 0), no_update (1
-        if no optimizer ran, else 0), flops_per_sample (missing if not counted), source, and FEATURES. The reasons, by
-        the figure's line.
+        precisions: FP32 or another), framework, chip, origin (the record or articles), product, vendor, rate (images or
+        sequences a second), batch_size, date (a year), loader (1 if a loader ran, else 0), no_update (1 if no optimizer
+        ran, else 0), flops_per_sample (missing if not counted), source, and FEATURES. The reasons, by the figure's
+        line.
     """
-    rates, lines, reasons = figures[figures["rate"].gt(0) & figures["device_count"].eq(1)], {}, {}
+    boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
+    boards &= figures["metric"].eq("throughput_wall_clock") & figures["unit"].eq("img/s")
+    figures = figures.assign(rate=figures["rate"].mask(boards, figures["value"] / figures["device_count"]))
+    rates, lines, reasons = figures[figures["rate"].gt(0) & (figures["device_count"].eq(1) | boards)], {}, {}
     for place, figure in zip(rates.index, _lines(rates), strict=True):
         try:
             lines[place] = _of_figure(figure)
@@ -86,9 +87,11 @@ def of_articles(rows: pandas.DataFrame) -> pandas.DataFrame:
         rows: published rows of all studies; derived figures are left out.
     """
     kept = rows[rows["source"].isin(PRINTED) & rows["phase"].isin(["train", "total"]) & rows["status"].eq("ok")]
-    kept = kept[kept["device"].ne("cpu").fillna(False) & kept["device_count"].fillna(1).eq(1)]
+    counts = kept["device_count"].astype("Float64").fillna(1)
+    alone = counts.eq(1) | (kept["device"].eq("tpu") & counts.le(MOST))
+    kept = kept.assign(device_count=counts)[kept["device"].ne("cpu").fillna(False) & alone]
     kept = kept[~kept["model"].isin(TINY) & kept["model"].notna()]
-    rates = kept["samples_per_second"].fillna(kept["samples"] / kept["seconds"])
+    rates = kept["samples_per_second"].fillna(kept["samples"] / kept["seconds"]) / kept["device_count"]
     kept = kept.assign(rate=rates.astype("Float64"))[rates.notna()].sort_values("phase", ascending=False, kind="stable")
     lines = []
     for row in _lines(kept.drop_duplicates(["reference", "machine", "point"])):
@@ -98,41 +101,28 @@ def of_articles(rows: pandas.DataFrame) -> pandas.DataFrame:
     return table[~(table["flops_per_sample"].astype(float) * table["batch_size"] < SHORTEST)]
 
 
-def of_points(summary: pandas.DataFrame, ceilings: pandas.DataFrame, to_predict: bool = False) -> pandas.DataFrame:
-    """Return the rates of measured points on calibrated machines, with the columns of `of_record`.
+def shares_of_peak(figures: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the share of a chip's published peak that each training of a language model reaches.
 
-    The machine's measured rates of matrix products and copies replace the published figures of its chip. A CPU, or a
-    chip that is not in the list, is a product of its own.
+    Rates of several devices count for each device. FP8 is left out: its peak is another.
 
     Args:
-        summary: measured points, from `statistics.summarise`.
-        ceilings: from `rows.ceilings`.
-        to_predict: the points are targets of a prediction: none is left out, and for a machine that was not calibrated
-            the published figures of its chip are used.
+        figures: from `record.read`.
 
-    Raises:
-        Unknown: a target's machine was not calibrated, and its chip is not in the list.
+    Returns:
+        The lines of figures with the columns of `chip_figures`, and share: the logarithm of the share of `peak`, which
+        for 16 bits is that of products summed in 32 bits.
     """
-    timed = summary["samples_per_second"].notna() & summary["status"].eq("ok") & ~summary["model"].isin(TINY)
-    alone = summary["device_count"].astype(float).fillna(1).eq(1)
-    best, lines = best_rates(ceilings), []
-    for point in _lines(summary if to_predict else summary[timed & alone]):
-        machine, device, named = point["machine"], point["device"], _listed(point)
-        known = {"precision": point["precision"], "chip": machine, "product": f"{machine} {device}", "vendor": "CPU"}
-        if named:
-            known |= {"chip": named, "product": chips.product(named), "vendor": chips.specification(named)["vendor"]}
-        figures = measured_figures(best, point)
-        if figures is None and to_predict:
-            if not named:
-                raise Unknown(
-                    f"{point['device_name']} is not in the list of chips, and {machine} was not calibrated;"
-                    " calibrate it with: make study STUDIES=calibrate"
-                )
-            figures = chip_figures(named, point["precision"])
-        if figures:
-            known |= {"rate": float(point["samples_per_second"]), "publication": HERE, "source": HERE, "origin": HERE}
-            lines.append(_of_row(point, figures, setting=" | ".join([HERE, point["study"], point["point"]]), **known))
-    return pandas.DataFrame(lines, columns=COLUMNS)
+    kept = figures[figures["refused"].eq("") & figures["phase"].eq("train") & figures["computed"].notna()]
+    kept = kept[kept["chip"].isin(chips.table().dropna(subset="bandwidth_gb_s").index)]
+    details = kept["settings"].map(json.loads)
+    kept = kept[~details.map(lambda each: bool(each.get("padded") or each.get("recomputed")))]
+    modelled = kept["unit"].eq("TFLOP/s/chip") | (kept["sequence_length"].gt(0) & kept["rate"].gt(0))
+    kept = kept[modelled & kept["share_of_peak"].gt(0) & ~kept["network"].isin(TINY)]
+    reached = numpy.log(kept["share_of_peak"].astype(float) * list(map(chips.peak, kept["chip"], kept["computed"])))
+    figures = [chip_figures(*line) for line in zip(kept["chip"], kept["computed"], strict=True)]
+    figures = pandas.DataFrame(figures, index=kept.index).drop(columns="chip")
+    return kept.drop(columns="precision").join(figures).assign(share=reached - figures["peak"])
 
 
 def observation(figures: dict, work: dict, **known) -> dict:
@@ -156,77 +146,41 @@ def work_of(network: str, image_size: float | None, sequence_length: float | Non
     return {"work": work, "network": network, "flops_per_sample": operations} | sizes
 
 
+def family(precision: str) -> str:
+    """Return the family of a precision of arithmetic: FP32, TF32 or HALF."""
+    return precision if precision in (FP32, TF32) else HALF
+
+
 @functools.cache
-def chip_figures(chip: str, precision: str, to_predict: bool = False) -> dict:
+def chip_figures(chip: str, precision: str) -> dict:
     """Return a line's chip, precision, product, vendor, family and FEATURES.
+
+    If its fp32 peak was never published, as for TPUs, that of its matrix units divided by the median ratio of other
+    chips stands for it in 16 bits.
 
     Args:
         chip: any of its names.
         precision: one of `records.PRECISIONS`.
-        to_predict: the chip is the target of a prediction. If its fp32 peak was never published, as for TPUs, a
-            prediction in 16 bits uses the peak of its matrix units divided by `usual_ratio`.
 
     Raises:
         UnknownChip: no chip has this name.
         Unknown: its peak or bandwidth was not published; the message names it.
     """
-    printed, family = chips.specification(chip), precision if precision in (FP32, TF32) else HALF
+    printed, of = chips.specification(chip), family(precision)
     chip, matrix, bandwidth = (printed.get(name) for name in ("chip", "matrix_tflops", "bandwidth_gb_s"))
     fp32 = printed.get("fp32_tflops")
-    if to_predict and family == HALF and matrix and not fp32:
-        fp32 = matrix / usual_ratio()
+    if of == HALF and matrix and not fp32:
+        fp32 = matrix / float((chips.table()["matrix_tflops"] / chips.table()["fp32_tflops"]).median())
     missing = [name for name, value in (("fp32 figure", fp32), ("bandwidth", bandwidth)) if not value]
     if missing:
         raise Unknown(f"{chip}: no {' and no '.join(missing)} was published (chips.csv)")
-    if family == HALF and not matrix:
-        family, matrix = PLAIN_HALF, printed.get("fp16_tflops")
-    units = {FP32: 0.0, TF32: (matrix or 0.0) / 2}.get(family, matrix or 0.0)
-    year, memory = numpy.nan_to_num(chips.released(chip), nan=DATE), printed.get("memory_gb", MEMORY)
+    if of == HALF and not matrix:
+        of, matrix = PLAIN_HALF, printed.get("fp16_tflops")
+    units = {FP32: 0.0, TF32: (matrix or 0.0) / 2}.get(of, matrix or 0.0)
+    logs = {"peak": max(fp32, units), "bandwidth": bandwidth, "fp32": fp32, "memory": printed.get("memory_gb", MEMORY)}
     known = {"chip": chip, "precision": precision, "product": printed["product"], "vendor": printed["vendor"]}
-    return known | _features(family, max(fp32, units), bandwidth, fp32, year, memory)
-
-
-@functools.cache
-def usual_ratio() -> float:
-    """Return the median over chips of the matrix units' peak divided by the fp32 peak."""
-    printed = chips.table()
-    return float((printed["matrix_tflops"] / printed["fp32_tflops"]).median())
-
-
-def best_rates(ceilings: pandas.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
-    """Return the best rates over frameworks in the last calibration of each device, by machine and device.
-
-    Returns:
-        For each device, the rates of matrix products by precision (FLOP/s), and the rate of copies (B/s) as `copy`.
-    """
-    last = ceilings.sort_values("session")
-    last = last.drop_duplicates(["machine", "device", "model", "precision", "framework"], keep="last")
-    last = last.assign(work=last["precision"].mask(last["model"].eq("copy"), "copy"))
-    last = last[last["model"].isin(["matmul", "copy"])]
-    best = last.groupby(["machine", "device", "work"])["rate"].max().unstack()
-    return {place: rates.dropna().to_dict() for place, rates in best.iterrows()}
-
-
-def measured_figures(best: dict[tuple[str, str], dict[str, float]], point: dict) -> dict | None:
-    """Return family and FEATURES of a point's device in its precision; None without a precision or such rates.
-
-    Args:
-        best: from `best_rates`.
-        point: with machine, device and precision.
-    """
-    rates, precision = best.get((point["machine"], point["device"]), {}), point["precision"]
-    if "fp32" not in rates or "copy" not in rates or not isinstance(precision, str):
-        return None
-    fp32 = rates["fp32"]
-    peak = max(fp32, rates.get(precision.removeprefix("amp_"), fp32))
-    half = HALF if peak > 1.5 * fp32 else PLAIN_HALF  # matrix units are much faster
-    family = precision if precision in (FP32, TF32) else half
-    return _features(family, peak / 1e12, rates["copy"] / 1e9, fp32 / 1e12)
-
-
-def _features(family: str, peak: float, bandwidth: float, fp32: float, year: float = DATE, memory: float = MEMORY):
-    logs = {"peak": peak, "bandwidth": bandwidth, "fp32": fp32, "memory": memory}
-    return {"family": family, "released": year / 3} | {name: math.log(value) for name, value in logs.items()}
+    known |= {"family": of, "released": float(numpy.nan_to_num(chips.released(chip), nan=DATE)) / 3}
+    return known | {name: math.log(value) for name, value in logs.items()}
 
 
 def _of_figure(figure: dict) -> dict:
@@ -270,38 +224,29 @@ def _of_article(row: dict) -> dict:
     Raises:
         Unknown, UnknownChip: the figures of its chip are unknown.
     """
-    chip = _listed(row) or chips.canonical(row["chip"]) or ""
+    chip = chips.listed(row["device_name"]) or chips.canonical(row["chip"]) or ""
     printed = row["precision"] or "fp32"
     computed = "tf32" if printed == "fp32" and chips.has_tf32(chip) else printed
     publication, point = row["reference"].partition(";")[0], row["point"].removesuffix(f"-{row['device']}")
     stated = re.findall(r"\b(20\d\d)\b", publication)
-    return _of_row(
-        row,
-        chip_figures(chip, computed),
-        publication=publication,
-        setting=" | ".join([publication, point, row["phase"], computed]),
-        rate=float(row["rate"]),
-        date=float(stated[-1]) if stated else None,
-        no_update=float("none" in str((row["settings"] or {}).get("optimizer"))),
-        source=row["reference"],
-        origin=ARTICLES,
-    )
-
-
-def _of_row(row: dict, figures: dict, **known) -> dict:
-    """Return a row, or a measured point, as an observation; `figures` are those of its chip."""
     frozen = row["study"] == "mobilenetv2_energy"  # only the last layer of the network is trained
     network = networks.canonical(row["study"] if frozen else row["model"])
     usual = networks.describe(network)
-    work = work_of(network, *(float(row[name]) if row.get(name) else getattr(usual, name) for name in SIZES))
-    known |= {"flops_per_sample": row.get("flops_per_sample") or None, "loader": float(row["dataset"] != "synthetic")}
-    known |= {"batch_size": float(row["batch_size"]) if row["batch_size"] else None}
-    return observation(figures, work, framework={"torch": "pytorch"}.get(row["framework"], row["framework"]), **known)
-
-
-def _listed(row: dict) -> str:
-    """Return the canonical name of a row's device; empty for a CPU, or a chip that is not in the list."""
-    return "" if row["device"] == "cpu" else chips.listed(row["device_name"])
+    return observation(
+        chip_figures(chip, computed),
+        work_of(network, *(float(row[name]) if row.get(name) else getattr(usual, name) for name in SIZES)),
+        framework={"torch": "pytorch"}.get(row["framework"], row["framework"]),
+        publication=publication,
+        setting=" | ".join([publication, point, row["phase"], computed]),
+        rate=float(row["rate"]),
+        batch_size=float(row["batch_size"]) if row["batch_size"] else None,
+        date=float(stated[-1]) if stated else None,
+        loader=float(row["dataset"] != "synthetic"),
+        no_update=float("none" in str((row["settings"] or {}).get("optimizer"))),
+        flops_per_sample=row.get("flops_per_sample") or None,
+        source=row["reference"],
+        origin=ARTICLES,
+    )
 
 
 def _positive(value: float | None) -> float | None:
