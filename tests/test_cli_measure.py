@@ -90,7 +90,6 @@ def make_batch(batch_size, seed):
     [
         ("no_such_package.models:net", "network 'no_such_package.models:net': no module named 'no_such_package'"),
         ("resnet18", "network 'resnet18'; allowed: module:callable, such as torchvision.models:resnet18"),
-        ("own.py", "network 'own.py'; allowed: module:callable"),
         ("own.py:two words", "two words'; allowed: module:callable"),
         ("folder/models:net", "network 'folder/models:net'; allowed: module:callable"),
         ("nowhere.py:net", "nowhere.py is not a file"),

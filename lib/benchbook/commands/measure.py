@@ -1,5 +1,6 @@
 """The command `benchbook measure`: the user's network, measured like a study's."""
 
+import tempfile
 import threading
 from pathlib import Path
 from typing import Annotated
@@ -8,10 +9,11 @@ import pandas
 import typer
 
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
-from benchbook.judging import statistics, verdicts, wording
+from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
+from benchbook.measuring import launch
 from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import nested
 from benchbook.running import profiles, session
@@ -19,12 +21,19 @@ from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
-NOT_OF_THE_POINT = ("tuned", "processes", "minutes", "machine")
+NOT_OF_THE_POINT = ("tuned", "processes", "minutes", "machine", "script_arguments")
 FIRST_NUMBER_POLL_SECONDS = 0.3
 
 
 def measure(
-    network: Annotated[str, typer.Argument(help="module:callable or file.py:callable; makes a torch or Keras network")],
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="module:callable or file.py:callable, which makes a torch or Keras network; or a script that calls"
+            " benchbook.measure, with its arguments after --"
+        ),
+    ],
+    script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
     image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
     channels: Annotated[int, typer.Option(help="channels of an image")] = 3,
@@ -46,8 +55,13 @@ def measure(
     minutes: Annotated[int, number("time limit in minutes of each process", 1, 24 * 60)] = 30,
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
 ) -> None:
-    """Measure your network like a study's: its cost on this machine, and a prediction for other chips."""
+    """Measure your network like a study's, or the loop in your script, in fresh processes."""
     given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
+    if network.endswith(".py"):
+        _measure_script(Path(network), script_arguments or [], processes, 60.0 * minutes)
+        return
+    if script_arguments:
+        raise ValueError(f"{script_arguments[0]!r} after {network!r}; allowed: arguments of a script, such as train.py")
     for name in loading.NAMED:  # files become absolute paths, because a kernel has another current folder
         place, colon, attribute = given[name].rpartition(":")
         if place.endswith(".py"):
@@ -73,6 +87,34 @@ def measure(
     lines = session.summary(points, name)
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
+        raise typer.Exit(SOME_FAILED)
+
+
+def _measure_script(script: Path, arguments: list[str], count: int, seconds: float) -> None:
+    """Run a script in fresh processes, and print the rate of the loop that it measures, over all of them."""
+    if not script.is_file():
+        raise ValueError(f"script {str(script)!r} is not a file; allowed: a Python file, or {loading.FORMS}")
+    rates, numbers = [], []
+    for place in range(1, count + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            log = Path(folder, "log")
+            rate, failed = launch.call(
+                "benchbook.loop:run_script", str(script.resolve()), arguments, log=log, seconds=seconds
+            )
+            printed = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        if failed:
+            reason = failed.message if failed.is_late or not printed else printed[-1]
+            say(f"Process {place} of {count}: {reason}")
+            break
+        say(f"Process {place} of {count}: {rate}")
+        rates += rate.rates
+        numbers += [place] * len(rate.rates)
+    if len(set(numbers)) > 1:
+        found = intervals.interval(rates, numbers)
+        value, low, high = (f"{each:,.4g}" for each in (found.value, found.low, found.high))
+        kind = "95 % interval" if found.kind == intervals.INTERVAL else "range"
+        say(f"{script.name}: {value} samples/s ({kind} {low} to {high}; {wording.count(len(set(numbers)), 'process')})")
+    if len(set(numbers)) < count:
         raise typer.Exit(SOME_FAILED)
 
 
