@@ -1,7 +1,6 @@
 """The article of all machines as a reader runs it, and one number in every place that shows it."""
 
 import html
-import json
 import random
 
 import nbformat
@@ -12,6 +11,7 @@ from bs4 import BeautifulSoup
 from benchbook.report import site, tables
 from benchbook.running import kernel
 from test_hostile_inputs import a_machine
+from test_report import marks_of
 
 pytestmark = pytest.mark.notebook
 
@@ -69,10 +69,10 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
             assert line["seconds"] == pytest.approx(epochs[key])
 
     # The start page, the data and the article say one time of a task.
-    marks = json.loads(BeautifulSoup((report / "index.html").read_text(), "html.parser").find(id="marks").string)
+    marks = marks_of(report)
     costs = pandas.read_csv(report / "costs.csv")
-    assert [mark["seconds"] for mark in marks["marks"]] == pytest.approx(costs["seconds"].tolist())
-    first = next(mark for mark in marks["marks"] if mark["source"] == "published" and mark["count"] == 1)
+    assert [mark["seconds"] for mark in marks] == pytest.approx(costs["seconds"].tolist())
+    first = next(mark for mark in marks if mark["source"] == "published" and mark["count"] == 1)
     article = " ".join(shown["text/html"])
     assert html.escape(f"{first['time']}: {first['name']}") in article
 

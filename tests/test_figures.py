@@ -14,7 +14,7 @@ from benchbook.record.naming import Name, Names
 from benchbook.studies import figures
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies.study import Evidence
 from rows import make_row, make_rows
 
 COLOURS = figures.machine_colours({"desk", "attic"})
@@ -257,14 +257,3 @@ def test_a_line_needs_two_points(machines, is_drawn):
     table = pandas.DataFrame({"machine": list(machines), "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"})
     figure = figure_of(table, "value", Points, x="batch_size", by=["machine"], xlabel="batch", ylabel="value")
     assert (figure is not None) == is_drawn
-
-
-def test_a_figure_without_lines_takes_the_place_of_the_one_of_before(tmp_path):
-    table = pandas.DataFrame({"value": [1.0, 2.0]})
-    with figures.style():
-        figure, axes = figures.canvas(2.0)
-        axes.set_title("A title")
-    Drawing(figure, table, "Bars").save(tmp_path, "name")
-    Drawing(figure, table, "Bars").save(tmp_path, "name-other")
-    Drawing(None, table[:0], "").save(tmp_path, "name")
-    assert {path.name for path in tmp_path.iterdir()} == {f"name-other.{form}" for form in ("csv", "json", "svg")}

@@ -33,6 +33,7 @@ MARKUP = '<script>alert("x")</script><img src=x onerror="alert(1)">'
 HOST = "https://example.org"
 ADDRESSES = ("href", "src", "srcset", "action", "data")  # attributes that a browser fetches or opens
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+OTHER_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR42mP8//8/AwMDAA7/Av8BviLeAAAAAElFTkSuQmCC"
 FREE_TEXTS = ("machine", "chip", "model", "message", "commit", "session", "device_name", "dataset", "point")
 TABLES = ["claims.csv", "costs.csv", "data.json", "data.schema.json", "points.csv"]
 
@@ -98,6 +99,12 @@ def soup(path: Path) -> BeautifulSoup:
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
+def marks_of(report: Path) -> list[dict]:
+    """Return the marks that a report's start page loads."""
+    script = (report / "_static" / "marks.js").read_text(encoding="utf-8")
+    return json.loads(script.removeprefix("window.benchbook = ").removesuffix(";\n"))["marks"]
+
+
 def text(page: BeautifulSoup) -> str:
     return " ".join(page.article.get_text(" ").split())
 
@@ -119,7 +126,7 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
             assert ((whole.folder / name).parent / path).exists(), (name, link)
     assert sorted(path.name for path in whole.folder.glob("*[csv|json]") if path.suffix in (".csv", ".json")) == TABLES
     assert "Permission is hereby granted" in (whole.folder / "_static" / "datatables.js").read_text()
-    assert len(json.loads(whole.pages["index.html"].find(id="marks").string)["marks"]) > 100
+    assert len(marks_of(whole.folder)) > 100
 
 
 def test_a_pages_policy_allows_its_own_files_and_the_themes_one_inline_script(whole):
@@ -155,11 +162,14 @@ def test_free_texts_of_rows_and_manifests_are_text_on_every_page(build, hostile)
 
 def test_a_notebooks_outputs_are_shown_and_nothing_of_them_runs(build, tmp_path):
     picture = new_output("display_data", {"image/png": PIXEL, "image/svg+xml": "<svg onload='x()'/>"})
+    drawn = new_output("display_data", {"image/png": OTHER_PIXEL}, metadata={"image/png": {"alt": f"Bars {MARKUP}"}})
     table = "<style scoped>td {}</style><table><thead><tr><th></th></tr></thead><tr><td>cell</td></tr></table>"
     hostile = f'{MARKUP}<p onclick="x()" style="x">kept</p><iframe src="{HOST}"></iframe><a href="javascript:x()">y</a>'
     script = new_output("display_data", {"application/javascript": "document.title='run'", "text/plain": "as text"})
-    markdown = new_output("display_data", {"text/markdown": f"**bold** {MARKUP} ![x]({HOST}/x.png)"})
-    outputs = [picture, html_output(table), html_output(hostile), script, markdown]
+    words = f"**bold** {MARKUP} \\<i>slash</i> ![x]({HOST}/x.png)\n\n"
+    words += "```python\nimport this\n```\n\n```{include} /etc/hosts\n```"
+    markdown = new_output("display_data", {"text/markdown": words})
+    outputs = [picture, drawn, html_output(table), html_output(hostile), script, markdown]
     outputs += [new_output("stream", text=f"{Path.home()}/secret {site.layout.root()}/x <b>plain</b>\n")]
     outputs += [new_output("stream", name="stderr", text="10%|# | 1/10")]
     outputs += [new_output("stream", text="20%|# | 2/10\r100%|#| 10/10\nthe end\n")]
@@ -171,7 +181,9 @@ def test_a_notebooks_outputs_are_shown_and_nothing_of_them_runs(build, tmp_path)
     article = page.article
     assert not article(["script", "iframe", "style"])
     assert not [tag for tag in article.find_all(True) if {"onclick", "onerror", "onload", "style"} & set(tag.attrs)]
-    assert [image["alt"] for image in article("img")] == ["Figure drawn by the code above, under: Below"]
+    assert [image["alt"] for image in article("img")] == ["Picture under: Below", f"Bars {MARKUP}"]
+    assert article.find("span", class_="kn").get_text() == "import"  # code is highlighted
+    assert not article("i")
     assert not any(link.startswith("javascript") for link in links(page))
     assert article.find("div", class_="wide").get_text(strip=True) == "cell"
     assert article.strong.get_text() == "bold"

@@ -99,9 +99,7 @@ class Aggregation:
         return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
 
     def write(self, folder: Path) -> None:
-        """Write all charts and tables, and what the site shows next to the notebooks, into a folder."""
-        for name, drawing in self.drawings.items():
-            drawing.save(folder, name)
+        """Write the tables of all charts, all other tables, and what the site shows next to the notebooks."""
         tables = {
             "summary": self.evidence.summary,
             "machine-names": self.evidence.names.table(),
@@ -113,6 +111,8 @@ class Aggregation:
             "claims": claim_outcomes.judged(self.evidence),
             "claim-outcomes": self.claims,
         }
+        for name, drawing in self.drawings.items():
+            tables |= {name: drawing.table} | drawing.tables
         for name, table in tables.items():
             save_table(table, folder, name)
         pages.write(self, folder)

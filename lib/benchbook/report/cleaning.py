@@ -1,5 +1,7 @@
 """Executed notebooks as pages may show them: no script, no path of this computer, nothing from another host."""
 
+import base64
+import hashlib
 import re
 from pathlib import Path
 
@@ -16,7 +18,11 @@ TAGS = (
 ATTRIBUTES = {"a": {"href", "title"}, "td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan"}}
 PICTURES = ("image/png", "image/jpeg")
 # Markdown cells are plain CommonMark: MyST's directives could read files of this computer.
-SETTINGS = {"language_info": {"name": "python"}, "myst": {"commonmark_only": True}}
+SETTINGS = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+    "myst": {"commonmark_only": True},
+}
 # A table scrolls by itself and is reached by keyboard; the corner cell of a pandas table is no header.
 SCROLLING = '<div class="wide" role="region" tabindex="0" aria-label="{label}">{markup}</div>'
 SHORTEST_PATH = 2  # characters: the home folder of some containers is "/"
@@ -41,12 +47,21 @@ def read(path: Path) -> nbformat.NotebookNode:
                 cells.append(nbformat.v4.new_markdown_cell(_plain_markdown(cell.source)))
             elif cell.cell_type == "code":
                 outputs = [shown for output in cell.outputs if (shown := _output(output, heading))]
-                picture = {"image": {"alt": f"Figure drawn by the code above, under: {heading}"}}
-                metadata = {"tags": list(cell.metadata.get("tags", [])), "mystnb": picture}
+                metadata = {"tags": list(cell.metadata.get("tags", []))}
                 cells.append(nbformat.v4.new_code_cell(cell.source, outputs=outputs, metadata=metadata))
     except (AttributeError, KeyError, TypeError, nbformat.ValidationError) as error:  # JSON, but no notebook
         raise ValueError(f"{path.name} is no notebook ({type(error).__name__})") from error
     return nbformat.v4.new_notebook(cells=cells, metadata=SETTINGS)
+
+
+def alternatives(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """Return the alternative text of each picture of a notebook from `read`, by the SHA-256 digest of the picture."""
+    return {
+        hashlib.sha256(base64.b64decode(output.data[kind])).hexdigest(): own["alt"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        for kind, own in output.get("metadata", {}).items()
+    }
 
 
 def markup(text: str, label: str) -> str:
@@ -72,11 +87,12 @@ def _output(output: nbformat.NotebookNode, heading: str) -> nbformat.NotebookNod
     data = output.get("data", {})
     picture = next((kind for kind in PICTURES if kind in data), None)
     if picture:
-        return new("display_data", {picture: data[picture]})
-    if "text/html" in data or "text/markdown" in data:
-        plain = MarkdownIt("commonmark", {"html": False}).enable("table")
-        html = data["text/html"] if "text/html" in data else plain.render(data["text/markdown"])
-        return new("display_data", {"text/html": markup(html, f"Table under: {heading}")})
+        alt = str(output.get("metadata", {}).get(picture, {}).get("alt", f"Picture under: {heading}"))
+        return new("display_data", {picture: data[picture]}, metadata={picture: {"alt": alt}})
+    if "text/html" in data:
+        return new("display_data", {"text/html": markup(data["text/html"], f"Table under: {heading}")})
+    if "text/markdown" in data:
+        return new("display_data", {"text/markdown": _plain_markdown(data["text/markdown"])})
     return new("stream", text=f"{data['text/plain']}\n") if "text/plain" in data else None
 
 
@@ -86,4 +102,4 @@ def _plain_markdown(source: str) -> str:
     tokens += [child for token in tokens for child in token.children or ()]
     if not any(token.type == "image" or token.type.startswith("html_") for token in tokens):
         return source
-    return re.sub(r"!(?=\[)", "", source.replace("<", r"\<"))
+    return re.sub(r"!(?=\[)", "", source.replace("<", "&lt;"))

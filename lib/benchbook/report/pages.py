@@ -51,6 +51,7 @@ def write(merged, folder: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     (pages / "start.html").write_text(_start(merged), encoding="utf-8")
     (pages / "points.html").write_text(_points(merged), encoding="utf-8")
+    (folder / "marks.js").write_text(_marks(merged.costs), encoding="utf-8")
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
     published = {"points": merged.evidence.summary, "claims": merged.claims, "costs": cost_table(merged.costs)}
     lines = {name: _lines(table, DATA[name]) for name, table in published.items()}
@@ -110,10 +111,8 @@ def _lines(table: pandas.DataFrame, columns: dict) -> list[dict]:
     ]
 
 
-def _start(merged) -> str:
-    """Return the start page's part: what has run, the choice, and the marks for its script."""
-    summary, names = merged.evidence.summary, merged.evidence.names
-    kinds = sorted(set(summary["device"].dropna()) - {"cpu"})
+def _marks(every: Iterable[Mark]) -> str:
+    """Return the marks as a script, which a browser loads from a folder as well, unlike JSON."""
     marks = [
         {
             "task": mark.task, "name": mark.name, "source": mark.source, "family": mark.family, "count": mark.devices,
@@ -121,14 +120,21 @@ def _start(merged) -> str:
             "time": mark.time, "here": mark.here, "memory": mark.memory_gb and f"{mark.memory_gb:g} GB",
             "fits": mark.fits, "price": mark.price, "basis": mark.basis, "sources": list(mark.sources),
         }
-        for mark in merged.costs
+        for mark in every
     ]  # fmt: skip
+    known = [{key: value for key, value in mark.items() if value not in (None, "", False)} for mark in marks]
+    return f"window.benchbook = {json.dumps({'marks': known, 'families': costs.FAMILIES})};\n"
+
+
+def _start(merged) -> str:
+    """Return the start page's part: what has run, and the choice."""
+    summary, names = merged.evidence.summary, merged.evidence.names
+    kinds = sorted(set(summary["device"].dropna()) - {"cpu"})
     return site.environment().get_template("start.html").render(
         machines=[names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=kinds, commit=identity.commit(),
         made=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}", citation=citation(summary),
         repository=_repository(), tasks=costs.TASKS, families=costs.FAMILIES,
-        marks=[{key: value for key, value in mark.items() if value not in (None, "", False)} for mark in marks],
     )  # fmt: skip
 
 

@@ -112,9 +112,9 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
     with tempfile.TemporaryDirectory(prefix="benchbook-") as temporary:
         source, built = Path(temporary, "source"), Path(temporary, "site")
         shutil.copytree(figures / "pages", source)
-        shown, faults = _notebooks(executed, source)
+        shown, faults, alts = _notebooks(executed, source)
         _documents(source)
-        _static(source / "_static")
+        _static(source / "_static", figures / "marks.js")
         page = environment().get_template("left-out.html").render(lines=[*left_out(figures), *faults])
         (source / "left-out.html").write_text(page, encoding="utf-8")
         text = environment(autoescape=False).get_template("index.md").render(shown=shown, documents=DOCUMENTS)
@@ -122,7 +122,7 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
         for name, title in PAGES.items():
             text = f"# {title}\n\n```{{raw}} html\n:file: {name}.html\n```\n"
             (source / f"{name}.md").write_text(text, encoding="utf-8")
-        _run_sphinx(source, built, figures / "data")
+        _run_sphinx(source, built, figures / "data", alts)
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(built, folder)
     return folder / "index.html"
@@ -132,20 +132,27 @@ PAGES = {"points": "All points", "left-out": "What was left out"}
 DOCUMENTS = ("measuring", "rows", "gpt", "your-network", "platforms", "clusters", "exit-statuses", "FAULTS")
 
 
-def _notebooks(executed: Mapping[str, Path], source: Path) -> tuple[list[str], list[str]]:
-    """Write the notebooks that can be read; return their studies, and a sentence about each other one."""
+def _notebooks(executed: Mapping[str, Path], source: Path) -> tuple[list[str], list[str], dict[str, str]]:
+    """Write the notebooks that can be read.
+
+    Returns:
+        Their studies, a sentence about each notebook that cannot be read, and the alternative texts of all pictures, by
+        the digest that names a picture's file.
+    """
     import nbformat
 
     from benchbook.report import cleaning
 
-    shown, faults = [], []
+    shown, faults, alts = [], [], {}
     for study, path in executed.items():
         try:
-            nbformat.write(cleaning.read(path), source / f"{study}.ipynb")
+            notebook = cleaning.read(path)
+            alts |= cleaning.alternatives(notebook)
+            nbformat.write(notebook, source / f"{study}.ipynb")
             shown.append(study)
         except (ValueError, OSError) as error:
             faults.append(f"The notebook {path.name} cannot be shown: {last_line(str(error))}")
-    return shown, faults
+    return shown, faults, alts
 
 
 def _documents(source: Path) -> None:
@@ -157,11 +164,11 @@ def _documents(source: Path) -> None:
         (source / "docs" / path.name).write_text(text, encoding="utf-8")
 
 
-def _static(folder: Path) -> None:
+def _static(folder: Path, marks: Path) -> None:
     """Copy scripts and style, and write DataTables, from the package itables, as a script that runs from a folder."""
     folder.mkdir()
-    for name in ("page.css", "start.js", "points.js"):
-        shutil.copy(HERE / "templates" / name, folder)
+    for path in (marks, *(HERE / "templates" / name for name in ("page.css", "start.js", "points.js"))):
+        shutil.copy(path, folder)
     package = importlib.metadata.distribution("itables")
     module = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
     # A browser imports no module from a folder: what the module exports becomes a name of the window.
@@ -172,13 +179,20 @@ def _static(folder: Path) -> None:
     shutil.copy(package.locate_file("itables/html/dt_bundle.css"), folder / "datatables.css")
 
 
-def _run_sphinx(source: Path, built: Path, data: Path) -> None:
+def _run_sphinx(source: Path, built: Path, data: Path, alts: Mapping[str, str]) -> None:
+    from docutils import nodes
     from sphinx.application import Sphinx
+
+    def describe(app, doctree) -> None:
+        """Give pictures of outputs their own texts; MyST-NB has one for all pictures of a cell."""
+        for picture in doctree.findall(nodes.image):
+            picture["alt"] = alts.get(Path(picture["uri"]).stem, "")
 
     address = os.environ.get("BENCHBOOK_ADDRESS", "")
     settings = SETTINGS | {"html_extra_path": [str(data)] if data.exists() else [], "html_baseurl": address}
     doctrees = built.parent / "doctrees"
     app = Sphinx(source, None, built, doctrees, "html", settings, status=None, warning=io.StringIO())
+    app.connect("doctree-read", describe)
     app.connect("html-page-context", _add_policy, priority=900)  # after furo's
     app.build()
     for name in (".buildinfo", "objects.inv", "reports", ".doctrees"):

@@ -45,7 +45,9 @@ def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> N
     # All files of a run are written after its last cell; a framework's regular shutdown takes one or two seconds more.
     settings.NotebookClient.shutdown_kernel = "immediate"
     paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
-    papermill.execute_notebook(*paths, parameters, progress_bar=False, config=settings)
+    # Streams are merged, so that the last state of a progress bar is kept.
+    options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
+    papermill.execute_notebook(*paths, parameters, **options)
 
 
 def main() -> None:

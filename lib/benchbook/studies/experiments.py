@@ -91,7 +91,7 @@ class Trial:
 
     __repr__ = __str__
 
-    def _repr_png_(self) -> bytes:
+    def _repr_png_(self) -> tuple[bytes, dict]:
         with figures.style():
             figure, axes = figures.canvas(2.8, panels=2)
             for part, name in zip(axes, CURVE[1:], strict=True):
@@ -99,7 +99,7 @@ class Trial:
                 part.set(xlabel="samples seen", ylabel=name.replace("_", " "))
             axes[0].set_title(str(self))
             axes[1].set_ylim(bottom=0)
-        return figures.render(figure)
+        return figures.render(figure), {"alt": f"Loss and throughput while training: {self}."}
 
 
 class PointFailed(RuntimeError):

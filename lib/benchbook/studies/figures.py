@@ -29,7 +29,6 @@ SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
 STYLE = {
     "figure.dpi": 120,
     "figure.constrained_layout.use": True,
-    "figure.constrained_layout.w_pad": 0.14,  # text is wider in the SVG than in the PNG, for which the layout is made
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.titlesize": 11,
@@ -43,8 +42,6 @@ STYLE = {
     "grid.color": "#dddddd",
     "hatch.linewidth": 1.5,
     "legend.frameon": False,
-    "svg.hashsalt": "benchbook",  # without it, element ids differ from run to run
-    "svg.fonttype": "path",
 }
 MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
@@ -76,7 +73,6 @@ FORMATS = {
     "kind": lambda kind: kind.replace("_", " "),
     "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
 }
-METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
 
 
 style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
@@ -295,11 +291,10 @@ def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_po
         figure.legend(handles=entries, **at)
 
 
-def render(figure: Figure, form: str = "png") -> bytes:
-    """Return a figure as the content of a PNG or SVG file; the same figure gives the same bytes.
+def render(figure: Figure) -> bytes:
+    """Return a figure as the content of a PNG; the same figure gives the same bytes.
 
-    Layout takes most of the time, so the first call's is kept for all files of a figure. Titles are wrapped at the
-    figure's edge; the first title begins at the figure's left edge.
+    Titles are wrapped at the figure's edge; the first title begins at the figure's left edge.
     """
     file = io.BytesIO()
     with style():
@@ -314,7 +309,7 @@ def render(figure: Figure, form: str = "png") -> bytes:
         # Else matplotlib would give the figure a new layout engine, because of the house style's constrained layout.
         with matplotlib.rc_context({"figure.constrained_layout.use": False}):
             figure.set_layout_engine(None)
-            figure.savefig(file, format=form, metadata=METADATA[form])
+            figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
 
 

@@ -3,7 +3,6 @@
 Each study defines one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -119,14 +118,10 @@ class Drawing:
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
 
     @property
-    def titles(self) -> list[str]:
-        """Return the titles of the figure's axes."""
-        return [" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes]
-
-    @property
     def alt(self) -> str:
         """Return the alternative text for readers who cannot see the figure: kind of chart and titles."""
-        return " ".join(f"{text}." for text in (self.kind, *self.titles) if text)
+        titles = [" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes]
+        return " ".join(f"{text}." for text in (self.kind, *titles) if text)
 
     @classmethod
     def of_pictures(cls, rows: dict[str, numpy.ndarray], title: str, **look) -> "Drawing":
@@ -146,28 +141,9 @@ class Drawing:
             axes.spines[:].set_visible(False)
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
-    def save(self, folder: Path, name: str) -> None:
-        """Write the figure as SVG, its title and alternative text as JSON, and the tables as CSV.
-
-        These replace the files of an earlier report. Without a figure only tables are written.
-
-        Args:
-            folder: is created if it is missing.
-            name: file name of the figure and its table, without extension.
-        """
-        for old in folder.glob(f"{name}.*"):
-            old.unlink()
-        own = {name: self.table} if self.figure or len(self.table) else {}
-        for other, table in (own | self.tables).items():
-            figures.save_table(table, folder, other)
-        if self.figure:
-            page = json.dumps({"title": self.titles[0], "alt": self.alt}, indent=1)
-            (folder / f"{name}.svg").write_bytes(figures.render(self.figure, "svg"))
-            (folder / f"{name}.json").write_text(f"{page}\n")
-
-    def _repr_png_(self) -> bytes | None:
-        """Return the figure as a notebook shows it."""
-        return figures.render(self.figure) if self.figure else None
+    def _repr_png_(self) -> tuple[bytes, dict] | None:
+        """Return the figure as a notebook shows it, with its alternative text."""
+        return (figures.render(self.figure), {"alt": self.alt}) if self.figure else None
 
 
 @dataclass(frozen=True)

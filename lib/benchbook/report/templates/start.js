@@ -1,6 +1,6 @@
 // Chooses, compares and lists the marks of the page. The URL keeps the choice. All numbers but the ratio are text.
 {
-const {marks, families} = JSON.parse(document.getElementById("marks").textContent);
+const {marks, families} = window.benchbook;
 const SHOWN_AT_FIRST = 24;
 const byId = (id) => document.getElementById(id);
 const form = byId("choice");
