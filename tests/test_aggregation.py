@@ -8,7 +8,7 @@ import pandas
 import pytest
 from bs4 import BeautifulSoup
 
-from benchbook.report import site, tables
+from benchbook.report import aggregation, site, tables
 from benchbook.running import kernel
 from test_hostile_inputs import a_machine
 from test_report import marks_of
@@ -49,7 +49,8 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
     """Compare data, figures' tables, pages and the article, for every point and every task."""
     report, figures = outputs / "report", outputs / "figures"
     points = pandas.read_csv(report / "points.csv").set_index(["machine", "study", "point"])
-    summary = pandas.read_csv(figures / "summary.csv").set_index(["machine", "study", "point"])
+    merged = aggregation.merge(outputs / "runs")
+    summary = merged.evidence.summary.set_index(["machine", "study", "point"]).loc[points.index]
     for column in ("samples_per_second", "low", "high", "accuracy"):
         pandas.testing.assert_series_equal(points[column], summary[column], check_dtype=False)
 
@@ -63,7 +64,8 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
 
     # The figure of MNIST's epochs and the headline have one time of an epoch.
     drawn = pandas.read_csv(figures / "mnist-epochs.csv").query("source == 'measured'")
-    epochs = headline_seconds(figures)
+    lines = merged.headlines.query("study == 'mnist_speedup' and source == 'measured'")
+    epochs = lines.set_index(["machine", "variant"])["seconds_per_epoch"].dropna().to_dict()
     for line in drawn.to_dict("records"):
         if (key := (line["machine"], line["variant"])) in epochs:
             assert line["seconds"] == pytest.approx(epochs[key])
@@ -80,9 +82,3 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
     counts = pandas.read_csv(report / "claims.csv")["outcome"].value_counts()
     said = " ".join(shown["text/markdown"])
     assert all(f"**{count}** {outcome}" in said for outcome, count in counts.items())
-
-
-def headline_seconds(figures):
-    """Return the seconds of MNIST's epoch in the headline, by machine and variant."""
-    lines = pandas.read_csv(figures / "headline.csv").query("study == 'mnist_speedup' and source == 'measured'")
-    return lines.set_index(["machine", "variant"])["seconds_per_epoch"].dropna().to_dict()

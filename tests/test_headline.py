@@ -42,14 +42,12 @@ def spoken(*parts, **options):
 
 
 def test_a_line_is_a_points_median_bounds_windows_and_verdict():
-    energy = {"energy_joules": 30.0, "energy_method": "nvml", "energy_boundary": "board"}
-    line = spoken(point((99.0, 101.0, 98.0, 100.0, 102.0, 97.0), **energy))
+    line = spoken(point((99.0, 101.0, 98.0, 100.0, 102.0, 97.0)))
     described = line[["machine", "chip", "variant", "device", "dataset"]].tolist()
     assert described == ["desk", "Chip A", "reference", "cuda", "imagenet"]
     assert line["images_per_second"] == 99.5
     assert line["low"] < 99.5 < line["high"]
-    assert line[["num_windows", "verdict", "status", "energy_boundary"]].tolist() == [6, Verdict(), "ok", "board"]
-    assert line["joules_per_image"] == pytest.approx(30 / 640)
+    assert line[["num_windows", "verdict", "status"]].tolist() == [6, Verdict(), "ok"]
     assert line["seconds_per_epoch"] == pytest.approx(1000 / 99.5)
 
 
@@ -86,7 +84,7 @@ def test_a_failure_is_a_line_without_measures_only_where_nothing_trained():
     failed = point(status="out_of_memory")
     line = spoken(failed)
     assert line["status"] == "out_of_memory"
-    assert line[["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image"]].isna().all()
+    assert line[["images_per_second", "low", "high", "seconds_per_epoch"]].isna().all()
     assert spoken(failed, point((50.0,) * 6, 64))["images_per_second"] == 50
     own = {"point": "p", "run_id": "p", "session": "p"}  # of a run that broke off nothing is a measure
     line = spoken(point(**own), point(status="crashed", phase="total", **own))

@@ -69,11 +69,6 @@ class Names:
     chips: dict[tuple[str, str], str]
     shared: frozenset[str] = frozenset()
 
-    def table(self) -> pandas.DataFrame:
-        """Return every machine's id and name, in columns machine and name."""
-        names = [(machine, str(name)) for machine, name in self.machines.items()]
-        return pandas.DataFrame(names, columns=["machine", "name"], dtype=str)
-
     def machine(self, machine: str) -> str:
         """Return a machine's name, or its id if the machine is unknown."""
         return str(self.machines.get(machine, machine))

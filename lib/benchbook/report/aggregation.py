@@ -60,11 +60,6 @@ class Aggregation:
         return confirmation.table(self.evidence.measured)
 
     @cached_property
-    def frameworks(self) -> pandas.DataFrame:
-        """Return the frameworks of each chip, compared; see `headline.frameworks`."""
-        return headline.frameworks(self.evidence)
-
-    @cached_property
     def drawings(self) -> dict[str, Drawing]:
         """Return the drawn charts of the studies and of the predictions, by name."""
         charts = [chart for study in studies.every().values() for chart in study.charts]
@@ -99,22 +94,10 @@ class Aggregation:
         return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
 
     def write(self, folder: Path) -> None:
-        """Write the tables of all charts, all other tables, and what the site shows next to the notebooks."""
-        tables = {
-            "summary": self.evidence.summary,
-            "machine-names": self.evidence.names.table(),
-            "machines": self.machines,
-            "headline": self.headlines[headline.COLUMNS],
-            "tuning": self.tuning,
-            "frameworks": self.frameworks,
-            "findings": self.findings,
-            "claims": claim_outcomes.judged(self.evidence),
-            "claim-outcomes": self.claims,
-        }
+        """Write the tables of all charts, and what the site shows next to the notebooks."""
         for name, drawing in self.drawings.items():
-            tables |= {name: drawing.table} | drawing.tables
-        for name, table in tables.items():
-            save_table(table, folder, name)
+            for table_name, table in ({name: drawing.table} | drawing.tables).items():
+                save_table(table, folder, table_name)
         pages.write(self, folder)
 
 

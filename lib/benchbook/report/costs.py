@@ -5,6 +5,7 @@ the time is predicted, and a prediction is an interval.
 """
 
 import datetime
+import functools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -298,7 +299,7 @@ def _described(mark: Mark, today: datetime.date) -> Mark:
     memory, price = mark.memory_gb, ""
     if chips.listed(mark.chip) and memory is None:
         memory = chips.specification(mark.chip).get("memory_gb")
-        price = "; ".join(_prices(mark.chip, mark.devices, today))
+        price = _prices(mark.chip, mark.devices, today)
     network = networks.describe(next(task.work for task in TASKS if task.key == mark.task))
     unit = "sequence" if network.sequence_length else "image"
     sizes = [memory] if memory and mark.family in PREDICTED_IN else []
@@ -307,19 +308,22 @@ def _described(mark: Mark, today: datetime.date) -> Mark:
     return replace(mark, memory_gb=memory, fits="".join(fits), price=price)
 
 
-def _prices(chip: str, count: int, today: datetime.date) -> Iterator[str]:
-    """Yield the newest purchase price and the usual rent of a chip, with their dates."""
+@functools.cache
+def _prices(chip: str, count: int, today: datetime.date) -> str:
+    """Return the newest purchase price and the usual rent of a chip, with their dates."""
+    seen = []
     bought = estimate.purchase_prices(chip, today)
     if len(bought):
         newest = bought.iloc[0]
-        yield f"{wording.price(count * float(newest['usd']))} ({_date(newest['date'])})"
+        seen.append(f"{wording.price(count * float(newest['usd']))} ({_date(newest['date'])})")
     offers = estimate.rental_offers(chip, today).dropna(subset="usd_per_hour")
     if len(offers):
         usual = estimate.usual_offers(offers)
         hourly = wording.price(count * float(usual["usd_per_hour"].astype(float).median()))
         dates = sorted({_date(date) for date in usual["date"]})
         span = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
-        yield f"{hourly} an hour ({wording.count(len(usual), 'offer')}, {span})"
+        seen.append(f"{hourly} an hour ({wording.count(len(usual), 'offer')}, {span})")
+    return "; ".join(seen)
 
 
 def _date(date: object) -> str:

@@ -1,36 +1,20 @@
-"""The headline table: time and energy of training on each machine. And the frameworks of one chip compared.
-
-PyTorch calls Apple's GPU mps, TensorFlow and MLX call it metal: it is one chip. Architecture, padding, constants and
-optimiser are the same in every framework of a study, so ratios between frameworks are fair.
-"""
+"""The headline table: the rate and the time of an epoch on each machine."""
 
 from collections.abc import Mapping
 
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, intervals, statistics, verdicts
-from benchbook.judging.intervals import Interval
+from benchbook.judging import statistics, verdicts
 from benchbook.record import articles
 from benchbook.rows import records
-from benchbook.studies.study import Evidence, Study, most_samples
+from benchbook.studies.study import Evidence, Study
 
 COLUMNS = ["machine", "chip", "source", "study", "variant", "device", "device_count", "dataset", "images_per_second"]
-COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "joules_per_image"]
-COLUMNS += ["energy_boundary", "status"]
+COLUMNS += ["low", "high", "image_size", "interval", "num_windows", "verdict", "seconds_per_epoch", "status"]
 LINE = ["machine", "study", "variant", "device", "source"]
 OWN = ["image_size", "batch_size", "framework"]  # the columns of a study's own setting
-# Parameters that must be equal in two points with the same work; a parameter that a study lacks is equal.
-SAME = ("precision", "data_resident", "trainable", "weights", "learning_rate", "width", "device_count")
-ALIKE = ["machine", "study", "view", "processor", "dataset", "batch_size", "image_size", *SAME]
-FREE = ["precision", "data_resident"]  # tuned points may differ in these, because a search chooses them
-FRAMEWORK_COLUMNS = ["machine", "study", "variant", "processor", "framework", "framework_version", "device"]
-FRAMEWORK_COLUMNS += ["precision", "dataset", "batch_size", "image_size", *SAME[1:], "images_per_second", "ratio"]
-FRAMEWORK_COLUMNS += ["low", "high", "interval", "verdict"]
-READ = ["machine", "study", "variant", "device", "framework", "framework_version", "dataset", "batch_size"]
-READ += ["image_size", "settings", "samples_per_second", "low", "high", "interval", "num_samples", "verdict"]
-READ += ["session"]
-NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch", "joules_per_image"]
+NUMBERS = ["images_per_second", "low", "high", "seconds_per_epoch"]
 
 
 def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
@@ -53,7 +37,7 @@ def table(evidence: Evidence, studies: Mapping[str, Study]) -> pandas.DataFrame:
         studies: the studies of the table, by name.
 
     Returns:
-        Columns: COLUMNS and of. source is measured or published; energy_boundary belongs to joules_per_image; of is a
+        Columns: COLUMNS and of. source is measured or published; of is a
         dictionary, the line of the summary or the published row that the line shows.
     """
     own = _own_settings(evidence.rows)
@@ -125,8 +109,6 @@ def _point(point: dict, epoch_seconds: float) -> dict:
         "source": "measured",
         "images_per_second": rate,
         "seconds_per_epoch": epoch_seconds if trained else numpy.nan,
-        "joules_per_image": point["energy_per_sample"] if trained else numpy.nan,
-        "energy_boundary": point["energy_boundary"] if trained else None,
         "of": point,
     }
 
@@ -148,44 +130,3 @@ def _printed(row: dict) -> dict:
     if "images_per_second" in line and pandas.notna(row["dataset_samples"]):
         line |= {"seconds_per_epoch": row["dataset_samples"] / line["images_per_second"]}
     return line
-
-
-def frameworks(evidence: Evidence) -> pandas.DataFrame:
-    """Return a line for each framework, if several frameworks trained the same work on the same chip.
-
-    Reference and controlled points are compared at the same precision; of tuned points, the best of each framework is
-    compared. Wrong and failed points are left out.
-
-    Returns:
-        Columns FRAMEWORK_COLUMNS, the fastest framework of each work first. processor is CPU or accelerator; ratio is
-        the rate divided by that of the fastest framework, with low, high and interval (the fastest has 1, without
-        bounds).
-    """
-    points = evidence.summary
-    points = points[(points["status"] == "ok") & points["samples_per_second"].notna()]
-    kept = dict.fromkeys(name for name in (*READ, *SAME) if name in points)
-    points = points[list(kept)]  # grouping a table of few columns is much faster
-    stated = {name: [settings.get(name) for settings in points["settings"]] for name in SAME if name not in points}
-    points = points.assign(
-        **stated,
-        processor=["CPU" if kind == "cpu" else "accelerator" for kind in points["device"]],
-        view=points["variant"].where(~points["variant"].isin(confirmation.TUNED_NAMES), confirmation.TUNED),
-    )
-    is_tuned = points["view"] == confirmation.TUNED
-    agreeing = [f"same_{name}" if name in FREE else name for name in ALIKE]
-    points = points.assign(**{f"same_{name}": points[name].mask(is_tuned) for name in FREE})
-    points = most_samples(points, [*agreeing, "framework"])
-    several = points.groupby(agreeing, dropna=False)["framework"].transform("nunique") > 1
-    divided = points[several].groupby(agreeing, dropna=False, sort=True)
-    lines = [line for _, group in divided for line in _compared(group)]
-    return pandas.DataFrame(lines, columns=FRAMEWORK_COLUMNS)
-
-
-def _compared(group: pandas.DataFrame) -> list[dict]:
-    """Return the lines of one work, with each rate divided by the fastest."""
-    first, *others = group.sort_values("samples_per_second", ascending=False).to_dict("records")
-    lines = [first | {"ratio": 1.0, "low": None, "high": None, "interval": None}]
-    for line in others:
-        ratio = intervals.divide(*(Interval.from_row(each, "samples_per_second") for each in (line, first)))
-        lines.append(line | {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "interval": ratio.kind})
-    return [line | {"images_per_second": line["samples_per_second"]} for line in lines]

@@ -12,7 +12,7 @@ import pandas
 import yaml
 
 from benchbook import studies
-from benchbook.judging import parity, wording
+from benchbook.judging import parity
 from benchbook.machine import identity, layout
 from benchbook.report import costs, site, tables
 from benchbook.report.costs import Mark
@@ -145,14 +145,13 @@ def _points(merged) -> str:
         "summary": evidence.summary,
         "machines": merged.machines,
         "tuning": merged.tuning,
-        "frameworks": merged.frameworks,
         "parity": parity.verdicts(evidence.measured),
     }
     titles = {study.name: study.title for study in studies.every().values()}
     rendered = {
         name: tables.as_html(table, name, evidence.names, titles) for name, table in shown.items() if len(table)
     }
-    return site.environment().get_template("points.html").render(tables=rendered, count=wording.count)
+    return site.environment().get_template("points.html").render(tables=rendered)
 
 
 def _repository() -> str:

@@ -7,15 +7,13 @@ from benchbook.judging import wording
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
-from benchbook.rows.points import setting
 
 # The shown columns of each table, in their order, and the header of a column that has another one than its name.
 COLUMNS = {
-    "summary": "machine study point samples_per_second bounds num_windows accuracy energy_per_sample energy_boundary"
-    " dataset verdict status message rows",
+    "summary": "machine study variant device framework precision dataset batch_size image_size samples_per_second"
+    " bounds num_windows accuracy energy_per_sample energy_boundary verdict status message rows",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed bounds outcome",
-    "frameworks": "machine study variant framework device precision batch_size samples_per_second ratio bounds verdict",
     "machines": "machine id chip cores memory_gib accelerator system software notes sessions rows",
 }
 HEADERS = {
@@ -27,15 +25,14 @@ HEADERS = {
     "memory_gib": "memory, GiB",
     "num_runs": "runs",
     "num_steps": "steps",
+    "image_size": "pixels",
     "num_windows": "windows",
     "passed": "agrees",
-    "point": "setting",
-    "ratio": "share of the fastest",
     "reason": "why",
     "samples_per_second": "samples/s",
 }
 # Functions that turn the values of a column into words.
-WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get, "point": setting}
+WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
 # Text that begins so is a formula to a spreadsheet: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 

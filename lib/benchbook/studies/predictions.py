@@ -1,51 +1,14 @@
-"""Predictions for the report: their errors, our studies on chips without measurements, and the rule of cores."""
+"""Predictions for the report: their errors, and the rule of cores."""
 
 import pandas
 
 from benchbook.judging import wording
 from benchbook.record import chips, observations, predict
 from benchbook.record.naming import Names
-from benchbook.record.observations import RECORD, Unknown
-from benchbook.record.predict import BOTH, CHIP, REGRESSION, Question
+from benchbook.record.observations import RECORD
+from benchbook.record.predict import BOTH, CHIP, REGRESSION
 from benchbook.studies.charts import Bars
 from benchbook.studies.study import Evidence, cached
-
-# The work of our studies in questions to the record: work, precision, side of the images.
-WORKS = (
-    ("resnet50_cost", "amp_fp16", 224),
-    ("resnet50_cost", "fp32", 224),
-    ("mobilenetv2_energy", "fp32", 128),
-    ("simclr_epochs", "fp32", 32),
-    ("segmentation_scaling", "fp32", 512),
-    ("mnist_speedup", "fp32", None),
-    ("vae_stability", "fp32", None),
-)
-# The report shows predictions for these chips.
-SHOWN = ("Apple M1", "Apple M1 Max", "Apple M3 Max", "NVIDIA P100", "NVIDIA T4", "NVIDIA V100", "NVIDIA RTX 3090")
-SHOWN += ("NVIDIA A100", "NVIDIA RTX 4090", "NVIDIA H100 80GB SXM", "NVIDIA H200 141GB SXM", "NVIDIA RTX 5090")
-COLUMNS = ["study", "work", "chip", "precision", "predicted", "low", "high", "rule", "basis", "reason"]
-
-
-@cached
-def predictions(evidence: Evidence) -> pandas.DataFrame:
-    """Return the predicted rate of each of our studies on each chip, or the reason why there is none.
-
-    Returns:
-        Columns: study, work (its name, side and precision), chip, precision, predicted, low, high (images a second,
-        90 %), rule, basis, reason.
-    """
-    questions = [Question(chip, *work, image_size=size) for *work, size in WORKS for chip in SHOWN]
-    lines = []
-    for question, rate in zip(questions, predict.rates(questions), strict=True):
-        size = f", {question.image_size} px" if question.image_size else ""
-        work = f"{question.work}{size}, {question.precision}"
-        line = {"study": question.work, "work": work, "chip": question.chip, "precision": question.precision}
-        if isinstance(rate, Unknown):
-            lines.append(line | {"reason": str(rate)})
-        else:
-            line |= {"predicted": rate.value, "low": rate.low, "high": rate.high}
-            lines.append(line | {"rule": rate.rule, "basis": rate.basis})
-    return pandas.DataFrame(lines, columns=COLUMNS)
 
 
 @cached
@@ -81,6 +44,16 @@ def core_pairs(evidence: Evidence) -> pandas.DataFrame:
     return pairs[columns].reset_index(drop=True)
 
 
+def core_sentence(pairs: pandas.DataFrame) -> str:
+    """Return how well the number of cores predicts the speed of a larger chip, in a sentence; see `core_pairs`."""
+    error = (pairs["core_ratio"] / pairs["speed_ratio"] - 1).abs()
+    return (
+        f"In proportion to its cores, the speed of a larger chip is missed by {wording.percent(error.median())} (median"
+        f" of {len(pairs)} pairs of chips of one architecture that trained the same work in one publication); it is"
+        f" within 10 % in {wording.percent(error.lt(0.1).mean())} of the pairs."
+    )
+
+
 CHARTS = (
     Bars(
         "prediction-errors",
@@ -97,6 +70,6 @@ CHARTS = (
         least_first=True,
         percent=True,
         xlabel="median error, with the published rate hidden",
-        tables={"predictions": predictions, "scaling": core_pairs},
+        tables={"scaling": core_pairs},
     ),
 )
