@@ -1,6 +1,6 @@
 """Measure a Keras training: pass `Speed(batch_size)` to the callbacks of `model.fit`.
 
-    benchbook measure train.py --processes 4 -- --epochs 1
+benchbook measure train.py --processes 4 -- --epochs 1
 """
 
 import keras

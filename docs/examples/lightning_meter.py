@@ -1,6 +1,6 @@
 """Measure a Lightning training: pass `Speed()` to the Trainer's callbacks.
 
-    benchbook measure train.py --processes 4 -- --max_epochs 1
+benchbook measure train.py --processes 4 -- --max_epochs 1
 """
 
 from lightning.pytorch import Callback

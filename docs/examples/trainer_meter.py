@@ -1,6 +1,6 @@
 """Measure a training by Hugging Face's Trainer: pass `Speed()` to its callbacks.
 
-    benchbook measure train.py --processes 4 -- --num_train_epochs 1
+benchbook measure train.py --processes 4 -- --num_train_epochs 1
 """
 
 from transformers import TrainerCallback
