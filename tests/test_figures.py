@@ -205,7 +205,7 @@ def test_of_very_many_bars_the_best_and_all_published_ones_are_drawn_and_the_res
     assert set(figures.ranked(table, "rate")["rate"]) == {0.5, *range(71, 100)}
     assert figures.ranked(table, "rate", least_first=True)["rate"].max() == 29
     (axes,) = figure_of(table.assign(machine="desk"), "rate", text="{rate}", xlabel="rate").axes
-    assert axes.get_xlabel() == "rate\n(70 more in the table)"
+    assert axes.get_xlabel() == "rate\n(70 more are not drawn)"
     assert figures.canvas(1000.0)[0].get_figheight() < 20
 
 

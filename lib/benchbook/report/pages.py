@@ -117,7 +117,7 @@ def _marks(every: Iterable[Mark]) -> str:
         {
             "task": mark.task, "name": mark.name, "source": mark.source, "family": mark.family, "count": mark.devices,
             "seconds": mark.seconds, "low": mark.low or mark.seconds, "high": mark.high or mark.seconds,
-            "time": mark.time, "here": mark.here, "memory": mark.memory_gb and f"{mark.memory_gb:g} GB",
+            "time": mark.time, "here": mark.here, "memory": mark.memory_gb and f"{mark.memory_gb:.3g} GB",
             "fits": mark.fits, "price": mark.price, "basis": mark.basis, "sources": list(mark.sources),
         }
         for mark in every

@@ -10,8 +10,8 @@ from benchbook.record.naming import Names
 
 # The shown columns of each table, in their order, and the header of a column that has another one than its name.
 COLUMNS = {
-    "summary": "machine study variant device framework precision dataset batch_size image_size samples_per_second"
-    " bounds num_windows accuracy energy_per_sample energy_boundary verdict status message rows",
+    "summary": "machine study variant framework samples_per_second bounds verdict status device precision dataset"
+    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary message rows",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed bounds outcome",
     "machines": "machine id chip cores memory_gib accelerator system software notes sessions rows",

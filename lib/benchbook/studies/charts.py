@@ -1,5 +1,6 @@
 """Charts declared as data, in two kinds: bars, and points with intervals on two axes."""
 
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from benchbook.studies.study import Chart, Drawing, Evidence
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "os^vDP*X"
+AXIS_LETTERS = 70  # in each line of an axis label
 MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 
 
@@ -86,9 +88,9 @@ class Plot(Chart):
         """Return the label of the horizontal axis: its quantity, the work of all lines, and how many are not drawn."""
         work = figures.words(lines.iloc[0].to_dict(), self.alike, {})
         rest = len(lines) - num_drawn
-        more = f"{rest} more in the table" if rest else ""
+        more = f"{rest} more are not drawn" if rest else ""
         told = "; ".join(filter(None, (work, more)))
-        return self.xlabel + (f"\n({told})" if told else "")
+        return self.xlabel + (f"\n{textwrap.fill(f'({told})', AXIS_LETTERS)}" if told else "")
 
 
 @dataclass(frozen=True, kw_only=True)

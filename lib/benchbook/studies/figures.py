@@ -62,7 +62,7 @@ FORMATS = {
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
     "framework": lambda name: libraries.WORDS.get(name, name),
-    "lora_rank": "LoRA of rank {}".format,
+    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "",
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,
     "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",
