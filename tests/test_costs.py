@@ -1,4 +1,4 @@
-"""What a task costs on each machine, from rows, record and predictions; and how a notebook ends."""
+"""What a task costs on each machine, from rows, record and predictions."""
 
 import datetime
 import re
@@ -8,11 +8,11 @@ import pytest
 
 from benchbook import studies
 from benchbook.record import articles
-from benchbook.report import closing, costs, headline
+from benchbook.report import costs, headline
 from benchbook.report.costs import TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
-from study_rows import evidence, point
+from study_rows import point
 
 TODAY = datetime.date(2026, 11, 22)
 
@@ -82,15 +82,3 @@ def test_the_shortest_times_are_in_the_words_of_their_marks(every):
         for source in costs.SOURCES:
             own = of(every, task.key, source=source, devices=1)
             assert line[source] == (f"{own[0].time}: {own[0].name}" if own else "")
-
-
-def test_a_notebook_ends_with_its_own_points_rate_bounds_and_joules_or_how_it_failed():
-    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
-    trained = windows((250.0, 320.0, 400.0), precision="bf16", **energy)
-    failed = make_row(point="other", status="out_of_memory", samples=None, samples_per_second=None)
-    own = evidence(trained, [failed], published=True)
-    said = closing.sentences(own, make_rows(trained))
-    assert said.startswith("This point (reference, PyTorch, CPU, bf16, MNIST) trains 320 images a second (range 250 to")
-    assert " 400, n=3; one process only)" in said
-    assert "Energy: 0.5 J an image" in said
-    assert "has no measured window: out of memory." in closing.sentences(own, make_rows([failed]))

@@ -17,7 +17,6 @@ import nbformat
 import pandas
 import pytest
 
-import fakes
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, layout
@@ -27,12 +26,10 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies import experiments
 from benchbook.studies.datasets import Collection
-from benchbook.studies.experiments import Experiment
 from benchbook.studies.measurement import Measurement
 from benchbook.studies.process import Process
 from cells import write_points
 from processes import run_cells
-from rows import make_row
 
 NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
@@ -149,17 +146,6 @@ def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(t
     without, fewer = measured(tmp_path / "without", monkeypatch, 0.0)
     assert len(steps) - len(fewer) == 1 + 1 + 2 + 4 + 8  # the first call, and the loop
     assert without["rows"]["loss"].tolist() == rows["loss"].tolist()
-
-
-def test_a_notebook_ends_with_the_rows_of_its_study_or_of_every_study(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    for study in ("calibrate", "mnist_speedup"):
-        own = fakes.run(layout.runs("a-machine") / study / "a-point")
-        records.append(own.path, make_row(machine="a-machine", study=study, point="a-point", run_id=study))
-    measurement = Measurement("mnist_speedup", "a-machine", {"device": "cpu", "variant": "reference"}, "s")
-    experiment = Experiment({}, Device("cpu", "a CPU"), own, measurement=measurement)
-    found = [set(experiment.end(every_study).measured["study"]) for every_study in (False, True)]
-    assert found == [{"mnist_speedup"}, {"calibrate", "mnist_speedup"}]
 
 
 @dataclass

@@ -271,12 +271,9 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
         assert said in title(vae.pictures({name: vae.plan.encode(part) for name, part in drawn.items()}))
     assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
     losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
-    text = vae.reading(make_rows(losses)[3:])
-    assert [number for number in ("1,920", "106.40") if number not in text] == []
     assert re.findall(r"\d+ an image", title(vae.STUDY.charts[0].draw(evidence(losses)))) == ["106 an image"]
     own = point("simclr_epochs", (50, 60, 80), accuracy=0.25)
-    text = simclr.reading(evidence(own, tried(own[3], "resident", (75.0,))))
-    assert [told for told in ("not distinguishable from 0", "25 %", "0.038") if told not in text] == []
+    assert "not distinguishable from 0" in simclr.reading(evidence(own, tried(own[3], "resident", (75.0,))))
 
 
 @pytest.mark.parametrize("change", [{"image_size": 128}, {"settings": {"width": 0.5}}])

@@ -53,7 +53,7 @@ def price(dollars: float, digits: int = 0) -> str:
 
 def bounds(low: float, high: float, kind: str, say=number) -> str:
     """Return a number's bounds with their kind: 95 % interval 1.2 to 1.4."""
-    return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {say(low)} to {say(high)}"
+    return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {span(pandas.Series([low, high]), say)}"
 
 
 def energy(point: dict) -> str:

@@ -110,7 +110,8 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
 
     Returns:
         Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
-        reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`). The article's own machine comes first. A measured
+        reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`; missing if
+        the formula is one quantity). The article's own machine comes first. A measured
         machine with another chip is `not comparable`. A claim that compares two machines has a line for each measured
         pair of the same two chips. Machines that did not measure the quantities are left out. A claim about a network
         has one line, from our count.
@@ -174,7 +175,8 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
     line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
     values = {each["name"]: _rounded(each["value"]) for each in used.to_dict("records")}
     substituted = re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], claim["formula"])
-    line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
+    if len(values) > 1 or substituted not in values.values():  # else there is nothing to compute
+        line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
     if not is_same_chip:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:

@@ -1,56 +1,138 @@
-"""The end of a study's notebook: the result of the run, and its limits."""
+"""The result of a study's notebook: an answer, one figure and one table of its own point; its rows fold away."""
 
 import pandas
-from IPython.display import Markdown
+from IPython.display import HTML, Markdown, display
 
-from benchbook.judging import statistics, wording
-from benchbook.judging.parity import Agreement
-from benchbook.machine import libraries
-from benchbook.record import naming
-from benchbook.studies import findings
-from benchbook.studies.study import Evidence
+from benchbook.judging import statistics, verdicts, wording
+from benchbook.record import claims
+from benchbook.report import claim_outcomes, tables
+from benchbook.rows import records
+from benchbook.studies import figures, findings
+from benchbook.studies.charts import Plot
+from benchbook.studies.findings import Sentence
+from benchbook.studies.study import Drawing, Evidence, Study
 
-ONE_DAY = "This is one machine on one day; the manifest next to the rows holds its condition."
-
-
-def sentences(evidence: Evidence, rows: pandas.DataFrame) -> str:
-    """Return sentences with the rate of a run's point, its interval and its energy, as in the report.
-
-    Args:
-        evidence: with all rows of the machine and study.
-        rows: of the run.
-    """
-    summary, (machine, study, name) = evidence.summary, rows[["machine", "study", "point"]].iloc[0]
-    is_its = summary["machine"].eq(machine) & summary["study"].eq(study) & summary["point"].eq(name)
-    point = summary[is_its].iloc[0].to_dict()
-    named = {"variant": str, "framework": libraries.WORDS.get, "device": naming.device_word, "precision": str}
-    named["dataset"] = naming.dataset
-    words = [word(point[column]) for column, word in named.items() if pandas.notna(point[column])]
-    called = f"This point ({', '.join(words)})"
-    if pandas.isna(point["samples_per_second"]):
-        return f"{called} has no measured window: {point['status'].replace('_', ' ')}."
-    rate, low, high, unit = statistics.in_units(point)
-    ends = [wording.number(end) for end in (low, high)]
-    bounds = f"{wording.bounds(low, high, point['interval'])}, n={point['num_windows']}"
-    bounds = bounds if ends[0] != ends[1] else "one window"
-    rate = f"{wording.number(rate)} {unit} a second"
-    return f"{called} trains {rate}{findings.hedged(evidence, [point], bounds)}. {wording.energy(point)}."
+ROWS = ["phase", "precision", "repeat", "epoch", "batch_size", "samples", "seconds", "input_seconds"]
+ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
+DOUBTS = (verdicts.UNSTABLE.capitalize(), verdicts.UNPROVEN.capitalize())
 
 
-def reading(evidence: Evidence, rows: pandas.DataFrame, agreement: Agreement, *more: str, limits: str = "") -> Markdown:
-    """Return the result of a run with its interval, and the limits of that result.
+def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame | None = None) -> None:
+    """Show the answer of one point, a figure, a table, and the point's rows, which are folded.
 
     Args:
-        evidence, rows: see `sentences`.
-        agreement: with float64.
+        evidence: the point's rows and the published ones.
+        study: of the point.
         more: sentences of the study about the result.
-        limits: sentences of the study about the limits; ONE_DAY follows them.
+        table: of the result, at most eight columns; None: the numbers in the figure.
     """
-    if agreement.passed:
-        compared = f"Training agrees with float64 ({agreement.reason})."
-    elif agreement.num_steps:
-        compared = f"Training does not agree with float64, so its speed is not valid: {agreement.reason}."
-    else:
-        compared = f"Comparison with float64: {agreement.reason}."
-    found = [sentences(evidence, rows), *more, compared]
-    return Markdown(f"**Result.** {' '.join(found)}\n\n**Limits.** {limits} {ONE_DAY}".strip())
+    chart = _chart(evidence, study)
+    drawing = chart.draw(evidence) if chart else None
+    display(Markdown(answer(evidence, study, *more)))
+    display(drawing if drawing and drawing.figure else windows(evidence))
+    display(_html(_numbers(chart, evidence) if table is None else table))
+    rows = evidence.measured
+    folded = f"<details><summary>All {len(rows)} rows</summary>{_html(rows[ROWS]).data}</details>"
+    display(HTML(folded))
+
+
+def answer(evidence: Evidence, study: Study, *more: str) -> str:
+    """Return the answer of one point in Markdown: its verdict and its number, what follows, and what it is based on."""
+    [point] = evidence.summary.to_dict("records")
+    finding = findings.finding(study, evidence, measured=True) or _rate(evidence, study, point)
+    verdict = point["verdict"]
+    if verdict and verdict.is_doubtful and not finding.startswith(DOUBTS):
+        finding = f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {finding}"
+    if point["status"] not in records.TRAINED:
+        finding = wording.sentence(f"{point['status'].replace('_', ' ')}: {point['message']}")
+    first, _, rest = finding.partition(". ")
+    said = [f"**{first.removesuffix('.')}.**", rest, *more, _claim(evidence, study)]
+    compared = evidence.measured["phase"].eq("parity").sum()
+    based = [wording.count(point["num_processes"], "process"), wording.count(point["num_windows"], "window")]
+    based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []
+    trained = f" This is one computer on one day: {wording.joined(based)}. {wording.energy(point)}."
+    return " ".join(filter(None, said)) + (f"\n\n{trained.strip()}" if point["num_windows"] else "")
+
+
+def windows(evidence: Evidence) -> Drawing:
+    """Draw the rate of each window, and the point's interval as a band."""
+    rows = evidence.measured.query("phase == 'train' and samples_per_second.notna()", engine="python")
+    [point] = evidence.summary.to_dict("records")
+    rows = rows.assign(number=range(1, len(rows) + 1))
+    with figures.style():
+        figure, axes = figures.canvas(2.8)
+        for process, (_, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
+            axes.plot(own["number"], own["samples_per_second"].astype(float), "o-", label=f"process {process}")
+        if pandas.notna(point["low"]):
+            axes.axhspan(point["low"], point["high"], alpha=0.15, label=figures.WHISKERS[point["interval"]])
+        axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window", ylim=(0, None))
+        if len(rows):  # a calibration has none
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
+    return Drawing(figure, rows, "Rate of each window")
+
+
+def _chart(evidence: Evidence, study: Study) -> Plot | None:
+    """Return the first chart of a study that draws a number of this point."""
+    for chart in (chart for chart in study.charts if isinstance(chart, Plot)):
+        lines = chart.drawn(chart.table(evidence), evidence)
+        if any(map(figures.is_measured, lines[lines[chart.value].notna()].to_dict("records"))):
+            return chart
+    return None
+
+
+def _rate(evidence: Evidence, study: Study, point: dict) -> str:
+    """Return the sentence on a point that no chart of its study speaks of, such as one of another size."""
+    rate, low, high, unit = statistics.in_units(point)
+    line = point | {"source": "measured", "samples_per_second": rate, "low": low, "high": high}
+    text = f"This setting trains {{value}} {unit} a second on {{place}}"
+    title = Sentence(text, "", "samples_per_second", best="most")
+    return wording.sentence(findings.spoken(title, pandas.DataFrame([line]), evidence, study))
+
+
+def _claim(evidence: Evidence, study: Study) -> str:
+    """Return what the article says, and whether this point decides it."""
+    if not study.claim:
+        return ""
+    [claim] = claim_outcomes.table(claim_outcomes.judged(evidence).query("id == @study.claim"), evidence.names).to_dict(
+        "records"
+    )
+    sums = f" ({claim['arithmetic']})" if claim["arithmetic"] else ""
+    is_open = claim["outcome"] in (claim_outcomes.OUT_OF_REACH, claims.UNDECIDED)
+    judged, why = "Not decided by this run" if is_open else claim["outcome"].capitalize(), claim["why"]
+    why = why[0].lower() + why[1:] if why[1].islower() else why
+    return f"The article: {claim['sentence'].removesuffix('.')}{sums}. {judged}: {why}"
+
+
+def _numbers(chart: Plot | None, evidence: Evidence) -> pandas.DataFrame:
+    """Return the numbers in a chart as at most eight columns of words, this point's first."""
+    [point] = evidence.summary.to_dict("records")
+    lines = evidence.summary.assign(source="measured")
+    title, column, label, usual = None, "samples_per_second", (), {}
+    if chart:
+        lines, title, column = chart.drawn(chart.table(evidence), evidence), chart.title, chart.value
+        label, usual = chart.label, chart.usual
+    lines = lines[lines[column].notna()].reset_index(drop=True)
+    say = getattr(title, "show", wording.number)
+    shown = []
+    for line, name in zip(lines.to_dict("records"), figures.labels(lines, evidence.names, label, usual), strict=True):
+        own = point if figures.is_measured(line) else {}
+        low, high, kind = line.get("low"), line.get("high"), figures.bounds_kind(line)
+        has_bounds = kind != figures.PUBLISHED and pandas.notna(low) and say(low) != say(high)
+        bounds = f"{wording.span(pandas.Series([low, high]), say)} ({figures.WHISKERS[kind]})" if has_bounds else ""
+        shown.append(
+            {
+                "": name.replace("\n", ", "),
+                column: say(line[column]),
+                "bounds": bounds,
+                "dataset": tables.WORDS["dataset"](line["dataset"]) if isinstance(line.get("dataset"), str) else "",
+                "accuracy": own.get("accuracy"),
+                "energy_per_sample": own.get("energy_per_sample"),
+                "verdict": str(own.get("verdict") or ""),
+            }
+        )
+    return pandas.DataFrame(shown).sort_values("verdict", ascending=False, kind="stable")
+
+
+def _html(table: pandas.DataFrame) -> HTML:
+    headers = {name: tables.HEADERS.get(name, name.replace("_", " ")) for name in table}
+    return HTML(tables.shown(table).rename(columns=headers).to_html(index=False, border=0, justify="unset"))

@@ -23,6 +23,7 @@ HEADERS = {
     "energy_per_sample": "J/sample",
     "framework_version": "version",
     "memory_gib": "memory, GiB",
+    "ms_per_image": "time/image",
     "num_runs": "runs",
     "num_steps": "steps",
     "image_size": "pixels",

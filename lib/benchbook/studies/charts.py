@@ -57,8 +57,8 @@ class Plot(Chart):
     def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
         """Return the lines of `table` that are drawn: those of one work, so that an axis compares like with like.
 
-        Of several works, one with two values to compare comes first, then the one that most machines measured, then the
-        one with most values.
+        Of several works, that of the only measured point comes first, if there is only one; then one with two values to
+        compare, then the one that most machines measured, then the one with most values.
         """
         lines = table if self.lines is None else self.lines(table, evidence)
         known = lines[lines[self.value].notna()]
@@ -68,7 +68,8 @@ class Plot(Chart):
         ranks = {}
         for name, own in known.groupby(work[known.index]):
             measured = own[figures.looks(own)["is_measured"].astype(bool)]
-            ranks[name] = (self.num_places(own) > 1, measured["machine"].nunique(), len(own))
+            of_the_point = len(evidence.summary) == 1 and len(measured) > 0
+            ranks[name] = (of_the_point, self.num_places(own) > 1, measured["machine"].nunique(), len(own))
         return lines[work == max(ranks, key=ranks.get)]
 
     def draw(self, evidence: Evidence) -> Drawing:

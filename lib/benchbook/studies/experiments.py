@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -185,13 +186,15 @@ class Experiment(Process):
             self.measurement.session = runs.new_id()
         planned, count = self.plan(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
-        with tqdm(total=total, unit="window", file=sys.stdout) as bar:
+        check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
+        with tqdm(total=total, unit="window", file=sys.stdout) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
-                bar.set_description(f"process {number} of {count}" if number else "comparison with float64", False)
+                bar.set_description(f"process {number} of {count}" if number else check, False)
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] in WINDOWS)
 
+            show(self.measurement.left()[0], {"phase": "start"})
             self.measurement.measure(show)
             if self.attended and "unavailable" in self.measurement.finished().values():
                 print("This kernel holds the device, so that it measures here, once: a range. For an interval, restart")
@@ -215,12 +218,32 @@ class Experiment(Process):
         compared = compared[compared["run_id"] == compared["run_id"].max()]
         return judging.verdict(compared[compared["precision"].isin(compared["precision"].head(1))])
 
-    def end(self, every_study: bool = False) -> Evidence:
-        """Return this machine's rows, of this study or of all, and the published rows."""
-        print(f"Rows: {self.measurement.folder.relative_to(layout.outputs())}")
+    def end(self) -> Evidence:
+        """Return the rows of this point's last session, and the published rows; print where the former are."""
+        own = self.measurement
+        print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
         if PLAYING in os.environ:
-            print(f"They are temporary. To keep them, type: benchbook add {layout.runs(self.measurement.machine)}")
-        return Evidence.of_machine(self.measurement.machine, "" if every_study else self.measurement.study)
+            print(f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}")
+        return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
+
+    @contextmanager
+    def _moving(self, bar: tqdm) -> Iterator[None]:
+        """Redraw a bar every second while a user watches: a search or a comparison takes minutes without a row."""
+        ended = threading.Event()
+
+        def redraw() -> None:
+            while not ended.wait(1.0):
+                bar.refresh()
+
+        thread = threading.Thread(target=redraw, daemon=True)
+        if self.attended:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if self.attended:
+                thread.join()
 
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
@@ -233,7 +256,8 @@ class Experiment(Process):
         if self.make is None:  # `measure` has freed the workload
             self.study_plan.start(self, self.study_plan.load(self))
         [(name, values)] = choice.items()
-        table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in values])
+        with tqdm(values, name, file=sys.stdout) as bar, self._moving(bar):
+            table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in bar])
         with figures.style():
             figure, axes = figures.canvas(1.2 + 0.4 * len(table))
             bars = axes.barh(table[name].astype(str), table["samples_per_second"].fillna(0), color=figures.MACHINES[0])

@@ -1,5 +1,6 @@
 """Sentences made from tables: titles of charts, and the finding of each study, which is its first charts' titles."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -110,7 +111,7 @@ def decides(number: Interval, equal: float = 1.0) -> bool:
 
 
 def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
-    """Return the title of the study's first chart, with hedges, and that of the next chart that has a value.
+    """Return the title of the study's first chart, see `spoken`, and that of the next chart that has a value.
 
     Args:
         study, evidence: what to report.
@@ -119,20 +120,28 @@ def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
     said = []
     for chart in (chart for chart in study.charts if hasattr(chart, "title")):
         lines = chart.drawn(chart.table(evidence), evidence)
-        is_sentence, further = isinstance(chart.title, Sentence), {}
+        is_sentence = isinstance(chart.title, Sentence)
         known = chart.title.lines(lines) if is_sentence else lines
         if (said or measured) and is_sentence and known.empty:
             continue
         if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
             continue
-        line, hedges = chart.title.line(lines) if is_sentence else None, ""
-        if line and is_measured(line) and not said:
-            other = stand_in(line, study.dataset) if study.dataset else ""
-            hedges, further = hedged(evidence, [line], other), {"place": place(evidence, line, lines, chart.title)}
-        text = chart.title(lines, evidence.names, **further)
-        text = text.replace(", not confirmed)", ")") if "not confirmed" in hedges else text
-        said.append(wording.sentence(text + hedges))
-    return " ".join(said[:2])
+        is_first = is_sentence and not said
+        said.append(spoken(chart.title, lines, evidence, study) if is_first else chart.title(lines, evidence.names))
+    return " ".join(map(wording.sentence, filter(None, said[:2])))
+
+
+def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: Study) -> str:
+    """Return a sentence on measured lines with the bounds of its number, and the reasons for caution, in brackets."""
+    line = title.line(lines)
+    if not line or not is_measured(line):
+        return title(lines, evidence.names)
+    number, further = _interval(line, title.column), [stand_in(line, study.dataset) if study.dataset else ""]
+    if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
+        further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
+    hedges = hedged(evidence, [line], *further)
+    text = title(lines, evidence.names, place(evidence, line, lines, title))
+    return (text.replace(", not confirmed", "") if "not confirmed" in hedges else text) + hedges
 
 
 def place(evidence: Evidence, line: dict, others: pandas.DataFrame, title: Sentence) -> str:

@@ -46,6 +46,7 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
+    DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")  # that `load` finds
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -92,8 +93,14 @@ class StudyPlan:
 
     @classmethod
     def load(cls, process: "Process") -> Any:
-        """Return the data that a process's parameters name."""
-        return process.load(datasets.load, process.parameters["dataset"])
+        """Return the data that a process's parameters name.
+
+        Raises:
+            ValueError: the study does not train on such data.
+        """
+        if (name := process.parameters["dataset"]) not in cls.DATASETS:
+            raise ValueError(f"dataset {name!r}; allowed: {', '.join(cls.DATASETS)}")
+        return process.load(datasets.load, name)
 
     @classmethod
     def start(cls, process: "Process", data: Any) -> Workload:

@@ -51,14 +51,20 @@ class Evidence:
     colours = cached_property(lambda self: figures.machine_colours(set(self.measured["machine"])))
 
     @classmethod
-    def of_machine(cls, machine: str = "", study: str = "") -> "Evidence":
-        """Return the rows of one machine or all, in one study or all, and the published rows; bad files are skipped.
+    def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
+        """Return the rows of one machine or all, and the published rows; bad files are skipped.
 
         Sessions that do not count are left out, see `verdicts.counting`.
+
+        Args:
+            machine: its name; empty: all machines.
+            point: study and name, such as `calibrate/cpu-fp32`, of the only point; empty: all.
+            session: the only one of the rows; empty: those that count.
         """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
-        conditions = condition.samples(manifests.read_all(folder))
-        rows = verdicts.counting(records.gather(records.find(folder / study)), conditions)
+        conditions = condition.samples(manifests.read_all(folder / point))
+        rows = records.gather(records.find(folder / point))
+        rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder)
 
     def newest(self, study: str) -> pandas.DataFrame:
@@ -101,7 +107,7 @@ def most_samples(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame
     return most_last.drop_duplicates(alike, keep="last").sort_index()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Drawing:
     """A chart that was drawn, with the numbers behind it.
 
@@ -141,6 +147,10 @@ class Drawing:
             axes.spines[:].set_visible(False)
         return cls(figure, pandas.DataFrame(), f"Rows of pictures: {', '.join(rows)}")
 
+    def __repr__(self) -> str:
+        """Return the alternative text, as a terminal shows the drawing."""
+        return self.alt if self.figure else "no figure"
+
     def _repr_png_(self) -> tuple[bytes, dict] | None:
         """Return the figure as a notebook shows it, with its alternative text."""
         return (figures.render(self.figure), {"alt": self.alt}) if self.figure else None
@@ -177,6 +187,7 @@ class Study:
         title: short name for display.
         charts: in the report's order, the lead chart first.
         article: whose figures the study repeats; empty if there is no article.
+        claim: id of the article's claim that the notebook's title asks about; may be empty.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
         quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
         epoch_seconds: from the evidence to the seconds of the article's epoch, by machine and point; None if an epoch
@@ -187,6 +198,7 @@ class Study:
     title: str
     charts: tuple[Chart, ...]
     article: str = ""
+    claim: str = ""
     dataset: str = ""
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
@@ -195,8 +207,3 @@ class Study:
     def question(self) -> str:
         """Return the question in the notebook's title."""
         return layout.question(self.name)
-
-    def lead(self, evidence: Evidence) -> Drawing | None:
-        """Return the drawing of the first chart that has enough numbers for a figure; None if no chart has."""
-        drawings = (chart.draw(evidence) for chart in self.charts)
-        return next((drawing for drawing in drawings if drawing.figure), None)

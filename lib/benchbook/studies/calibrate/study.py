@@ -3,7 +3,6 @@
 import pandas
 
 from benchbook.judging import wording
-from benchbook.machine import libraries
 from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Sentence
@@ -42,25 +41,19 @@ def amount(value: float) -> str:
 
 
 def reading(rows: pandas.DataFrame) -> str:
-    """Return the result of one calibration in sentences, with its limits."""
+    """Return what one calibration found besides its products: refusals, copies, launches, waiting and idle power."""
     mine = best_rates.ceilings(rows)
     rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
     fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
-    others = [f"{value / fp32:.2f} times as many in {name}" for name, value in rate["matmul"].items() if name != "fp32"]
     refused = sorted(set(rows.loc[rows["model"].eq("matmul") & rows["status"].ne("ok"), "precision"].dropna()))
-    idle, place = rows["idle_watts"].dropna(), rows.iloc[0]
+    idle = rows["idle_watts"].dropna()
     remaining = [settings["remaining_share"] for settings in rows.loc[rows["model"].eq("synchronize"), "settings"]]
-    framework = libraries.WORDS[place["framework"]]
     sentences = [
-        f"{place['device_name']} ({place['device']}, {framework}) does {amount(fp32)}FLOP/s in fp32"
-        + (f", {wording.joined(others)}." if others else "."),
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
         f"Launching an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
         f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left." if remaining else "",
         f"Its idle power is {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
-        "Limits: products of square matrices are faster than training. These are the best of a few sizes on a cool"
-        " device; other processes lower them.",
     ]
     return " ".join(filter(None, sentences))
 
@@ -73,10 +66,10 @@ def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
 
 
 PRODUCTS = Sentence(
-    "Matrix products reach {value}FLOP/s in {precision} on {place}",
+    "Matrix products reach {value} in {precision} on {place}",
     "No device was calibrated here yet",
-    "rate",
-    amount,
+    "teraflops",
+    lambda teraflops: f"{amount(1e12 * teraflops)}FLOP/s",
     "most",
     "model == 'matmul'",
 )
@@ -95,9 +88,7 @@ STUDY = Study(
             title=PRODUCTS,
             label=("precision", "framework"),
             usual={"precision": ""},
-            text=lambda line: f"{amount(line['rate'])}FLOP/s",
             xlabel="matrix products, TFLOP/s",
-            column="teraflops",
             tables={"efficiency": efficiency},
         ),
     ),

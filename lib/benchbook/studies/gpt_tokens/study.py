@@ -149,6 +149,7 @@ WORK = ("network", "dataset", "sequence_length", "lora_rank")
 STUDY = Study(
     name=NAME,
     title="GPT",
+    claim="gpt-char-small-loss",
     charts=(
         Bars(
             "gpt-tokens",

@@ -31,6 +31,7 @@ class Plan(StudyPlan):
 
     MODEL = "mnist_cnn"
     FRAMEWORKS = ("torch", "mlx")
+    DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled", "tuned")
 
     @classmethod

@@ -119,6 +119,7 @@ STUDY = Study(
     name=NAME,
     title="MNIST",
     article="Chinese PyTorch blog post, 2022",
+    claim="mnist-m1-speedup",
     dataset="mnist",
     charts=(
         EPOCH.chart(

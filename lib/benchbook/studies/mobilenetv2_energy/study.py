@@ -180,6 +180,7 @@ STUDY = Study(
     name=NAME,
     title="MobileNetV2",
     article="Chris Van Pelt, Weights & Biases, 2021",
+    claim="mobilenet-energy",
     dataset="cifar10",
     charts=(
         Bars(

@@ -49,7 +49,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
         device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
         efficiency (the share), energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
-        electricity_per_kwh (these three from the run's parameters), status, message.
+        electricity_per_kwh (these three from the run's parameters), status, message, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     measured = shared.with_settings(evidence.points(NAME), _STATED)
@@ -60,7 +60,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
     columns = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
     columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
-    columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message"]
+    columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message", "point"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = shared.with_printed(measured, printed.assign(num_samples=0), columns, _POINT)
     table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
@@ -252,6 +252,7 @@ STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
+    claim="resnet-cost-75.7",
     charts=(
         Points(
             "resnet50-batches",

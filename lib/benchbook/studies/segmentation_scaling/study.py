@@ -176,6 +176,7 @@ STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
+    claim="segmentation-hours",
     charts=(
         Bars(
             "segmentation-times",

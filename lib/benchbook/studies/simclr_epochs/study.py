@@ -138,11 +138,9 @@ def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
 
 
 def reading(evidence: Evidence) -> str:
-    """Return a sentence on one run's input share and one on its accuracy, as far as they were measured."""
-    saved, accuracy = shares(evidence).rename(columns=BOUNDS), accuracies(evidence)
-    sentences = [f"{SHARE(saved, evidence.names)}."] if saved["share"].notna().any() else []
-    sentences += [f"{ACCURACY(accuracy, evidence.names)}."] if len(accuracy) else []
-    return " ".join(sentences)
+    """Return a sentence on the input's share; empty if no steps on ready batches were timed."""
+    saved = shares(evidence).rename(columns=BOUNDS)
+    return wording.sentence(SHARE(saved, evidence.names)) if saved["share"].notna().any() else ""
 
 
 def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -187,6 +185,7 @@ STUDY = Study(
     name=NAME,
     title="SimCLR",
     article="Lightly, 2023",
+    claim="simclr-gpu-epoch",
     dataset="cifar10",
     charts=(
         EPOCH.chart(

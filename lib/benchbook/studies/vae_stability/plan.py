@@ -26,6 +26,7 @@ class Plan(mnist.Plan):
 
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
+    DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled")
     shuffles = True  # on every device
 

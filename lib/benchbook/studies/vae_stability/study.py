@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook.judging import parity, statistics, wording
+from benchbook.judging import intervals, parity, statistics, wording
 from benchbook.record.naming import Names
 from benchbook.studies import findings, quantities
 from benchbook.studies import tables as shared
@@ -95,18 +95,6 @@ def pictures(encoded: dict[str, str]) -> Drawing:
     return Drawing.of_pictures(rows, title, cmap="gray_r", vmin=0, vmax=1)
 
 
-def reading(rows: pandas.DataFrame) -> str:
-    """Return a sentence on one run's training: the images seen, the epoch and the loss."""
-    trained = rows[rows["phase"] == "train"]
-    tested = rows.loc[rows["phase"] == "evaluate", "loss"].astype(float)
-    last = trained.iloc[-1]
-    end = f"epoch {last['epoch']} ({last['device']}, {last['precision']}, {last['dataset']})"
-    if last["status"] == "diverged":
-        return f"The loss was not finite in {end}."
-    test = f", and {tested.iloc[-1]:.2f} on test images" if len(tested) else ""
-    return f"After {trained['samples'].sum():,} images, in {end}, the loss per image was {last['loss']:.2f}{test}."
-
-
 def last_losses(table: pandas.DataFrame, names: Names) -> str:
     """Return a sentence with the last loss on each kind of device."""
     measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
@@ -116,6 +104,8 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
         where = names.in_sentence(end) + (f" ({other})" if other else "")
         seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
+        if end["low"] < end["high"]:  # of several processes
+            value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, '{:.4g}'.format)})"
         parts.append(f"is {value} {seen} on {where}")
     diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].to_dict("records")
     printed = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
@@ -127,6 +117,7 @@ STUDY = Study(
     name=NAME,
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
+    claim="vae-diverges",
     dataset="mnist",
     charts=(
         Points(

@@ -70,8 +70,9 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
-        precision, samples_per_second, low, high (a prediction's 90 % interval), hours, dollars (IMAGES at the median
-        rent on record), joules_per_sample (if a sensor read them), basis, reason (why there is no prediction).
+        precision, samples_per_second, low, high (a prediction's 90 % interval), interval (the kind of measured bounds),
+        verdict and point (of what was measured), hours, dollars (IMAGES at the median rent on record),
+        joules_per_sample (if a sensor read them), basis, reason (why there is no prediction).
     """
     own, lines, rate = rates(evidence), [], ["samples_per_second", "low", "high"]
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
@@ -79,12 +80,13 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
         best = points.sort_values("samples_per_second").iloc[-1].to_dict()
         here = {"model": network, "where": best["machine"], "device": best["device"], "precision": best["precision"]}
         measured = {"source": "measured", "joules_per_sample": best["energy_per_sample"]}
+        measured |= {name: best[name] for name in ("interval", "verdict", "point")}
         lines.append(here | measured | {name: best[name] for name in rate})
         if pandas.notna(best["flops_per_sample"]):
             lines.append(here | {"source": HELD_OUT} | _held_out(evidence, best))
             predicted = {"model": network, "source": "predicted", "precision": best["precision"]}
             lines += [predicted | {"where": chip} | _predicted(best, chip) for chip in CHIPS]
-    columns = ["model", "where", "source", "device", "precision", *rate, "dollars"]
+    columns = ["model", "where", "source", "device", "precision", *rate, "interval", "verdict", "point", "dollars"]
     columns += ["joules_per_sample", "basis", "reason"]
     table = pandas.DataFrame(lines, columns=columns)
     hours = [estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
@@ -92,10 +94,10 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
 
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return the fastest batch size in a table of `batch_sizes`, and the largest one that worked, in a sentence."""
+    """Return the fastest batch size in a table of `batch_sizes`, and the largest one that worked; empty: none tried."""
     worked = table[table["samples_per_second"].notna()]
     if worked.empty:
-        return "No batch sizes were tried"
+        return ""
     best = worked.sort_values("samples_per_second").iloc[-1]
     own = worked[worked["point"].eq(best["point"]) & worked["machine"].eq(best["machine"])]
     largest = f"; {own['batch_size'].max():.0f} is the largest that worked" if len(own) > 1 else ""
@@ -105,7 +107,7 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
 
 ELSEWHERE = Sentence(
     "A million samples of {model} take {value} here",
-    "",
+    "No network of your own was measured here yet",
     "hours",
     lambda hours: wording.duration(3600 * hours),
     "least",
@@ -174,6 +176,21 @@ STUDY = Study(
     name=NAME,
     title="Your network",
     charts=(
+        Bars(
+            "your-network-elsewhere",
+            "How long would other chips take?",
+            "Predictions use the network's operations and the public record; bounds are 90 % intervals."
+            f" The bar `{HELD_OUT}` is a prediction for this machine from the record without its chip."
+            " Dollars are at the median rent on record.",
+            table=elsewhere,
+            lines=_timed,
+            title=ELSEWHERE,
+            label=("chip", "source"),
+            usual={"chip": "measured", "source": "predicted"},
+            alike=("model",),
+            xlabel=f"hours for {IMAGES:,} samples",
+            look={"xscale": "log"},
+        ),
         Points(
             "your-network-batch-sizes",
             "Which batch size is the fastest, and which is the largest?",
@@ -191,21 +208,6 @@ STUDY = Study(
             ylabel="samples per second",
             batches=True,
             from_zero=True,
-        ),
-        Bars(
-            "your-network-elsewhere",
-            "How long would other chips take?",
-            "Predictions use the network's operations and the public record; bounds are 90 % intervals."
-            f" The bar `{HELD_OUT}` is a prediction for this machine from the record without its chip."
-            " Dollars are at the median rent on record.",
-            table=elsewhere,
-            lines=_timed,
-            title=ELSEWHERE,
-            label=("chip", "source"),
-            usual={"chip": "measured", "source": "predicted"},
-            alike=("model",),
-            xlabel=f"hours for {IMAGES:,} samples",
-            look={"xscale": "log"},
         ),
     ),
 )

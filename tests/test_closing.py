@@ -1,0 +1,84 @@
+"""The result of a notebook: the verdict first, the number with its bounds, what the article says, and one table."""
+
+import json
+
+import pandas
+import pytest
+
+from benchbook import studies
+from benchbook.frameworks.devices import Device
+from benchbook.report import closing
+from benchbook.running import progress
+from benchbook.studies.experiments import Experiment
+from benchbook.studies.measurement import Measurement
+from benchbook.studies.study import Evidence
+from rows import make_row, windows, write
+from study_rows import evidence, given
+
+STUDIES = {name: study for name, study in studies.every().items() if name != "your_network"}
+RUN = "20260101T000000Z-0000000"
+GIVEN = {"device": "cpu", "variant": "reference"}
+BUSY = {"cpu_cores": 2, "cpu_busy_seconds": 0.0, "cpu_own_seconds": 0.0, "cpu_stolen_seconds": 0.0}
+DISTURBED = {
+    "": {},
+    "the machine was busy": {"cpu_busy_seconds": 9.0},
+    "it was too hot for full speed": {"thermal_pressure": "heavy"},
+    "it ran on battery": {"power_source": "battery"},
+}
+
+
+@pytest.mark.parametrize("words", DISTURBED)
+def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    experiment = Experiment(
+        {}, Device("cpu", "a CPU"), None, measurement=Measurement("mnist_speedup", "desk", GIVEN, "s")
+    )
+    own = {"machine": "desk", "session": "s", "point": experiment.measurement.folder.name}
+    steady = [row for n in range(4) for row in windows([100, 101, 100], run_id=f"{RUN}{n}", **own)]
+    write(*steady, *windows([900] * 3, run_id="20250101T000000Z-00000000", **own | {"session": "r"}))
+    write(*windows([500] * 3, run_id="other", machine="desk", session="s", point="other"))
+    clock = [BUSY | {"awake_seconds": 10.0 * n, "elapsed_seconds": 10.0 * n} for n in range(4)]
+    clock[-1] |= DISTURBED[words]
+    conditions = [sample | {"index": n - 1 if n else None} for n, sample in enumerate(clock)]
+    for n in range(4):
+        path = experiment.measurement.folder / f"{RUN}{n}.json"
+        path.write_text(json.dumps({"run_id": f"{RUN}{n}", "conditions": conditions}))
+    found = experiment.end()
+    assert set(found.measured["session"]) == {"s"}  # neither an earlier session nor another point
+    assert set(found.measured["point"]) == {own["point"]}
+    said = closing.answer(found, studies.every()["mnist_speedup"])
+    assert said.startswith("**Unstable: " if words else "**One MNIST epoch")
+    assert words in said.partition("**.")[0]
+    assert "95 % interval" in said
+    assert "session s" in capsys.readouterr().out.lower()
+    assert ("unstable" in progress.result(experiment.measurement.folder)) == bool(words)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_each_study_answers_with_one_figure_and_at_most_eight_columns(name, monkeypatch):
+    first = given(name, "one machine", True)
+    shown = []
+    monkeypatch.setattr(closing, "display", lambda *parts: shown.extend(parts))
+    own = first.measured[first.measured["study"].eq(name) & first.measured["samples_per_second"].notna()]
+    own = own if name == "calibrate" else own[own["point"] == own["point"].iloc[0]]
+    rows = pandas.concat([own.assign(point=own["point"].iloc[0]), first.published], ignore_index=True)
+    closing.show(Evidence(rows), STUDIES[name])
+    answer, figure, table, folded = shown
+    assert answer.data.startswith("**")
+    assert figure._repr_png_()
+    assert table.data.count("<th>") <= 8
+    assert "NaN" not in table.data + folded.data
+    assert "<details>" in folded.data
+
+
+def test_the_rate_is_said_where_no_chart_has_the_point_and_a_failure_in_its_own_words():
+    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
+    other = evidence(windows((250.0, 320.0, 400.0), batch_size=7, **energy), published=True)
+    said = closing.answer(other, studies.every()["mnist_speedup"])
+    assert "trains 320 images a second" in said
+    assert "range 250 to 400; " in said
+    assert "Energy: 0.5 J an image" in said
+    assert "33.4 / 19.6 = 1.704" in said
+    row = make_row(status="out_of_memory", message="no room", samples=None, samples_per_second=None)
+    failed = evidence([row], published=True)
+    assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith("**Out of memory: no room.**")
