@@ -68,10 +68,10 @@ lint: $(READY) ## Check the style of modules and notebooks, and that notebooks h
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|rates (OTHER=folder of another checkout)
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity rates,$(STUDIES))); do \
+bench: $(READY) ## Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates (OTHER=folder of another checkout)
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity loops rates,$(STUDIES))); do \
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
-	@for bench in $(filter intervals soak scale parity rates,$(STUDIES)); do \
+	@for bench in $(filter intervals soak scale parity loops rates,$(STUDIES)); do \
 		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options

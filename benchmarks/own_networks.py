@@ -1,6 +1,6 @@
 """Measure networks of libraries and of benchmarks/networks.py as `benchbook measure` does, next to a plain loop.
 
-    python benchmarks/own_networks.py [torch|tensorflow|jax] [NAME ...]
+    python benchmarks/own_networks.py [NAME ...]
 
 Prints a line for each network: the verdict, the rate over that of a plain loop (their windows alternate), seconds to
 the first number, seconds in all (a process needs about 5 more to start), and the reason if the verdict is not "passed".
@@ -34,7 +34,7 @@ CLASSIFIERS = """shufflenet_v2_x0_5 shufflenet_v2_x1_0 mnasnet0_5 mnasnet1_0 mob
     convnext_tiny vgg11_bn efficientnet_v2_s resnext50_32x4d wide_resnet50_2"""
 OWN = {"num_classes": 10, "image_size": 16, "batch_size": 8}
 TEXT = OWN | {"example": f"{HERE}text"}
-TORCH = {
+NETWORKS = {
     HERE + name: OWN
     for name in (
         "lora",
@@ -49,28 +49,19 @@ TORCH = {
         "heads",
     )
 }
-TORCH |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("rounded", "reversed")}
-TORCH |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}
-TORCH |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
-TORCH |= {f"{HERE}sparse": OWN | {"example": f"{HERE}bag"}, f"{HERE}graph": OWN | {"example": f"{HERE}graph_batch"}}
-TORCH |= {VISION + name: SMALL for name in CLASSIFIERS.split()}
-TORCH |= {f"{VISION}alexnet": SMALL | ALEXNET, f"{VISION}googlenet": SMALL | AUXILIARY}
-TORCH |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 299, "batch_size": 2}}
-TORCH |= {f"{VISION}vit_b_16": SMALL | {"arguments": "num_classes=10, image_size=64"}}
-TORCH |= {
+NETWORKS |= {f"{HERE}function {name}": OWN | {"arguments": f"name='{name}'"} for name in ("rounded", "reversed")}
+NETWORKS |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}
+NETWORKS |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
+NETWORKS |= {f"{HERE}sparse": OWN | {"example": f"{HERE}bag"}, f"{HERE}graph": OWN | {"example": f"{HERE}graph_batch"}}
+NETWORKS |= {VISION + name: SMALL for name in CLASSIFIERS.split()}
+NETWORKS |= {f"{VISION}alexnet": SMALL | ALEXNET, f"{VISION}googlenet": SMALL | AUXILIARY}
+NETWORKS |= {f"{VISION}inception_v3": SMALL | AUXILIARY | {"image_size": 299, "batch_size": 2}}
+NETWORKS |= {f"{VISION}vit_b_16": SMALL | {"arguments": "num_classes=10, image_size=64"}}
+NETWORKS |= {
     f"torchvision.models.detection:{name}": BOXES
     for name in ("ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn")
 }
-TORCH |= {f"{VISION}resnet18 {precision}": SMALL | {"precision": precision} for precision in ("amp_bf16", "bf16")}
-KERAS = {
-    f"keras.applications:{name}": {
-        "image_size": 64,
-        "batch_size": 8,
-        "num_classes": 10,
-        "arguments": "input_shape=(64, 64, 3), weights=None, classes=10, classifier_activation=None",
-    }
-    for name in ("MobileNet", "MobileNetV2", "EfficientNetB0", "ResNet50V2", "DenseNet121", "VGG16")
-}
+NETWORKS |= {f"{VISION}resnet18 {precision}": SMALL | {"precision": precision} for precision in ("amp_bf16", "bf16")}
 
 
 def plain_torch(plan: your_network.Plan, precision: str):
@@ -104,21 +95,6 @@ def plain_torch(plan: your_network.Plan, precision: str):
     return train
 
 
-def plain_keras(plan: your_network.Plan, precision: str):
-    """Return a training loop with Keras's compiled step, as a function of the number of steps."""
-    import keras
-
-    model, batches = plan.make_network(keras.Model), list(plan.batches(0))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), loss)
-
-    def train(steps: int) -> None:
-        for step in range(steps):
-            model.train_on_batch(*batches[step % len(batches)])
-
-    return train
-
-
 def measured(network: str, chosen: dict, device: devices.Device) -> str:
     """Return the line of one network."""
     chosen, begun = {"network": network} | chosen, time.perf_counter()
@@ -136,7 +112,7 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
         rows = protocol.measure_windows(workload, record, amount)
         steps = int(rows["samples"].iloc[-1]) // plan.batch_size
     whole = time.perf_counter() - begun
-    train = (plain_torch if device.framework == "torch" else plain_keras)(plan, precision)
+    train = plain_torch(plan, precision)
     train(2)
     ratios = []
     for _ in range(ROUNDS):
@@ -152,9 +128,8 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
 
 def main() -> None:
     """Print the table."""
-    framework, *wanted = sys.argv[1:] or ["torch"]
-    device = devices.pick("cpu", framework)
-    for title, chosen in (TORCH if framework == "torch" else KERAS).items():
+    wanted, device = sys.argv[1:], devices.pick("cpu")
+    for title, chosen in NETWORKS.items():
         if wanted and not any(word in title for word in wanted):
             continue
         try:

@@ -13,15 +13,8 @@ from pathlib import Path
 
 from benchbook.judging import intervals
 
-STEPS = {  # of a window of about a second on two cores
-    "mnist_speedup": 40,
-    "vae_stability": 40,
-    "mobilenetv2_energy": 3,
-    "gpt_tokens": 8,
-    "simclr_epochs": 2,
-    "resnet50_cost": 2,
-    "segmentation_scaling": 2,
-}
+STUDIES = "mnist_speedup vae_stability mobilenetv2_energy gpt_tokens simclr_epochs resnet50_cost segmentation_scaling"
+WINDOW_SECONDS = 0.4
 TENSORFLOW = ("segmentation_scaling",)
 BLOCKS = 4  # of four windows, two of each process
 
@@ -49,30 +42,32 @@ def build(study: str):
 
 
 def serve(study: str) -> None:
-    """Train a window for each line of the standard input, and print its rate."""
+    """Train a window of as many steps as a line of the standard input says, for each line, and print its rate."""
     from benchbook.measuring.window import trainer
 
     answers, sys.stdout = sys.stdout, sys.stderr
     train = trainer(build(study))
-    train(2)
-    print("ready", file=answers, flush=True)
-    for _ in sys.stdin:
-        print(train(STEPS[study])["samples_per_second"], file=answers, flush=True)
+    train(1)
+    seconds = train(2)["seconds"] / 2
+    print(seconds, file=answers, flush=True)
+    for num_steps in sys.stdin:
+        print(train(int(num_steps))["samples_per_second"], file=answers, flush=True)
 
 
-def start(study: str, checkout: Path) -> subprocess.Popen:
-    """Start a process that serves a checkout's windows, and wait until it is ready."""
+def start(study: str, checkout: Path) -> tuple[subprocess.Popen, float]:
+    """Start a process that serves a checkout's windows; return it and the seconds of its step when it is ready."""
     command, pipe = [sys.executable, __file__, "--serve", study], subprocess.PIPE
     environment = os.environ | {"PYTHONPATH": str(checkout / "lib")}
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
-    if process.stdout.readline().strip() != "ready":
+    answer = process.stdout.readline().strip()
+    if not answer:
         raise RuntimeError(f"{study} of {checkout}: its process ended before the first window")
-    return process
+    return process, float(answer)
 
 
-def rate(process: subprocess.Popen) -> float:
+def rate(process: subprocess.Popen, num_steps: int) -> float:
     """Return the rate of one more window of a process."""
-    process.stdin.write("\n")
+    process.stdin.write(f"{num_steps}\n")
     process.stdin.flush()
     return float(process.stdout.readline())
 
@@ -83,7 +78,7 @@ def main() -> None:
     parser.add_argument("other", type=Path, nargs="?", help="the other checkout's folder")
     parser.add_argument("--serve", help="for the processes that this script starts")
     parser.add_argument("--pairs", type=int, default=4, help="of processes for each study")
-    parser.add_argument("--studies", default=" ".join(STEPS), help="names separated by blanks")
+    parser.add_argument("--studies", default=STUDIES, help="names separated by blanks")
     options = parser.parse_args()
     if options.serve:
         serve(options.serve)
@@ -94,9 +89,11 @@ def main() -> None:
     for study in options.studies.split():
         ratios, pairs = [], []
         for pair in range(options.pairs):
-            processes = [start(study, checkout) for checkout in (own, options.other.resolve())]
+            started = [start(study, checkout) for checkout in (own, options.other.resolve())]
+            processes, seconds = zip(*started, strict=True)
+            num_steps = max(1, round(WINDOW_SECONDS / min(seconds)))
             for _ in range(BLOCKS):
-                first, second, third, fourth = (rate(processes[side]) for side in (0, 1, 1, 0))
+                first, second, third, fourth = (rate(processes[side], num_steps) for side in (0, 1, 1, 0))
                 ratios.append((first + fourth) / (second + third))
                 pairs.append(pair)
             for process in processes:

@@ -32,8 +32,6 @@ def takes_long(point: Point) -> bool:
 
 
 # What a network of one's own is where it is not torch's, and a search that is over soon.
-KERAS = {"network": "keras.applications:MobileNetV2"}
-KERAS |= {"arguments": "input_shape=(32, 32, 3), alpha=0.35, weights=None, classes=10, classifier_activation=None"}
 SEARCH = {"budget": {"search_seconds": 5, "window_seconds": 0.05}}
 
 
@@ -60,7 +58,6 @@ def left_out() -> list[Point]:
             if (study, chosen.get("variant"), chosen.get("framework", "torch")) in had:
                 continue
             chosen |= SEARCH if chosen.get("variant") == "tuned" else {}
-            chosen |= KERAS if study == "your_network" and chosen["framework"] != "torch" else {}
             points += profiles.points_of(study, entry | {"points": [chosen]}, "all")
     return points
 

@@ -5,7 +5,6 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
-import pandas
 import typer
 
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
@@ -23,18 +22,18 @@ from benchbook.studies.your_network import choices, loading
 STUDY = "your_network"
 NOT_OF_THE_POINT = ("tuned", "processes", "minutes", "machine", "script_arguments")
 FIRST_NUMBER_POLL_SECONDS = 0.3
+LOOK_SECONDS = 300.0  # to import your code, which may compile extensions
 
 
 def measure(
     network: Annotated[
         str,
         typer.Argument(
-            help="module:callable or file.py:callable, which makes a torch or Keras network; or a script that calls"
+            help="module:callable or file.py:callable, which makes a torch.nn.Module; or a script that calls"
             " benchbook.measure, with its arguments after --"
         ),
     ],
     script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    framework: Annotated[str, typer.Option(help="torch, tensorflow or jax")] = "torch",
     image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
     channels: Annotated[int, typer.Option(help="channels of an image")] = 3,
     num_classes: Annotated[int, typer.Option(help="number of classes")] = 1000,
@@ -68,6 +67,12 @@ def measure(
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
+    with tempfile.TemporaryDirectory() as folder:  # nothing is written of a name that cannot be found
+        names = {name: given[name] for name in loading.NAMED}
+        look = f"{loading.__name__}:{loading.look.__name__}"
+        _, failed = launch.call(look, names, log=Path(folder, "log"), seconds=LOOK_SECONDS)
+    if failed:
+        raise ValueError(f"{network!r} {failed.message}; {loading.TRAINS}" if failed.is_late else failed.message)
     entry = {"points": [nested(STUDY, given | {"num_processes": processes})], "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
@@ -136,6 +141,8 @@ def _say_results(points: list, lines) -> None:
     names = [point.name for point in points]
     rates = study.rates(evidence)
     peaks = rates.set_index("point")["peak_memory_bytes"]
+    sizes = study.batch_sizes(evidence)
+    sizes = sizes[sizes["point"].isin(names)]
     shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
     for line in lines.assign(tokens_per_second=statistics.tokens_per_second(lines)).to_dict("records"):
         if line["status"] != "ok":
@@ -152,14 +159,14 @@ def _say_results(points: list, lines) -> None:
             f"{share:.0%} of this machine's matrix products": share,
         }
         say(f"  {', '.join(text for text, value in known.items() if value > 0)}")
-        if line["device"] != "cpu" and peak > 0 and pandas.notna(line["parameters"]):
-            work = networks.Network.from_peak(line["model"], line["parameters"], peak, batch_size, line["precision"])
-            largest = networks.batches_text(work.largest_batches(networks.MEMORIES, line["precision"]))
-            say(f"  Largest batch, predicted from this peak: {largest or 'unknown'}")
+        tried = sizes[sizes["point"].eq(line["point"]) & sizes["peak_memory_bytes"].notna()].sort_values("batch_size")
+        if line["device"] != "cpu" and len(tried) > 1:
+            ends = tried.iloc[[0, -1]]
+            batches = networks.batches_text(networks.batches_by_line(ends["batch_size"], ends["peak_memory_bytes"]))
+            two = " and ".join(map(str, ends["batch_size"]))
+            say(f"  Largest batch, by a line through the peaks of {two}: {batches or 'unknown'}")
         if line["verdict"].codes(verdicts.UNPROVEN):
             say(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
-    sizes = study.batch_sizes(evidence)
-    sizes = sizes[sizes["point"].isin(names)]
     if len(sizes):
         say(f"{study.batch_sizes_title(sizes)}.")
     measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]

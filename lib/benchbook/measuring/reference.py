@@ -104,8 +104,10 @@ class Torch:
         to_host = self.parity.to_host
         with self.parity.without_dropout(self.network, self.plain.may_be_random):
             loss = self._loss(inputs, target)
-            derived = self.torch.autograd.grad(loss, list(self.parameters.values()), materialize_grads=True)
-        gradients = {name: to_host(part) for name, part in zip(self.parameters, derived, strict=True)}
+            self.network.zero_grad()
+            loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
+        zeros, parts = self.torch.zeros_like, self.parameters.items()
+        gradients = {name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts}
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
     def _loss(self, inputs: tuple | dict, target: Any):

@@ -1,7 +1,7 @@
 """Networks: their names, and the operations and memory that training takes."""
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -73,12 +73,22 @@ class Network:
         usable = USABLE * (UNIFIED if unified else 1.0) * 2**30
         return {size: max(0, int((usable * size - state) // one)) for size in gigabytes}
 
-    @classmethod
-    def from_peak(cls, name: str, parameters: float, peak_bytes: float, batch_size: float, precision: str) -> "Network":
-        """Return a network whose activations are a measured peak of memory less the bytes of its parameters' state."""
-        kind = _kind(precision)
-        activations = (peak_bytes - STATE_BYTES[kind] * parameters) / batch_size / ACTIVATIONS[kind]
-        return cls(name, parameters=parameters, activation_bytes=activations if activations > 0 else None)
+
+def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dict[float, int]:
+    """Return the largest batch in each of MEMORIES, by the line through the peaks of memory at two batch sizes.
+
+    Args:
+        batch_sizes: two, the smaller first.
+        peaks: in bytes.
+
+    Returns:
+        By gigabytes; empty if the larger batch did not take more.
+    """
+    (small, large), (low, high) = batch_sizes, peaks
+    each = (high - low) / (large - small)
+    if each <= 0:
+        return {}
+    return {size: max(0, int((USABLE * size * 2**30 - low) / each + small)) for size in MEMORIES}
 
 
 def batches_text(batches: dict[float, int]) -> str:

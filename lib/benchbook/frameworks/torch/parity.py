@@ -77,14 +77,19 @@ def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]
     """
     layers = [layer for layer in model.modules() if any(name in type(layer).__name__ for name in RANDOM_LAYERS)]
     layers = [layer for layer in layers if layer.training]
+    recurrent = {layer: layer.dropout for layer in model.modules() if isinstance(layer, nn.RNNBase)}
     for layer in layers:
         layer.eval()
+    for layer in recurrent:  # NVIDIA's library differentiates them only in training
+        layer.dropout = 0.0
     try:
         with _WithoutDropout() if functions else nullcontext():
             yield
     finally:
         for layer in layers:
             layer.train()
+        for layer, share in recurrent.items():
+            layer.dropout = share
 
 
 class _WithoutDropout(TorchFunctionMode):

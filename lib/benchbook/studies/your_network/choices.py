@@ -5,12 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchbook.measuring import support
-from benchbook.rows import points
 from benchbook.studies.your_network import loading, sizes
 
 ALLOWED = {
     "variant": ("reference", "tuned"),
-    "framework": ("torch", "tensorflow", "jax"),
     "optimizer": ("sgd", "adam", "adamw"),
     "precision": support.PRECISIONS,
 }
@@ -38,10 +36,7 @@ def check(chosen: Mapping[str, Any]) -> None:
     if chosen.get("variant") == "tuned" and chosen.get("precision", "fp32") != "fp32":
         raise ValueError(f"precision {chosen['precision']!r}; allowed with variant tuned: fp32 (it searches others)")
     sizes.read(chosen.get("batch_sizes", ""))
-    arguments = loading.keywords(chosen.get("arguments", ""))
+    loading.keywords(chosen.get("arguments", ""))
     for what in loading.NAMED:
         if chosen.get(what):
-            loading.check(chosen[what], what)
-    argument, place = points.REGISTRIES.get(chosen.get("network", ""), ("", ""))
-    if isinstance(arguments.get(argument), str):
-        loading.check(f"{place}:{arguments[argument].partition('.')[0]}", argument)  # in timm, .tag may follow
+            loading.find(chosen[what], what)

@@ -111,25 +111,30 @@ def _norms(model: torch.nn.Module) -> dict[str, torch.nn.Module]:
 
 def _named_parts(outputs: Any) -> Any:
     """Return a network's outputs; if they are an object, its attributes by name."""
-    return outputs if isinstance(outputs, torch.Tensor | Mapping | list | tuple) else getattr(outputs, "__dict__", {})
+    if isinstance(outputs, Mapping):
+        return dict(outputs)
+    return outputs if isinstance(outputs, torch.Tensor | list | tuple) else getattr(outputs, "__dict__", {})
 
 
 def _default_loss(plan: Plan, outputs: Any, target: Any) -> torch.Tensor:
     """Return the loss that the network computes, or else the sum over its heads of the cross-entropy of their logits.
 
-    The losses of a detector are added up. Libraries for language models return `.loss` and `.logits`.
+    The losses of a detector are added up. Language models return `.loss` and `.logits`, or (logits, loss).
     """
     outputs = _named_parts(outputs)
     named = outputs if isinstance(outputs, Mapping) else {}
     if named.get("loss") is not None:
         return named["loss"]
     tensors = [part for part in leaves(outputs) if isinstance(part, torch.Tensor)]
-    if named and tensors and not any(part.dim() for part in tensors):
-        return sum(tensors)
+    scalars = [part for part in tensors if not part.dim()]
+    if scalars and (len(scalars) == len(tensors) or (target is None and not named)):
+        return sum(scalars)
     heads = [named["logits"]] if named.get("logits") is not None else tensors
     if not heads or target is None:
         lacks = "gets no target" if heads else f"returns a {type(outputs).__name__}"
         raise loading.Misfit(f"network {plan.network!r} {lacks}; allowed without a loss: logits, or a loss of its own")
+    if target.dim() == 2 and not target.is_floating_point():  # a label for each token
+        heads = [head.transpose(1, -1) if head.shape[:2] == target.shape else head for head in heads]
     for logits in heads:
         if logits.dim() < 2 or (target.dim() == 1 and (logits.dim() != 2 or logits.shape[1] < plan.num_classes)):
             raise loading.Misfit(

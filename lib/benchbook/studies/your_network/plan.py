@@ -1,7 +1,7 @@
 """The plan of your own network: choices, batches as NumPy arrays, the workload, and a first step as a check."""
 
 import functools
-import importlib
+import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,6 @@ import numpy
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import calibration
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import train_window
@@ -42,8 +41,8 @@ class Plan:
     """A point's choices.
 
     Attributes:
-        device: where to train, and with which framework.
-        network: `module:callable` or `file.py:callable` that returns a torch.nn.Module or a keras.Model.
+        device: where to train.
+        network: `module:callable` or `file.py:callable` that returns a torch.nn.Module.
         arguments: further keyword arguments of that callable, as Python writes them.
         image_size, channels, num_classes: of random images; the callable gets those that are in its signature.
         example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of random images. Inputs
@@ -74,14 +73,13 @@ class Plan:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        choices.check(vars(self) | {"framework": self.device.framework})
+        choices.check(vars(self))
 
     @classmethod
     def load(cls, process: "Process") -> "Plan":
         """Return the plan of a process's parameters; its manifest identifies your files, which run here."""
-        loading.start()
         given, run = process.parameters, process.run
-        run.describe(model=given["network"].rpartition(":")[2])
+        run.describe(model=identity(given["network"], given["arguments"]))
         with run.during("setup"):
             run.manifest["own_files"] = loading.origins({name: given[name] for name in loading.NAMED})
             plan = cls(process.device, **{each.name: given[each.name] for each in fields(cls) if each.name != "device"})
@@ -155,15 +153,19 @@ class Plan:
             network = make(**given)
         if not isinstance(network, allowed):
             kind = f"{type(network).__module__}.{type(network).__name__}"
-            wanted = f"{allowed.__module__}.{allowed.__name__}"
-            allowed_here = f"allowed with framework {self.device.framework}: {wanted}"
-            raise ValueError(f"network {self.network!r} returns a {kind}; {allowed_here}")
+            hint = "; a Keras model is measured by docs/examples/keras_meter.py" * kind.startswith("keras.")
+            raise ValueError(f"network {self.network!r} returns a {kind}; allowed: torch.nn.Module{hint}")
+        if any(base.__name__ == "LightningModule" for base in type(network).__mro__):
+            raise ValueError(
+                f"network {self.network!r} is a LightningModule, whose training_step is not run here; allowed: its"
+                " network, or its Trainer with the callback of docs/examples/lightning_meter.py"
+            )
         return network
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return {
-            "model": self.network.rpartition(":")[2],
+            "model": identity(self.network, self.arguments),
             "dataset": "example" if self.example else "synthetic",
             "dataset_samples": STEPS * self.batch_size,
             "image_size": None if self.example else self.image_size,
@@ -176,8 +178,22 @@ class Plan:
         yield from (self._pool[step % POOL] for step in range(STEPS))
 
     def small(self, number: int, size: int = MOST_PARITY_SAMPLES) -> Batch:
-        """Return a batch of at most `size` samples, for the comparison with float64 and for counting operations."""
-        return self._batch(min(self.batch_size, size), number % POOL)
+        """Return a batch of at most `size` samples, for the comparison with float64 and for counting operations.
+
+        Raises:
+            ValueError: the example makes as many inputs as for a larger batch.
+        """
+        size = min(self.batch_size, size)
+        batch, whole = self._batch(size, number % POOL), self._pool[0]
+        inputs = self._made[len(batch)][0]
+        first = next(iter(inputs.values() if isinstance(inputs, Mapping) else inputs), None)
+        is_array = hasattr(inputs, "shape") or hasattr(first, "shape")  # a list of images has no common array
+        if is_array and size < self.batch_size and len(batch[0]) == len(whole[0]) > size:
+            raise ValueError(
+                f"example {self.example!r} returns {len(whole[0])} inputs for {size} and for {self.batch_size} samples;"
+                " allowed: as many as asked for"
+            )
+        return batch
 
     def parts(self, batch: tuple) -> tuple[tuple | dict, Any]:
         """Return inputs (arguments, or a dictionary of keyword arguments) and target, nested as the example has them.
@@ -185,12 +201,16 @@ class Plan:
         Args:
             batch: the arrays of a batch of this plan, or a framework's tensors in their place.
         """
-        inputs, target = _refilled(self._made[len(batch)], iter(batch))
+        from torch.utils import _pytree as pytree
+
+        left = iter(batch)
+        inputs, target = pytree.tree_map(lambda leaf: leaf if leaf is None else next(left), self._made[len(batch)])
         return inputs if isinstance(inputs, tuple | dict) else (inputs,), target
 
     def checked_loss(self, default: Callable) -> Callable:
         """Return your loss, or without one the default; it raises Misfit if its value is not a scalar."""
         compute = loading.resolve(self.loss, "loss") if self.loss else default
+        compute = compute() if isinstance(compute, type) else compute  # a class, such as torch.nn:CrossEntropyLoss
 
         def loss(outputs: Any, target: Any) -> Any:
             value = compute(outputs, target)
@@ -207,16 +227,14 @@ class Plan:
         In a fresh network, rounding to bfloat16 switches so many ReLUs on and off that it changes the gradient: none of
         twelve networks of torchvision agreed with float64. So batch norms' offsets are raised until hardly any ReLU is
         off. Small batches are made, not cut from large ones: edges of a graph refer to nodes, and a detector's images
-        have boxes. Optimisers have the default constants of torch or Keras.
+        have boxes. Optimisers have torch's default constants.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
             offsets: returns the names of the batch norms' offsets.
             tensors: from a batch to the form in which the workload's loader delivers it.
         """
-        keras = self.device.framework != "torch"
-        decay = {"adamw": 0.004 if keras else 0.01}.get(self.optimizer, 0.0)
-        adam = functools.partial(Adam, epsilon=1e-7 if keras else 1e-8, uses_epsilon_hat=keras, weight_decay=decay)
+        adam = functools.partial(Adam, weight_decay={"adamw": 0.01}.get(self.optimizer, 0.0))
         optimizer = functools.partial(SGD, momentum=MOMENTUM) if self.optimizer == "sgd" else adam
         return Plain(
             make_network=make_network,
@@ -242,9 +260,10 @@ class Plan:
         make = loading.resolve(self.example, "example") if self.example else self._random_images
         with loading.named_in_errors(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
             made = make(size, self.seed + number)
-        made = (made, None) if isinstance(made, Mapping) else made
-        if not isinstance(made, tuple) or len(made) != 2:
+        made = (dict(made), None) if isinstance(made, Mapping) else made
+        if not isinstance(made, tuple | list) or len(made) != 2:
             raise ValueError(f"example {self.example!r} returns a {type(made).__name__}; allowed: (inputs, target)")
+        made = tuple(made)
         batch = tuple(numpy.asarray(part) for part in leaves(made))
         for part in batch:
             if part.dtype.kind not in DTYPES:
@@ -259,27 +278,35 @@ class Plan:
 
     def _random_images(self, size: int, seed: int) -> tuple:
         random = numpy.random.default_rng([seed, size])
-        sides = (self.image_size, self.image_size)
-        channels_first = self.device.framework == "torch"
-        shape = (size, self.channels, *sides) if channels_first else (size, *sides, self.channels)
+        shape = (size, self.channels, self.image_size, self.image_size)
         return random.random(shape, numpy.float32), random.integers(self.num_classes, size=size)
 
 
 def build(plan: Plan, settings: Settings = Settings()) -> Workload:  # noqa: B008 (it is immutable)
-    """Return the workload of a plan. Only the framework of its device is imported.
+    """Return the workload of a plan.
 
     Raises:
         ValueError: the network, its example or its loss does not fit; the message says what is allowed.
     """
-    package, library = __name__.rpartition(".")[0], FRAMEWORKS[plan.device.framework].library
-    return importlib.import_module(f"{package}.network_{library}").build(plan, settings)
+    from benchbook.studies.your_network import network_torch
+
+    return network_torch.build(plan, settings)
+
+
+def identity(network: str, arguments: str) -> str:
+    """Return the name of a network in rows: where it comes from, and a digest of its arguments.
+
+    Two networks of one callable, or of callables with one name, are different work.
+    """
+    name = network.replace("\\", "/").rpartition("/")[2]
+    return f"{name} {hashlib.sha256(arguments.encode()).hexdigest()[:6]}" if arguments.strip() else name
 
 
 def check(workload: Workload, record: Run) -> float:
     """Take a step, append it as a rough first row, restore the workload, and return the step's loss.
 
     This finds parts that do not fit together before anything is measured. If the first step may be slow (a GPU loads
-    its kernels, Keras compiles), the row is of a second step.
+    its kernels), the row is of a second step.
 
     Raises:
         ValueError: the step raises an error, or its loss is not a finite number.
@@ -295,12 +322,18 @@ def check(workload: Workload, record: Run) -> float:
                 f"the loss of the first step is {first['loss']}; allowed: a finite number. Check the learning rate, the"
                 " precision and the numbers in the batch"
             )
-        is_eager = workload.device.is_cpu and workload.device.framework == "torch"
-        if not is_eager or first["seconds"] < LONG_SECONDS:
+        if not workload.device.is_cpu or first["seconds"] < LONG_SECONDS:
             rough = train_window(workload, NO_SENSOR, [batch])
         record.append(**rough)
     workload.restore(fresh)
     return first["loss"]
+
+
+def leaves(part: Any) -> list:
+    """Return the leaves of nested tuples, lists and dictionaries, in order; None is no leaf."""
+    from torch.utils import _pytree as pytree
+
+    return [leaf for leaf in pytree.tree_leaves(part) if leaf is not None]
 
 
 def count_operations(*counts: Callable[[], float]) -> dict:
@@ -313,21 +346,3 @@ def count_operations(*counts: Callable[[], float]) -> dict:
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
     print(f"The network's operations were not counted: {reason}")
     return {"flops_per_sample": None}
-
-
-def leaves(part: Any) -> Iterator:
-    """Yield the leaves of nested tuples, lists and dictionaries, in order; None is no leaf."""
-    if isinstance(part, Mapping | list | tuple):
-        for inside in part.values() if isinstance(part, Mapping) else part:
-            yield from leaves(inside)
-    elif part is not None:
-        yield part
-
-
-def _refilled(part: Any, leaves: Iterator) -> Any:
-    """Return the same nested tuples, lists and dictionaries with other leaves."""
-    if isinstance(part, Mapping):
-        return {name: _refilled(inside, leaves) for name, inside in part.items()}
-    if isinstance(part, list | tuple):
-        return type(part)([_refilled(inside, leaves) for inside in part])
-    return None if part is None else next(leaves)

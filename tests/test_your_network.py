@@ -1,4 +1,4 @@
-"""Your own network, in every framework: it is measured as it computes, and errors name what does not fit."""
+"""Your own network: it is measured as it computes, and errors name what does not fit."""
 
 import pickle
 import subprocess
@@ -18,75 +18,109 @@ from benchbook.rows import records
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import plan as your_network
 from fakes import run
-from processes import FRAMEWORK
 
-pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
-CPU = devices.pick("cpu", FRAMEWORK)
-IS_KERAS = FRAMEWORK != "torch"
-CODE = {
-    "torch": """
-        import numpy, torch
+CPU = devices.pick("cpu")
+CODE = """
+        import numpy, torch, torch.utils.checkpoint
         from torch import nn
 
         def network(num_classes, width=8):
             convolution = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
             return nn.Sequential(convolution, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, num_classes))
 
+        class LightningModule(nn.Linear):
+            # Lightning's class has this name.
+
+            def __init__(self):
+                super().__init__(2, 2)
+
+        class Maker:
+            @classmethod
+            def make(cls):
+                return words()
+
+        class Recurrent(nn.Module):
+            # Labels each word, with dropout between its layers.
+
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.head = nn.Embedding(10, 4), nn.Linear(8, 10)
+                self.layers = nn.LSTM(4, 8, num_layers=2, dropout=0.5, batch_first=True)
+
+            def forward(self, text):
+                return self.head(self.layers(self.embedding(text))[0])
+
+        class Checkpointed(nn.Module):
+            # Computes its hidden layer again in the backward pass, with its dropout.
+
+            def __init__(self, reentrant=False):
+                super().__init__()
+                self.embedding, self.head, self.reentrant = nn.Embedding(10, 4), nn.Linear(4, 10), reentrant
+                self.hidden = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Dropout(0.5))
+
+            def forward(self, text):
+                hidden = self.embedding(text)
+                hidden = torch.utils.checkpoint.checkpoint(self.hidden, hidden, use_reentrant=self.reentrant)
+                return self.head(hidden)
+
+        class Clamped(torch.autograd.Function):
+            # Straight through: the gradient is not that of the value.
+
+            @staticmethod
+            def forward(context, hidden):
+                return hidden.clamp(-0.1, 0.1)
+
+            @staticmethod
+            def backward(context, gradient):
+                return gradient
+
+        class Straight(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.head = nn.Embedding(10, 4), nn.Linear(4, 10)
+
+            def forward(self, text):
+                return self.head(Clamped.apply(self.embedding(text)))
+
+        class Own(nn.Module):
+            # Returns a loss of its own: alone, or next to its logits.
+
+            def __init__(self, alone=False):
+                super().__init__()
+                self.embedding, self.alone = nn.Embedding(10, 10), alone
+
+            def forward(self, text, labels):
+                logits = self.embedding(text)
+                loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+                return loss if self.alone else (logits, loss)
+
+        def labelled(batch_size, seed):
+            random = numpy.random.default_rng(seed)
+            return [random.integers(10, size=(batch_size, 3)), random.integers(10, size=(batch_size, 3))]
+
+        def with_labels(batch_size, seed):
+            text, labels = labelled(batch_size, seed)
+            return {"text": text, "labels": labels}
+
         def words():
             return nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 1))
 
         def mean_square(outputs, target):
             return ((outputs[:, 0] - target) ** 2).mean()
-    """,
-    "keras": """
-        import keras, numpy
-        from keras import layers
 
-        def network(num_classes, width=8):
-            images = layers.Input((16, 16, 3))
-            hidden = layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same", use_bias=False)(images))
-            pooled = layers.GlobalAveragePooling2D()(layers.ReLU()(hidden))
-            return keras.Model(images, layers.Dense(num_classes)(pooled))
-
-        def words():
-            text = layers.Input((3,), dtype="int32")  # JAX has no int64
-            return keras.Model(text, layers.Dense(1)(layers.Flatten()(layers.Embedding(10, 4)(text))))
-
-        class Single(layers.Layer):
-            def call(self, hidden):
-                if keras.backend.backend() == "jax":
-                    from jax import lax
-                    return lax.add(hidden, lax.full_like(hidden, 1.0, dtype="float32"))
-                import tensorflow
-                return tensorflow.raw_ops.AddV2(x=hidden, y=tensorflow.ones_like(hidden, "float32"))
-
-        def casting():
-            text = layers.Input((3,), dtype="int32")
-            hidden = layers.Flatten()(layers.Embedding(10, 4)(text))
-            return keras.Model(text, layers.Dense(1)(Single()(hidden)))
-
-        def attending(share=0.0):
-            text = layers.Input((3,), dtype="int32")
-            hidden = layers.Embedding(10, 4)(text)
-            inside = keras.Sequential([layers.Dense(4), layers.Dropout(0.3), layers.GaussianNoise(share)])
-            hidden = inside(layers.MultiHeadAttention(2, 4, dropout=0.3)(hidden, hidden))
-            return keras.Model(text, layers.Dense(1)(layers.Flatten()(hidden)))
-
-        def softened():
-            images = layers.Input((16, 16, 3))
-            return keras.Model(images, layers.Dense(4, activation="softmax")(layers.Flatten()(images)))
-
-        def mean_square(outputs, target):
-            return keras.ops.mean((outputs[:, 0] - target) ** 2)
-    """,
-}
-SHARED = """
         def make_batch(batch_size, seed):
             random = numpy.random.default_rng(seed)
             return random.integers(10, size=(batch_size, 3)), random.random(batch_size)
 
+        def columns(batch_size, seed):
+            text, targets = make_batch(batch_size, seed)
+            return text, targets[:, None]
+
         def short(batch_size, seed):
             return numpy.zeros((batch_size - 1, 3)), numpy.zeros(batch_size)
+
+        def unlimited(batch_size, seed):
+            return {"input": numpy.zeros((64, 3), int)}, numpy.zeros(64)
 
         def alone(batch_size, seed):
             return numpy.zeros((batch_size, 3))
@@ -114,7 +148,7 @@ SHARED = """
 def own(tmp_path):
     """Write a user's file; return a function from a callable's name in it to the full name."""
     path = tmp_path / "mine.py"
-    path.write_text(textwrap.dedent(CODE["keras" if IS_KERAS else "torch"]) + textwrap.dedent(SHARED))
+    path.write_text(textwrap.dedent(CODE))
     return lambda name: f"{path}:{name}"
 
 
@@ -129,7 +163,7 @@ def text(own, **choices) -> dict:
 def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     workload = your_network.build(plan(network=own("network"), arguments="width=6"))
     described = workload.description()
-    assert described["model"] == "network"
+    assert described["model"] == "mine.py:network 11d1a5"
     assert described["dataset_samples"] == 4 * len(list(workload.batches(0))) == 4 * 16
     assert described["flops_per_sample"] == 2 * 16 * 16 * 27 * 6 * 2 + 3 * 2 * 6 * 4
     assert parity.check(workload, run(tmp_path), 3).passed
@@ -139,7 +173,6 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     assert records.read(record.path)["samples_per_second"].gt(0).tolist() == [True, True]
 
 
-@pytest.mark.skipif(IS_KERAS, reason="the networks are torchvision's")
 def test_rounding_to_half_is_no_fault_and_a_fault_is_none_of_rounding(tmp_path):
     few = {"network": "torchvision.models:mobilenet_v3_small", "image_size": 64, "batch_size": 8}
     workload = your_network.build(plan(**few))
@@ -156,7 +189,6 @@ DETECTION = "torchvision.models.detection:"
 PRETRAINED = "weights=None, weights_backbone=None, num_classes=4"
 
 
-@pytest.mark.skipif(IS_KERAS, reason="the networks are torch's")
 @pytest.mark.parametrize(
     ("network", "choices", "fault"),
     [
@@ -201,26 +233,40 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # an undecided result is not a failure
 
 
-@pytest.mark.skipif(not IS_KERAS, reason="torch's networks are looked at above")
 @pytest.mark.parametrize(
-    ("network", "arguments", "fault"),
+    ("network", "choices"),
     [
-        ("attending", "", ""),
-        ("attending", "share=0.5", DRAWS),
-        ("casting", "", "float64 on the CPU"),
+        ("Recurrent", {}),
+        ("Checkpointed", {}),
+        ("Checkpointed", {"arguments": "reentrant=True"}),
+        ("Straight", {}),
+        ("Own", {"example": "with_labels"}),
+        ("Own", {"example": "with_labels", "arguments": "alone=True"}),
+        ("Maker.make", {"example": "make_batch", "loss": "torch.nn:MSELoss"}),
     ],
 )
-def test_what_keras_networks_have_is_compared_as_it_is_computed(own, tmp_path, network, arguments, fault):
-    from benchbook.frameworks.keras.runtime import dropouts
+def test_what_people_write_is_measured_and_compared(own, tmp_path, network, choices):
+    named = {"network": own(network), "num_classes": 10} | choices
+    named["example"] = own(choices.get("example", "labelled"))
+    if named.get("loss"):
+        named["example"] = own("columns")
+    workload = your_network.build(plan(**named))
+    your_network.check(workload, run(tmp_path / "step"))
+    verdict = parity.check(workload, run(tmp_path), 3)
+    assert verdict.passed, verdict.reason
 
-    record, workload = run(tmp_path), your_network.build(plan(**text(own, network=own(network), arguments=arguments)))
-    before = [layer.rate for layer in dropouts(workload.network.model)]
-    verdict = parity.check(workload, record, 3)
-    assert (fault in verdict.reason, verdict.passed, verdict.num_steps) == (True, not fault, 0 if fault else 3)
-    assert network != "casting" or {"tensorflow": "AddV2", "jax": "add"}[FRAMEWORK] in verdict.reason
-    assert [layer.rate for layer in dropouts(workload.network.model)] == before
-    assert len(before) == (2 if network == "attending" else 0)
-    assert set(records.without_refusals(records.read(record.path))["status"]) <= {"ok"}
+
+def test_networks_of_one_callables_name_are_different_work():
+    names = [
+        ("timm:create_model", "model_name='resnet18'"),
+        ("timm:create_model", "model_name='resnet50'"),
+        ("/home/somebody/one.py:Net", ""),
+        ("two.py:Net", ""),
+        ("package.two:Net", ""),
+    ]
+    found = [your_network.identity(*name) for name in names]
+    assert len(set(found)) == len(names)
+    assert found[2] == "one.py:Net"
 
 
 def test_any_batch_and_loss_can_be_described(own, tmp_path):
@@ -246,24 +292,22 @@ def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file
     ("choices", "message"),
     [
         ({"network": "OWN:number"}, "number is not callable"),
-        ({"network": "OWN:nothing"}, "returns a builtins.NoneType; allowed with framework"),
+        ({"network": "OWN:nothing"}, "returns a builtins.NoneType; allowed: torch.nn.Module"),
         ({"network": "OWN:fails"}, r"network .*, called with \(\), raised KeyError: 'planted'"),
         ({"network": "OWN:network", "arguments": "depth=2"}, "called with .*depth=2.* raised TypeError"),
-        ({"network": "OWN:network", "channels": 1}, r"a step of network on a batch of \(float32 .* raised"),
+        ({"network": "OWN:network", "channels": 1}, r"a step of mine.py:network on a batch of \(float32 .* raised"),
         ({"network": "OWN:words", "example": "OWN:make_batch"}, "^network .* allowed with num_classes 4"),
         ({"example": "OWN:short"}, r"shape \((3|1), 3\) for batch_size (4|2); allowed: \((4|2), ...\)"),
+        ({"example": "OWN:unlimited", "batch_size": 32}, "returns 64 inputs for 2 and for 32 samples; allowed"),
+        ({"network": "OWN:LightningModule"}, "is a LightningModule, whose training_step is not run here"),
+        ({"network": "OWN:network.nothing"}, "network.nothing is not in it; it has of_nothing"),
         ({"example": "OWN:alone"}, r"returns a ndarray; allowed: \(inputs, target\)"),
         ({"example": "OWN:letters"}, "returns an array of <U1; allowed: numbers"),
         ({"example": "OWN:nothing"}, r"example .*, called with \((4|2), 1\), raised TypeError"),
         ({"loss": "OWN:squares"}, "loss .* returns shape .*allowed: a scalar"),
-        ({"loss": "OWN:nothing"}, "a step of words on a batch of .* raised TypeError"),
+        ({"loss": "OWN:nothing"}, "a step of mine.py:words on a batch of .* raised TypeError"),
         ({"loss": "OWN:of_nothing"}, "the loss of the first step is (nan|inf); allowed: a finite number"),
         ({"optimizer": "lion"}, "optimizer 'lion'; allowed: sgd, adam, adamw"),
-        pytest.param(
-            {"network": "OWN:softened"},
-            "ends in a softmax; allowed without a loss: logits",
-            marks=pytest.mark.skipif(not IS_KERAS, reason="a softmax at the end of a torch network cannot be told"),
-        ),
     ],
     ids=str,
 )
