@@ -172,7 +172,7 @@ def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(monke
         again = {"phase": "calibrate", "settings": {"tried": "batch_size"}, "peak_memory_bytes": fixed + size * 2**27}
         rows.append(make_row(**line | again | {"batch_size": size}) | {"index": 6 + size})
     evidence = Evidence(make_rows(rows))
-    monkeypatch.setattr(measure.Evidence, "of_machine", lambda name: evidence)
+    monkeypatch.setattr(Evidence, "of_machine", lambda name: evidence)
     measure._say_results([SimpleNamespace(name="p")], evidence.points("your_network"))
     expected = int((networks.USABLE * 16 * 2**30 - fixed) / 2**27)
     assert (f"peaks of 8 and 40: 56 in 8 GB, {expected} in 16 GB" in capsys.readouterr().out) == is_said

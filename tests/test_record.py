@@ -61,7 +61,11 @@ def test_rates_of_sequences_come_from_tokens_steps_and_their_times():
 
 @pytest.mark.parametrize(
     ("network", "parameters", "looked_up"),
-    [("gpt2_124m", 124_439_808, 1024 * 768), ("nanogpt_char", 10_745_088, 256 * 384)],
+    [
+        ("gpt2_124m", 124_439_808, 1024 * 768),
+        ("gpt2_355m", 354_823_168, 1024 * 1024),
+        ("nanogpt_char", 10_745_088, 256 * 384),
+    ],
 )
 def test_a_token_takes_6n_operations_and_12ldt_in_attention(network, parameters, looked_up):
     line = networks.table().loc[network]

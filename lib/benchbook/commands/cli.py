@@ -23,7 +23,6 @@ from benchbook.record import estimate
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
-from benchbook.studies.study import Evidence
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 # The panels of `benchbook --help`.
@@ -293,8 +292,9 @@ def _planned(profile: str, studies: str, machine: str, device: str, like: str) -
 
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
     """Print the points left out, write the report if there is time, print findings, and compare with `like`."""
-    from benchbook import studies
+    from benchbook import studies  # imports matplotlib, which the other commands do not need
     from benchbook.studies import findings
+    from benchbook.studies.study import Evidence
 
     own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
     for point, reason in left_out:

@@ -16,7 +16,6 @@ from benchbook.measuring import launch
 from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import nested
 from benchbook.running import profiles, session
-from benchbook.studies.study import Evidence
 from benchbook.studies.your_network import choices, loading
 
 STUDY = "your_network"
@@ -135,6 +134,7 @@ def _say_first(folder: Path, ended: threading.Event) -> None:
 
 
 def _say_results(points: list, lines) -> None:
+    from benchbook.studies.study import Evidence
     from benchbook.studies.your_network import study
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations

@@ -64,7 +64,7 @@ def predict(
         "usd_per_hour": hourly,
         "offers": offers,
         "purchases": estimate.purchase_prices(name, today),
-        "largest_batches": _batches(network, name, precision),
+        "largest_batches": estimate.largest_batches(network, name, precision),
         "nearest": learned.nearest(question),
     }
     if as_json:
@@ -87,7 +87,8 @@ def chips(
         return
     shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
     say(f"{len(chosen)} chips; a cell is empty if no source has the figure")
-    say(shown.map(lambda cell: f"{cell:g}" if isinstance(cell, float) else cell).to_string(index=False, na_rep=""))
+    texts = shown.map(lambda cell: f"{cell:g}" if isinstance(cell, float) else cell, na_action="ignore")
+    say(texts.to_string(index=False, na_rep=""))
 
 
 def _lines(answer: dict, network: networks.Network, today: datetime.date) -> list[str]:
@@ -119,16 +120,6 @@ def _lines(answer: dict, network: networks.Network, today: datetime.date) -> lis
             f"nearest  {told:,.0f} {unit}/s: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"
         )
     return lines
-
-
-def _batches(network: networks.Network, chip: str, precision: str) -> dict[float, tuple[int, int]]:
-    """Return the range of the largest batch by the gigabytes of a chip's memory; empty if something is unknown."""
-    memory, unified = listed.specification(chip).get("memory_gb"), chip.startswith("Apple")
-    sizes = [memory] if memory else []
-    least = network.largest_batches(sizes, precision, cautious=True, unified=unified)
-    return {
-        size: (least[size], most) for size, most in network.largest_batches(sizes, precision, unified=unified).items()
-    }
 
 
 def _plain(part: object) -> object:

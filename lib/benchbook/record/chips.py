@@ -4,6 +4,7 @@ Names are compared by their words. Vendor and series ("NVIDIA", "Tesla", "GeForc
 matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 """
 
+import datetime
 import difflib
 import functools
 import re
@@ -68,14 +69,19 @@ def canonical(name: str | None) -> str | None:
     return listed(name) or (name if isinstance(name, str) else None)
 
 
-@functools.cache
 def specification(name: str) -> Mapping:
     """Return a chip's published specifications: the columns of `table` that are not missing.
 
     Raises:
         UnknownChip: no chip has this name.
     """
-    return MappingProxyType(table().loc[resolve(name)].dropna().to_dict())
+    return _specifications()[resolve(name)]
+
+
+@functools.cache
+def _specifications() -> dict[str, Mapping]:
+    lines = table().to_dict("index").items()
+    return {chip: MappingProxyType({name: v for name, v in line.items() if pandas.notna(v)}) for chip, line in lines}
 
 
 @functools.cache
@@ -91,35 +97,33 @@ def peak(chip: str, precision: str | None) -> float:
 
     TF32 has half the peak of 16 bits. The peak in 16 bits is unknown for a chip without matrix units.
     """
-    if chip not in table().index or not isinstance(precision, str):
+    if chip not in _specifications() or not isinstance(precision, str):
         return numpy.nan
-    printed = table().loc[chip]
-    half = numpy.nan
-    if not numpy.isnan(printed["matrix_tflops"]):
-        half = numpy.fmax(printed["matrix_tflops"], printed["fp16_tflops"])
-    rates = {"fp32": printed["fp32_tflops"], "tf32": half / 2}
-    return float(rates.get(precision, half))
+    printed = _specifications()[chip]
+    names = ("fp32_tflops", "fp16_tflops", "matrix_tflops")
+    fp32, fp16, matrix = (printed.get(name, numpy.nan) for name in names)
+    half = numpy.nan if numpy.isnan(matrix) else numpy.fmax(matrix, fp16)
+    return float({"fp32": fp32, "tf32": half / 2}.get(precision, half))
 
 
 @functools.cache
 def has_tf32(chip: str) -> bool:
     """Return whether a chip has units for TF32."""
-    printed = table()
-    return chip in printed.index and printed.loc[chip, "vendor"] == "NVIDIA" and released(chip) >= TF32_SINCE
+    return _specifications().get(chip, {}).get("vendor") == "NVIDIA" and released(chip) >= TF32_SINCE
 
 
-@functools.cache
 def has_matrix_units_alone(chip: str) -> bool:
     """Return whether a chip has matrix units and no published rate in fp32, as TPUs; such chips are sold in boards."""
-    known = table()[["matrix_tflops", "fp32_tflops"]].notna()
-    return chip in known.index and bool(known.loc[chip, "matrix_tflops"] and not known.loc[chip, "fp32_tflops"])
+    printed = _specifications().get(chip, {})
+    return "matrix_tflops" in printed and "fp32_tflops" not in printed
 
 
 @functools.cache
 def released(chip: str) -> float:
     """Return a chip's release date as a decimal year; NaN if no source gives it."""
-    date = pandas.to_datetime(table()["released"].get(chip), errors="coerce")
-    return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
+    date = _specifications().get(chip, {}).get("released")
+    date = date and datetime.date.fromisoformat(date)
+    return date.year + date.timetuple().tm_yday / 366 if date else numpy.nan
 
 
 def search(text: str = "") -> pandas.DataFrame:

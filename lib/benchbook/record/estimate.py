@@ -13,6 +13,7 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.record import chips
+from benchbook.rows import networks
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
@@ -128,6 +129,24 @@ def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
     """
     of_marketplace = offers["provider"].isin(MARKETPLACES)
     return offers if of_marketplace.all() else offers[~of_marketplace]
+
+
+def largest_batches(
+    network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
+) -> dict[float, tuple[int, int]]:
+    """Return the range of the largest batch size that fits, by gigabytes of memory; empty if something is unknown.
+
+    Args:
+        network: its activations are counted with flash attention.
+        chip: its name; an Apple chip's memory is shared with the computer.
+        precision: one of `records.PRECISIONS`.
+        gigabytes: another memory than the chip's own, such as a computer's for its CPU.
+    """
+    own = chips.specification(chip).get("memory_gb") if gigabytes is None and chips.listed(chip) else None
+    unified, sizes = own is not None and chip.startswith("Apple"), [size for size in (gigabytes, own) if size]
+    least = network.largest_batches(sizes, precision, cautious=True, unified=unified)
+    most = network.largest_batches(sizes, precision, unified=unified)
+    return {size: (least[size], most[size]) for size in most}
 
 
 def purchase_prices(chip: str, today: datetime.date) -> pandas.DataFrame:

@@ -5,8 +5,9 @@ of the same work on other chips by memory bandwidth. It answers for a maker, pre
 is no better. For language models, the share of the peak that published trainings reach answers, if at least
 FEWEST_PRODUCTS products of the maker are on record.
 
-Each rule's error is that of published rates whose chip and publication were hidden from it, in the nearest group that
-is large enough. The half-width of a range is the LEVEL quantile of these errors.
+Each rule's error is that of published rates that were hidden from it with all rates of their chip, or of their chip and
+their publication. A range is the regression's, which widens where a chip or a work is unlike those on record; `errors`
+says how many ranges hold. An answer whose range would be wider than a factor of WIDEST to each side is refused.
 """
 
 import difflib
@@ -14,6 +15,7 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy
 import pandas
@@ -24,18 +26,29 @@ from benchbook.record.observations import HALF, Unknown
 from benchbook.rows import networks, records
 
 PRECISIONS = tuple(name for name in records.PRECISIONS if name != "fp64")  # the record has no rates of fp64
-# The regression's columns: names as switches with their weights, then numbers, then products of names and numbers.
-NAMES = {"publication": 1, "setting": 1, "family": 1, "framework": 1, "network": 1, "work": 2.5, "vendor": 2.5}
-NUMBERS = ["peak", "bandwidth", "fp32", "released", "memory", "operations", "batch", "date", "loader", "no_update"]
-PRODUCTS = (("publication", "family"), ["peak", "bandwidth", "fp32", "released"])
-PRODUCT_WEIGHT, CONSTANT, ALPHA = 0.5, 30.0, 0.3
+# Standard deviations: of the effects of names, of a unit of each number, of its products with names and with other
+# numbers, and of what is left. They make the record most likely; those of PRODUCTS are smaller, because hidden
+# publications are then predicted better.
+NAMES = {"publication": 0.28, "setting": 0.24, "family": 0.18, "network": 0.6, "work": 0.13, "vendor": 0.62}
+NAMES |= {"uncounted": 2.0, "product": 0.12, "framework": 0.09}
+NUMBERS = {"peak": 0.19, "bandwidth": 0.07, "fp32": 0.21, "released": 0.06, "operations": 0.56, "batch": 0.10}
+NUMBERS |= {"date": 0.06, "loader": 0.12, "no_update": 0.36}
+CHIP_NUMBERS, PRODUCTS, SQUARES = (
+    ["peak", "bandwidth", "fp32", "released"],
+    {"publication": 0.10, "network": 0.05},
+    0.05,
+)
+REST = 0.18
+CONSTANT = 30.0  # so large that the constant is free
 OPERATIONS = 24.5e9  # of works whose operations were not counted, in the column of operations
-CHIP, BOTH, MAKER = "chip hidden", "chip and publication hidden", "maker and publication hidden"
+CHIP, BOTH = "chip hidden", "chip and publication hidden"
 REGRESSION, RATIO, SHARE = "regression", "ratio of bandwidths", "share of peak"
-LEVEL = 0.90
-FEWEST, FEWEST_PUBLICATIONS = 10, 3  # rates and publications of the smallest group whose errors count
+ANSWER = "the answer"
+LEVEL, WIDEST = 0.90, 5.0
+DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)  # from the middle of a range to a bound
+FEWEST, FEWEST_PUBLICATIONS = 20, 3  # errors and publications of the smallest group whose errors count
 FEWEST_PRODUCTS = 5
-GROUPS = (["vendor", "family", "network"], ["vendor", "family"], ["family"], [])
+GROUP = ["vendor", "family", "network"]
 BEYOND = 2.0  # allowed factor below the fewest and above the most operations on record
 NEAREST = 3
 SAME = ["article", "product", "network", "image_size", "computed", "framework", "data"]
@@ -106,22 +119,21 @@ def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
     Where a chip has matrix units, fp32 is no faster than TF32, and TF32 no faster than 16 bits: an answer is limited by
     those of faster precisions, because rates in fp32 of chips with TF32 are hardly published.
     """
-    answers, wanted = [], []
+    asked = []
     for question in questions:
         try:
             target = _target(question)
-            answers.append([target, *map(_target, _faster(question, target))])
-            wanted += answers[-1]
+            asked.append([target, *map(_target, _faster(question, target))])
         except Unknown as reason:
-            answers.append(reason)
-    images = [target for target in wanted if "peak" in target]
-    means = iter(_regression().predict(images)) if images else iter(())
-    for place, targets in enumerate(answers):
-        if not isinstance(targets, Unknown):
-            answers[place] = _answer(
-                questions[place], targets, [next(means) if "peak" in target else None for target in targets]
-            )
-    return answers
+            asked.append(reason)
+    images = [target for targets in asked if isinstance(targets, list) for target in targets if "peak" in target]
+    if images:
+        for target, *known in zip(images, *_regression().predict(pandas.DataFrame(images)), strict=True):
+            target["mean"], target["deviation"] = known
+    return [
+        _answer(question, targets) if isinstance(targets, list) else targets
+        for question, targets in zip(questions, asked, strict=True)
+    ]
 
 
 def nearest(question: Question) -> pandas.DataFrame:
@@ -158,19 +170,20 @@ def errors() -> pandas.DataFrame:
     """Return the errors of the rules on published rates, all with the same knowledge.
 
     Returns:
-        Columns: situation (CHIP, BOTH, or MAKER for makers with few rates), group (the rates of the record or of the
-        articles, a maker and a family of precisions, or `language models`), rule, pairs, publications, median_error (of
+        Columns: situation (CHIP or BOTH), group (the rates of the record or of the articles, a maker and a family of
+        precisions, or `language models`), rule (ANSWER is the one that answers), pairs, publications, median_error (of
         predicted over printed, less 1, without sign), within_2 (the share within a factor of 2), coverage (of the 90 %
-        intervals), half_width (the median factor from the middle to a bound).
+        ranges), half_width (the median factor from the middle to a bound).
     """
-    parts, table = [], hidden()
-    shares = _hidden_shares().assign(group="language models")
-    both = table[table[RATIO].notna()]
-    grouped = [both.assign(group=both["origin"]), both.assign(group=both["vendor"] + ", " + both["family"]), shares]
+    both, language = _answered()[_answered()[RATIO].notna()], _hidden_shares().assign(group="language models")
+    grouped = [both.assign(group=both["origin"]), both.assign(group=both["vendor"] + ", " + both["family"]), language]
+    parts = []
     for (situation, group), own in pandas.concat(grouped).groupby(["situation", "group"], sort=False):
-        rules = [rule for rule in (REGRESSION, RATIO, SHARE) if len(own) >= FEWEST and own[rule].notna().any()]
+        if len(own) < FEWEST / 2:
+            continue
+        rules = {ANSWER: own["off"]} | {rule: own[rule] for rule in (REGRESSION, RATIO) if own[rule].notna().all()}
         head = {"situation": situation, "group": group}
-        parts += [head | {"rule": rule} | _measures(own, own[rule]) for rule in rules]
+        parts += [head | {"rule": rule} | _measures(own.assign(off=off)) for rule, off in rules.items()]
     return pandas.DataFrame(parts)
 
 
@@ -179,68 +192,86 @@ def hidden() -> pandas.DataFrame:
     """Return the error of each rule for each published rate of images, hidden in each situation, in logarithms.
 
     Returns:
-        Columns: situation, place (in `observations.published`), vendor, family, network, product, publication, origin,
-        REGRESSION and RATIO (missing without another rate of the same work and family).
+        Columns: situation, place (in the regression's lines), deviation (the regression's), REGRESSION, RATIO (missing
+        without another rate of the same work and family), vendor, family, network, product, publication, origin.
     """
     lines, parts = _regression().lines, []
     works, counted = pandas.factorize(lines["work"])[0], lines["flops_per_sample"].notna().to_numpy()
-    targets, printed = lines.to_dict("records"), numpy.log(lines["rate"].to_numpy(float))
+    targets = list(lines[["work", "family", "setting", "bandwidth"]].itertuples(index=False))
+    printed = numpy.log(lines["rate"].to_numpy(float))
     for situation, places, own in _situations(lines):
         others = numpy.ones(len(lines), bool)
         others[places] = False
-        own = own[counted[own] | numpy.isin(works[own], works[others])]  # a work without operations needs another rate
+        taught = numpy.bincount(works, others) > 0
+        own = own[counted[own] | taught[works[own]]]  # a work without operations needs another rate
         if len(own) and others.any():
-            off = _regression().residuals(places)[numpy.searchsorted(places, own)]
-            ratios = [_ratio(targets[place], others) - printed[place] for place in own]
-            parts += zip([situation] * len(own), own, off, ratios, strict=True)
-    known = lines[["vendor", "family", "network", "product", "publication", "origin"]]
-    table = pandas.DataFrame(parts, columns=["situation", "place", REGRESSION, RATIO])
-    return table.join(known, on="place").assign(**{SHARE: numpy.nan})
+            ratios = [_ratio(*targets[place], others) for place in own] - printed[own]
+            parts += zip([situation] * len(own), own, *_regression().residuals(places, own), ratios, strict=True)
+    table = pandas.DataFrame(parts, columns=["situation", "place", REGRESSION, "deviation", RATIO])
+    return table.join(lines[["vendor", "family", "network", "product", "publication", "origin"]], on="place")
+
+
+@functools.cache
+def _answered() -> pandas.DataFrame:
+    """Return the lines of `hidden` with the columns rule, which answers, and off, its error."""
+    table = hidden()
+    rules = [_rule(*each)[0] for each in table[GROUP].itertuples(index=False)]
+    rules = pandas.Series(rules, table.index).where(table[RATIO].notna(), REGRESSION)
+    off = table[REGRESSION].where(rules.eq(REGRESSION), table[RATIO])
+    return table.assign(rule=rules, off=off)
 
 
 class _Regression:
-    """A ridge regression of the logarithm of a rate, less the mean of the logarithms of peak and bandwidth."""
+    """A ridge regression of the logarithm of a rate, less the mean of the logarithms of peak and bandwidth.
+
+    It is the mean of a Gaussian process, whose standard deviation is that of a prediction. A name that is not on record
+    has a column of its own, which widens the deviation.
+
+    Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.1 and 5.4.2 (for blocks).
+    """
 
     def __init__(self, lines: pandas.DataFrame):
-        from sklearn.compose import ColumnTransformer  # importing takes a second, which a study must not spend
-        from sklearn.linear_model import Ridge
-        from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures, StandardScaler
-
-        def switches() -> OneHotEncoder:
-            return OneHotEncoder(handle_unknown="ignore", sparse_output=False)
-
-        centred = StandardScaler(with_std=False)
-        names, numbers = PRODUCTS
-        factors = ColumnTransformer([("names", switches(), list(names)), ("numbers", centred, numbers)])
-        products = make_pipeline(factors, PolynomialFeatures((2, 2), interaction_only=True, include_bias=False))
-        parts = [(name, switches(), [name]) for name in NAMES]
-        parts += [("numbers", centred, NUMBERS), ("products", products, [*names, *numbers])]
-        self.columns = ColumnTransformer(parts, transformer_weights=NAMES | {"products": PRODUCT_WEIGHT})
         self.lines = lines.reset_index(drop=True)
-        design = self._design(self.columns.fit(_numbered(self.lines)), self.lines)
+        self.levels = {name: sorted(set(texts)) for name, texts in _columns(lines)[list(NAMES)].items()}
+        self.means = _columns(lines)[list(NUMBERS)].astype(float).mean()
         self.targets = numpy.log(self.lines["rate"].to_numpy(float)) - _offset(self.lines)
-        self.ridge = Ridge(ALPHA, fit_intercept=False).fit(design, self.targets)
-        self.inverse = numpy.linalg.inv(design @ design.T + ALPHA * numpy.eye(len(design)))
+        self.design = self.columns(self.lines)
+        self.inverse = numpy.linalg.inv(self.design @ self.design.T + REST**2 * numpy.eye(len(self.lines)))
+        self.coefficients = self.design.T @ (self.inverse @ self.targets)
 
-    def predict(self, targets: list[dict]) -> numpy.ndarray:
-        """Return the logarithm of the rate of each target."""
-        table = pandas.DataFrame(targets)
-        return self.ridge.predict(self._design(self.columns, table)) + _offset(table)
+    def columns(self, lines: pandas.DataFrame) -> numpy.ndarray:
+        """Return the columns of the regression, each times its standard deviation."""
+        table = _columns(lines)
+        numbers = table[list(NUMBERS)].astype(float) - self.means
+        switches = {
+            name: numpy.eye(len(levels) + 1)[pandas.Index(levels).get_indexer(table[name])]  # the last one: not known
+            for name, levels in self.levels.items()
+        }
+        chip = numbers[CHIP_NUMBERS].to_numpy()
+        pairs = numpy.triu_indices(len(CHIP_NUMBERS))
+        parts = [NAMES[name] * switches[name] for name in NAMES]
+        parts += [switches[name] * each[:, None] * PRODUCTS[name] for name in PRODUCTS for each in chip.T]
+        parts += [numbers * list(NUMBERS.values()), SQUARES * chip[:, pairs[0]] * chip[:, pairs[1]]]
+        return numpy.hstack([*parts, numpy.full((len(lines), 1), CONSTANT)])
 
-    def residuals(self, places: numpy.ndarray) -> numpy.ndarray:
-        """Return predicted less printed for these lines, in logarithms, as if none of them had been learnt from.
+    def predict(self, lines: pandas.DataFrame) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return the logarithm of each line's rate, and the standard deviation of a published rate from it."""
+        design = self.columns(lines)
+        alike = design @ self.design.T
+        variances = (design**2).sum(1) + REST**2 - ((alike @ self.inverse) * alike).sum(1)
+        return design @ self.coefficients + _offset(lines), numpy.sqrt(variances)
 
-        Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 5.4.2, for blocks; a ridge
-        regression is the mean of such a process.
+    def residuals(self, places: numpy.ndarray, own: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+        """Return predicted less printed for own lines as if all lines at places were unknown, and its deviations.
+
+        Args:
+            places: of lines, sorted.
+            own: those of them that are predicted.
         """
-        block = self.inverse[numpy.ix_(places, places)]
-        return -numpy.linalg.solve(block, self.inverse[places] @ self.targets)
-
-    @staticmethod
-    def _design(columns, lines: pandas.DataFrame) -> numpy.ndarray:
-        known = columns.transform(_numbered(lines))
-        return numpy.hstack([known, numpy.full((len(lines), 1), CONSTANT)])
+        among = numpy.searchsorted(places, own)
+        covariance = numpy.linalg.solve(self.inverse[numpy.ix_(places, places)], numpy.eye(len(places))[:, among])
+        deviations = numpy.sqrt(covariance[among, numpy.arange(len(own))])
+        return -covariance.T @ (self.inverse[places] @ self.targets), deviations
 
 
 @functools.cache
@@ -249,10 +280,13 @@ def _regression() -> _Regression:
     return _Regression(lines[lines["sequence_length"].isna()])
 
 
-def _numbered(lines: pandas.DataFrame) -> pandas.DataFrame:
+def _columns(lines: pandas.DataFrame) -> pandas.DataFrame:
     operations, batch = (lines[name].astype(float) for name in ("flops_per_sample", "batch_size"))
     logs = {"operations": numpy.log(operations.fillna(OPERATIONS)), "batch": numpy.log(batch)}
-    return lines.assign(**logs, date=lines["date"].astype(float) / 3)
+    known, network = lines["flops_per_sample"].notna(), lines["network"].astype(str)
+    names = {"network": network.where(known, ""), "uncounted": network.where(~known, "")}  # without operations
+    names["framework"] = lines["framework"] + ", " + lines["family"]
+    return lines.assign(**logs, **names, date=lines["date"].astype(float) / 3)
 
 
 def _offset(lines: pandas.DataFrame) -> numpy.ndarray:
@@ -261,32 +295,28 @@ def _offset(lines: pandas.DataFrame) -> numpy.ndarray:
 
 def _situations(lines: pandas.DataFrame) -> Iterator[tuple[str, numpy.ndarray, numpy.ndarray]]:
     """Yield each situation, the places that it hides, and those among them that are predicted."""
+    products, publications = (lines[name].to_numpy() for name in ("product", "publication"))
     for places in lines.groupby("product").indices.values():
         yield CHIP, places, places
-    publications = lines["publication"].to_numpy()
-    shares = lines["vendor"].value_counts(normalize=True)
-    for key, situation in (("product", BOTH), ("vendor", MAKER)):
-        for (one, publication), own in lines.groupby([key, "publication"]).indices.items():
-            if situation == MAKER and shares[one] > 0.5:  # nothing can be learnt without most of the rates
-                continue
-            yield situation, numpy.flatnonzero((lines[key].to_numpy() == one) | (publications == publication)), own
+    for (product, publication), own in lines.groupby(["product", "publication"]).indices.items():
+        yield BOTH, numpy.flatnonzero((products == product) | (publications == publication)), own
 
 
-def _ratio(target: dict, places: numpy.ndarray | None = None) -> float:
-    """Return the logarithm of the rate by the plain ratio; NaN without a rate of the same work and family.
+def _ratio(work: str, family: str, setting: str, bandwidth: float, known: numpy.ndarray | None = None) -> float:
+    """Return the logarithm of a rate by the plain ratio; NaN without a rate of the same work and family.
 
-    Rates in the target's own setting are preferred, because the regression knows the setting as well.
+    Rates in the same setting are preferred, because the regression knows the setting as well.
 
     Args:
-        target: an observation.
-        places: those of the rates that are not hidden, as a mask; None: all.
+        work, family, setting, bandwidth: of an observation.
+        known: a mask of the rates that are not hidden; None: all.
     """
     alike, settings, starts = _starts()
-    used = alike.get((target["work"], target["family"]), numpy.array([], int))
-    used = used if places is None else used[places[used]]
-    own = used[settings[used] == target["setting"]]
+    used = alike.get((work, family), numpy.array([], int))
+    used = used if known is None else used[known[used]]
+    own = used[settings[used] == setting]
     used = own if len(own) else used
-    return float(numpy.median(starts[used])) + target["bandwidth"] if len(used) else math.nan
+    return float(numpy.median(starts[used])) + bandwidth if len(used) else math.nan
 
 
 @functools.cache
@@ -325,100 +355,113 @@ def _target(question: Question) -> dict:
         printed = chips.table().loc[chip]
         known = {"chip": chip, "product": printed["product"], "vendor": printed["vendor"]}
         known |= {"precision": question.precision}
-        return known | {"family": observations.family(question.precision), "work": work}
+        return known | {"family": observations.family(question.precision), "language_model": work}
     figures = observations.chip_figures(chip, question.precision)
-    lines, operations = _regression().lines, question.flops_per_sample or work.flops_per_sample
+    sizes, least, most = _works()
+    operations = question.flops_per_sample or work.flops_per_sample
     if not question.work and not operations:
         raise Unknown("no work was given; allowed: a study, a network, or the operations of an image")
-    if operations is None and work.name not in set(lines["network"]):
+    if operations is None and work.name not in sizes:
         raise _unknown_work(question.work)
-    least, most = lines.loc[lines["origin"].eq(observations.RECORD), "flops_per_sample"].agg(["min", "max"])
     if operations and not least / BEYOND <= operations <= most * BEYOND:
         raise Unknown(
             f"{networks.title(work.name) or 'the network'} takes {wording.number(operations)} operations an image;"
             f" works on record take {wording.number(least)} to {wording.number(most)}, too different for a prediction"
         )
-    known = lines.loc[lines["network"].eq(work.name), "image_size"].mode()
-    size = work.image_size or (known.iloc[0] if len(known) else None)
     return observations.observation(
-        figures, observations.work_of(work.name, size), publication="", setting="", framework="pytorch",
+        figures, observations.work_of(work.name, work.image_size or sizes.get(work.name)),
+        publication="", setting="", framework="pytorch",
         batch_size=question.batch_size, flops_per_sample=operations,
     )  # fmt: skip
 
 
+@functools.cache
+def _works() -> tuple[dict[str, float | None], float, float]:
+    """Return the usual image size of each network on record, and the fewest and most operations of an image."""
+    lines = _regression().lines
+    sizes = lines.groupby("network")["image_size"].agg(lambda own: next(iter(own.mode()), None)).to_dict()
+    return sizes, *lines.loc[lines["origin"].eq(observations.RECORD), "flops_per_sample"].agg(["min", "max"])
+
+
 def _unknown_work(name: str) -> Unknown:
     """Return the refusal of a work that the record does not hold, with the nearest names."""
-    known = set(networks.table().index) | set(_regression().lines["network"])
+    known = set(networks.table().index) | set(_works()[0])
     known |= {alias for aliases in networks.table()["aliases"] for alias in aliases.split("|") if alias}
     near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(sorted(networks.table().index))}"
     return Unknown(f"work {name!r} is not on record; {hint}")
 
 
-def _answer(question: Question, targets: list[dict], means: list[float | None]) -> Range | Unknown:
+def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
     """Return the answer from the question's target, which is the first, and those of faster precisions."""
     try:
-        middle, width, rule, basis = _by_rule(targets[0], means[0])
+        middle, width, rule, basis = _by_rule(targets[0])
         growth, spread = _scaling(question.count)
+        faster = [_by_rule(target)[:2] for target in targets[1:]]
     except Unknown as reason:
         return reason
-    bounds = numpy.array([middle, middle - width, middle + width])
-    for target, mean in zip(targets[1:], means[1:], strict=True):
-        faster, its_width, *_ = _by_rule(target, mean)
-        bounds = numpy.minimum(bounds, [faster, faster - its_width, faster + its_width])
-    most = math.log(question.batch_size / _shortest_step()) if question.batch_size else math.inf
-    value, low, high = numpy.minimum(bounds, most)
+    value, low, high = numpy.min([[mid, mid - half, mid + half] for mid, half in [(middle, width), *faster]], axis=0)
+    if question.batch_size:
+        value, low, high = numpy.minimum([value, low, high], math.log(question.batch_size / _shortest_step()))
     below, above = math.hypot(value - low, spread), math.hypot(high - value, spread)
     value += growth
     return Range(math.exp(value), math.exp(value - below), math.exp(value + above), rule, basis)
 
 
-def _by_rule(target: dict, mean: float | None) -> tuple[float, float, str, str]:
+def _by_rule(target: dict) -> tuple[float, float, str, str]:
     """Return the logarithm of a rate, the half-width of its interval, the rule, and its basis in words.
 
     Raises:
-        Unknown: too few products have published trainings of language models.
+        Unknown: the interval is too wide, or too few products have published trainings of language models.
     """
-    if mean is None:
+    if "mean" not in target:
         return _by_share(target)
-    asked = (target["vendor"], target["family"], target["network"])
-    rule = _group(*asked)[0]
-    middle = mean if rule == REGRESSION else _ratio(target)
-    if not math.isfinite(middle):  # no other rate of this work: the regression has nothing to beat
-        rule, middle = REGRESSION, mean
-    return middle, *_error(rule, *asked)
+    ratio = _ratio(*(target[name] for name in ("work", "family", "setting", "bandwidth")))
+    rule, basis = _group(target["vendor"], target["family"], target["network"], math.isfinite(ratio))
+    width = DEVIATIONS * target["deviation"]
+    if width > math.log(WIDEST):
+        raise Unknown(
+            f"{target['chip']} in {target['precision']} is too unlike the chips on record: the range would be a factor"
+            f" of {math.exp(width):.1f} to each side; allowed: {WIDEST:g}"
+        )
+    return ratio if rule == RATIO else target["mean"], width, rule, basis
 
 
 @functools.cache
-def _error(rule: str, vendor: str, family: str, network: str) -> tuple[float, str, str]:
-    """Return the half-width of a rule's interval in logarithms, the rule, and its basis in words."""
-    _, own, words = _group(vendor, family, network)
-    own = own[own[rule].notna()]
-    return _quantile(own[rule].abs(), own["publication"]), rule, _basis(rule, own, words)
+def _group(vendor: str, family: str, network: str, has_ratio: bool) -> tuple[str, str]:
+    """Return the rule for a maker, family and network, and its errors in the nearest large group in words."""
+    rule, places, names = _rule(vendor, family, network)
+    rule = rule if has_ratio else REGRESSION  # without another rate, the regression has nothing to beat
+    own = hidden().iloc[places]
+    return rule, _basis(rule, own.assign(off=own[rule]), ", ".join(map(networks.title, names)) or "all makers")
 
 
 @functools.cache
-def _group(vendor: str, family: str, network: str) -> tuple[str, pandas.DataFrame, str]:
-    """Return the rule for a maker, family and network, with the errors of the nearest large group and its name."""
-    table, asked = hidden(), {"vendor": vendor, "family": family, "network": network}
-    few = _regression().lines["vendor"].eq(vendor).sum() < FEWEST
-    situation = MAKER if few else BOTH
-    for names in GROUPS:
-        alike = table[(table[names] == [asked[name] for name in names]).all(axis=1)]
-        own = alike[alike["situation"].eq(situation)]
-        both = alike[alike["situation"].isin([MAKER] if few else [CHIP, BOTH]) & alike[RATIO].notna()]
-        if len(own) >= FEWEST and own["publication"].nunique() >= FEWEST_PUBLICATIONS and len(both) >= FEWEST:
+def _rule(*asked: str) -> tuple[str, numpy.ndarray, tuple[str, ...]]:
+    """Return the rule with the smaller median error in the nearest large group, the group's places, and its names."""
+    errors = numpy.abs(numpy.expm1(hidden()[[REGRESSION, RATIO]].to_numpy()))
+    names, publications = hidden()[GROUP].to_numpy(object), hidden()["publication"].to_numpy()
+    for length in (3, 2, 1, 0):
+        alike = (names[:, :length] == asked[:length]).all(axis=1)
+        places = numpy.flatnonzero(alike & numpy.isfinite(errors[:, 1]))
+        if len(places) >= FEWEST and len(set(publications[places])) >= FEWEST_PUBLICATIONS:
             break
-    medians = numpy.expm1(both[[REGRESSION, RATIO]]).abs().groupby(both["situation"]).median()
-    rule = REGRESSION if (medians[REGRESSION] < medians[RATIO]).all() else RATIO
-    words = ", ".join(networks.title(asked[name]) for name in names) or "all makers"
-    return rule, own, f"{words} ({situation})"
+    regression, ratio = numpy.median(errors[places], axis=0)
+    return REGRESSION if regression < ratio else RATIO, places, asked[:length]
+
+
+def _basis(rule: str, lines: pandas.DataFrame, words: str) -> str:
+    situation = BOTH if lines["situation"].eq(BOTH).any() else CHIP
+    measures = _measures(lines[lines["situation"].eq(situation)])
+    return (
+        f"{rule}; its median error is {measures['median_error']:.0%} on {measures['pairs']} published rates of {words}"
+        f" ({situation}), and {measures['coverage']:.0%} of its 90 % ranges hold"
+    )
 
 
 def _by_share(target: dict) -> tuple[float, float, str, str]:
-    table = _shares()
-    table = table[table["vendor"].eq(target["vendor"]) & table["family"].eq(target["family"])]
-    products, work = table["product"].nunique(), target["work"]
+    work = target["language_model"]
+    share, products, basis = _share(target["vendor"], target["family"])
     if products < FEWEST_PRODUCTS:
         raise Unknown(
             f"language models on chips of {target['vendor']} in {target['family']}: {products} products on record,"
@@ -427,11 +470,17 @@ def _by_share(target: dict) -> tuple[float, float, str, str]:
     if work.flops_per_sample is None:
         raise _unknown_work(work.name)
     peak = observations.chip_figures(target["chip"], target["precision"])["peak"]
-    own = _hidden_shares()
-    own = own[own["situation"].eq(BOTH) & own["vendor"].eq(target["vendor"]) & own["family"].eq(target["family"])]
-    middle = float(table["share"].median()) + peak + math.log(1e12 / work.flops_per_sample)
-    words = f"{target['vendor']}, {target['family']} ({BOTH})"
-    return middle, _quantile(own[SHARE].abs(), own["publication"]), SHARE, _basis(SHARE, own, words)
+    middle = share + peak + math.log(1e12 / work.flops_per_sample)
+    return middle, DEVIATIONS * _hidden_shares()["deviation"].iloc[0], SHARE, basis
+
+
+@functools.cache
+def _share(vendor: str, family: str) -> tuple[float, int, str]:
+    """Return the logarithm of the usual share of peak, the number of products on record, and the basis in words."""
+    table = _shares()
+    table = table[table["vendor"].eq(vendor) & table["family"].eq(family)]
+    basis = _basis(SHARE, _hidden_shares(), f"{vendor}, {family}")
+    return float(table["share"].median()), table["product"].nunique(), basis
 
 
 @functools.cache
@@ -445,61 +494,31 @@ def _shares() -> pandas.DataFrame:
 
 @functools.cache
 def _hidden_shares() -> pandas.DataFrame:
-    """Return the errors of SHARE and RATIO with the columns of `hidden`, where other products can be learnt from."""
+    """Return the errors of SHARE and RATIO for language models, where enough other products can be learnt from."""
     table, lines = _shares(), []
     for line in table.to_dict("records"):
         alike = table[table["vendor"].eq(line["vendor"]) & table["family"].eq(line["family"])]
         others = alike[alike["product"].ne(line["product"])]
         for situation in (CHIP, BOTH):
             used = others if situation == CHIP else others[others["publication"].ne(line["publication"])]
-            off = {SHARE: used["share"].median() - line["share"], RATIO: used["per_byte"].median() - line["per_byte"]}
+            off = {"off": used["share"].median() - line["share"], RATIO: used["per_byte"].median() - line["per_byte"]}
             if len(used) and alike["product"].nunique() >= FEWEST_PRODUCTS:
-                lines.append(line | off | {"situation": situation})
-    return pandas.DataFrame(lines).assign(**{REGRESSION: numpy.nan})
+                lines.append(line | off | {"situation": situation, "rule": SHARE})
+    hidden_shares = pandas.DataFrame(lines)
+    return hidden_shares.assign(deviation=float((hidden_shares["off"] ** 2).mean() ** 0.5))
 
 
-def _basis(rule: str, own: pandas.DataFrame, words: str) -> str:
-    measures = _measures(own, own[rule])
-    return (
-        f"{rule}; its median error is {measures['median_error']:.0%} on {measures['pairs']} published rates of {words},"
-        f" and {measures['coverage']:.0%} of its 90 % intervals hold"
-    )
-
-
-def _measures(lines: pandas.DataFrame, off: pandas.Series) -> dict:
-    """Return pairs, publications, median_error, within_2, coverage and half_width, see `errors`.
-
-    The interval that a rate is tested with is chosen without the errors of its own publication.
-    """
-    kept = off.notna()
-    publications, off = lines["publication"][kept], off[kept].astype(float)
-    widths = {
-        name: _quantile(off[publications.ne(name)].abs(), publications[publications.ne(name)])
-        for name in publications.unique()
-        if publications.ne(name).any()
-    }
+def _measures(lines: pandas.DataFrame) -> dict:
+    """Return pairs, publications, median_error, within_2, coverage and half_width, see `errors`."""
+    off = lines["off"].astype(float)
     return {
-        "pairs": len(off),
-        "publications": publications.nunique(),
+        "pairs": len(lines),
+        "publications": lines["publication"].nunique(),
         "median_error": float(numpy.expm1(off).abs().median()),
         "within_2": float((off.abs() < math.log(2)).mean()),
-        "coverage": float((off.abs() <= publications.map(widths)).mean()),
-        "half_width": math.exp(_quantile(off.abs(), publications)),
+        "coverage": float((off.abs() <= DEVIATIONS * lines["deviation"]).mean()),
+        "half_width": math.exp(DEVIATIONS * lines["deviation"].median()),
     }
-
-
-def _quantile(scores: pandas.Series, publications: pandas.Series) -> float:
-    """Return the LEVEL quantile of the scores, with equal weight for each publication.
-
-    Lines of one publication share an error: ninety of them predict the error in a new publication no better than three.
-
-    Source: Dunn, Wasserman and Ramdas, Distribution-free prediction sets for two-layer hierarchical models, 2022,
-    https://arxiv.org/abs/1809.07441, pooling of distribution functions.
-    """
-    scores, codes = scores.to_numpy(float), pandas.factorize(publications)[0]
-    counts, order = numpy.bincount(codes), numpy.argsort(scores)
-    shares = numpy.cumsum(1.0 / counts[codes[order]]) / len(counts)
-    return float(scores[order][min(numpy.searchsorted(shares, LEVEL - 1e-9), len(scores) - 1)])
 
 
 @functools.cache

@@ -296,16 +296,19 @@ def family_of(precision: object) -> str:
 
 def _described(mark: Mark, today: datetime.date) -> Mark:
     """Return a mark with the memory of its chip, what fits into it, and the prices seen."""
-    memory, price = mark.memory_gb, ""
-    if chips.listed(mark.chip) and memory is None:
-        memory = chips.specification(mark.chip).get("memory_gb")
-        price = _prices(mark.chip, mark.devices, today)
     network = networks.describe(next(task.work for task in TASKS if task.key == mark.task))
     unit = "sequence" if network.sequence_length else "image"
-    sizes = [memory] if memory and mark.family in PREDICTED_IN else []
-    batches = network.largest_batches(sizes, mark.family)
-    fits = [f"up to {wording.count(n, unit)} a step" if n else f"no: not one {unit} a step" for n in batches.values()]
-    return replace(mark, memory_gb=memory, fits="".join(fits), price=price)
+    batches = {}
+    if mark.family in PREDICTED_IN:
+        batches = estimate.largest_batches(network, mark.chip, mark.family, mark.memory_gb)
+    fits = ""
+    for least, most in batches.values():
+        fits = f"up to {least:,} to {wording.count(most, unit)} a step" if most else f"no: not one {unit} a step"
+        fits += ", with flash attention" if network.sequence_length else ""
+    memory, price = mark.memory_gb, ""
+    if chips.listed(mark.chip) and memory is None:
+        memory, price = chips.specification(mark.chip).get("memory_gb"), _prices(mark.chip, mark.devices, today)
+    return replace(mark, memory_gb=memory, fits=fits, price=price)
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from benchbook.judging import wording
 from benchbook.record import chips, observations, predict
 from benchbook.record.naming import Names
 from benchbook.record.observations import RECORD
-from benchbook.record.predict import BOTH, CHIP, REGRESSION
+from benchbook.record.predict import ANSWER, BOTH, CHIP
 from benchbook.studies.charts import Bars
 from benchbook.studies.study import Evidence, cached
 
@@ -19,7 +19,7 @@ def errors(evidence: Evidence) -> pandas.DataFrame:
 
 def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
     """Return the median errors of predictions of the record's rates, in a sentence; `table` is from `errors`."""
-    own = table[table["group"].eq(RECORD) & table["rule"].eq(REGRESSION)].set_index("situation")
+    own = table[table["group"].eq(RECORD) & table["rule"].eq(ANSWER)].set_index("situation")
     chip, both = (wording.percent(own.loc[hidden, "median_error"]) for hidden in (CHIP, BOTH))
     return f"Predictions miss a hidden chip's speed by {chip} (median), and by {both} with its publication hidden too"
 
@@ -60,7 +60,7 @@ CHARTS = (
         "How fast is a machine that was not measured?",
         "Predictions use the public record: the chip's published specifications, the work's operations, and published"
         " measurements. To test them, each published rate is predicted with its chip hidden, and with its publication"
-        " hidden as well; the plain ratio is tested on the same rates, and answers where it is as good.",
+        " hidden as well. The regression answers, or the plain ratio for makers and networks where that errs less.",
         table=errors,
         lines=lambda table, evidence: table[table["group"].eq(RECORD) & table["situation"].isin([CHIP, BOTH])],
         title=error_title,
