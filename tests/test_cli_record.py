@@ -29,6 +29,7 @@ def test_chips_are_listed_with_their_figures_and_as_json_with_their_sources(run)
     printed = run("chips", "4090")
     assert "4 chips" in printed
     assert "1599" in printed, "a price is not cut"
+    assert "nan" not in printed, "a figure that no source has is empty"
 
 
 def test_an_answer_is_the_same_as_text_and_as_json(run):
@@ -51,6 +52,7 @@ def test_an_answer_has_eight_lines_of_eighty_columns(run, chip):
     lines = run("predict", "--chip", chip, "--work", "resnet50").splitlines()
     assert len(lines) <= 8
     assert max(map(len, lines)) <= 80
+    assert all(line[8] == " " != line[9] for line in lines[1:]), "a cut line keeps its columns"
 
 
 def test_a_language_model_is_answered_in_tokens_and_its_memory_is_a_range(run):

@@ -144,7 +144,7 @@ def test_the_regression_answers_only_where_it_beats_the_plain_ratio():
         (Question("Graphcore IPU GC200", "resnet50"), "no bandwidth was published"),
         (Question("T4", "mnist_speedup"), "operations an image"),
         (Question("T4", "mobilenetv2_energy", image_size=128), "MobileNetV2's last layer takes 196 million"),
-        (Question("T4", "resnet5"), "did you mean resnet50?"),
+        (Question("T4", "resnet5"), "did you mean resnet50"),
         (Question("T4"), "operations of an image"),
         (Question("T4", "resnet50", "tf32"), "TF32"),
         (Question("T4", "resnet50", count=16), "16 devices"),

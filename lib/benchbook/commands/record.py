@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import textwrap
 from dataclasses import asdict
 from typing import Annotated
 
@@ -71,7 +70,7 @@ def predict(
         say(json.dumps(answer, default=_plain, indent=2, ensure_ascii=False))
         return
     for line in _lines(answer, network, today):
-        say(textwrap.shorten(line, COLUMNS, placeholder=" ...") if len(line) > COLUMNS else line)
+        say(line if len(line) <= COLUMNS else line[: COLUMNS - 4].rpartition(" ")[0] + " ...")
 
 
 def chips(

@@ -387,8 +387,8 @@ def _unknown_work(name: str) -> Unknown:
     """Return the refusal of a work that the record does not hold, with the nearest names."""
     known = set(networks.table().index) | set(_works()[0])
     known |= {alias for aliases in networks.table()["aliases"] for alias in aliases.split("|") if alias}
-    near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"allowed: {', '.join(sorted(networks.table().index))}"
+    near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(sorted(networks.table().index))}"
     return Unknown(f"work {name!r} is not on record; {hint}")
 
 
