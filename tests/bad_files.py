@@ -287,9 +287,9 @@ CASES: dict[str, Change] = {
     "an empty line": content(lambda text: text.replace(b"\n", b"\n\n", 3)),
     "a picture": content(lambda text: b"\x89PNG\r\n\x1a\n" + bytes(range(256))),
     "a column misspelt": rename("seconds", "secconds"),
-    "a column unknown": rename("utilisation", "room_temperature"),
+    "a column unknown": rename("idle_watts", "room_temperature"),
     "a needed column missing": without("phase"),
-    "a column twice": rename("utilisation", "seconds"),
+    "a column twice": rename("idle_watts", "seconds"),
     # manifests
     "manifests missing": without_manifests,
     "manifest torn": content(lambda text: text[: len(text) // 2], ".json"),

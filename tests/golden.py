@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import datetime
 import io
+import json
 import multiprocessing
 import os
 import re
@@ -258,6 +259,14 @@ def committed_runs() -> list[str]:
     return [Path(path).stem for path in subprocess.check_output(command, cwd=ROOT, text=True).splitlines()]
 
 
+def add_defaults() -> None:
+    """Add the defaults of a new study to those that points' names refer to; those of other studies stay."""
+    known = json.loads(points.DEFAULTS.read_text())
+    for study in studies.every().keys() - known.keys():
+        known[study] = points.in_notebook(study) | {points.BUDGET: points.budget(study)}
+    points.DEFAULTS.write_text(f"{json.dumps(known, indent=1)}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", nargs="?", default="values", choices=["values", "losses"])
@@ -275,6 +284,8 @@ def main() -> None:
         else:
             copy_runs(runs, Path(outputs))
             made = values()
+    if not options.into:
+        add_defaults()
     for name, lines in made.items():
         golden_files.write(lines, (options.into or golden_files.FOLDER) / name)
 

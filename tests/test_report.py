@@ -115,7 +115,7 @@ def links(page: BeautifulSoup) -> list[str]:
 
 def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole):
     names = {"index", "points", "left-out", "search", "aggregate", "mnist_speedup"}
-    documents = {path.stem for path in (site.layout.root() / "docs").glob("*.md")}
+    documents = {"words", *(path.stem for path in (site.layout.root() / "docs").glob("*.md"))}
     assert set(whole.pages) == {f"{name}.html" for name in names} | {f"docs/{name}.html" for name in documents}
     for name, page in whole.pages.items():
         loaded = [tag[key] for tag in page(["script", "link", "img"]) for key in ("src", "href") if key in tag.attrs]

@@ -257,6 +257,5 @@ def _worst_errors(lines: _Lines) -> str:
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
     errors = [error for settings in lines["settings"] if (error := _value(settings, "update_error")) is not None]
     loss = numpy.max(_errors_at_same_weights(lines))
-    return f"largest relative errors: loss {loss:.1g}, norm of a layer's gradient {off:.1g}" + (
-        f", step of its weights {max(errors):.1g}" if errors else ""
-    )
+    changes = f" and of a change of weights {max(errors):.1g}" if errors else ""
+    return f"relative error of the loss at most {loss:.1g}, of a gradient's norm {off:.1g}{changes}"

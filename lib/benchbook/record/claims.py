@@ -200,7 +200,7 @@ def _head(claim: dict, machine: str = "") -> dict:
     }
     published = ranges.get(claim["relation"], EVENT).strip()
     if claim["tolerance"] > 0:
-        published += f" (measured: {claim['tolerance']:g} more is allowed)"
+        published += f"; a measurement may be {claim['tolerance']:g} farther off"
     machine = machine or " / ".join(filter(None, (claim["machine"], claim["other"])))
     return {"id": claim["id"], "sentence": claim["sentence"], "published": published, "machine": machine}
 

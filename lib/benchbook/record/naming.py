@@ -21,6 +21,7 @@ VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names t
 SERVER = "server with"
 OTHER = "GPU"  # the word for a kind of device that is not in KINDS
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
+DATASETS |= {"tinyshakespeare": "Tiny Shakespeare", "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare"}
 # Data sets whose names end with an image size.
 DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}
 

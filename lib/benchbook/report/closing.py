@@ -39,7 +39,9 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
     """Return the answer of one point in Markdown: its verdict and its number, what follows, and what it is based on."""
     [point] = evidence.summary.to_dict("records")
-    finding = findings.finding(study, evidence, measured=True) or _rate(evidence, study, point)
+    finding = findings.finding(study, evidence, measured=True)
+    if not _chart(evidence, study) and point["num_windows"]:
+        finding = f"{_rate(evidence, study, point)} {finding}".strip()
     verdict = point["verdict"]
     if verdict and verdict.is_doubtful and not finding.startswith(DOUBTS):
         finding = f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {finding}"
@@ -72,12 +74,10 @@ def windows(evidence: Evidence) -> Drawing:
 
 
 def _chart(evidence: Evidence, study: Study) -> Plot | None:
-    """Return the first chart of a study that draws a number of this point."""
-    for chart in (chart for chart in study.charts if isinstance(chart, Plot)):
-        lines = chart.drawn(chart.table(evidence), evidence)
-        if any(map(figures.is_measured, lines[lines[chart.value].notna()].to_dict("records"))):
-            return chart
-    return None
+    """Return the study's lead chart if it draws a number of this point; of another size, for one, it does not."""
+    lines = study.charts[0].drawn(study.charts[0].table(evidence), evidence)
+    known = lines[lines[study.charts[0].value].notna()].to_dict("records")
+    return study.charts[0] if any(map(figures.is_measured, known)) else None
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:

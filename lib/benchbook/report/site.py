@@ -117,7 +117,7 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
         _static(source / "_static", figures / "marks.js")
         page = environment().get_template("left-out.html").render(lines=[*left_out(figures), *faults])
         (source / "left-out.html").write_text(page, encoding="utf-8")
-        text = environment(autoescape=False).get_template("index.md").render(shown=shown, documents=DOCUMENTS)
+        text = environment(autoescape=False).get_template("index.md").render(shown=shown)
         (source / "index.md").write_text(text, encoding="utf-8")
         for name, title in PAGES.items():
             text = f"# {title}\n\n```{{raw}} html\n:file: {name}.html\n```\n"
@@ -129,7 +129,6 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
 
 
 PAGES = {"points": "All points", "left-out": "What was left out"}
-DOCUMENTS = ("measuring", "rows", "gpt", "your-network", "platforms", "clusters", "exit-statuses", "FAULTS")
 
 
 def _notebooks(executed: Mapping[str, Path], source: Path) -> tuple[list[str], list[str], dict[str, str]]:
@@ -156,12 +155,15 @@ def _notebooks(executed: Mapping[str, Path], source: Path) -> tuple[list[str], l
 
 
 def _documents(source: Path) -> None:
-    """Copy the documents; a link to a file that is no page becomes its text."""
+    """Copy the documents and the README's words; a link to a file that is no page becomes its text."""
     (source / "docs").mkdir(exist_ok=True)
-    for path in (layout.root() / "docs").glob("*.md"):
-        text = path.read_text(encoding="utf-8")
+    readme = layout.root() / "README.md"
+    for path in [*(layout.root() / "docs").glob("*.md"), *([readme] if readme.exists() else [])]:
+        text, name = path.read_text(encoding="utf-8"), path.name
+        if path == readme:
+            text, name = re.search(r"^#(# Words\n.*?)^## ", text, re.DOTALL | re.MULTILINE)[1], "words.md"
         text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
-        (source / "docs" / path.name).write_text(text, encoding="utf-8")
+        (source / "docs" / name).write_text(text, encoding="utf-8")
 
 
 def _static(folder: Path, marks: Path) -> None:

@@ -199,7 +199,6 @@ class Row(BaseModel):
     peak_memory_bytes: Count = None
     memory_method: Text = None
     page_faults: Count = None
-    utilisation: Fraction = None
     loss: Annotated[float, Field(ge=-math.inf)] | None = None  # may be infinite; NaN is written as missing
     accuracy: Fraction = None
     accuracy_metric: Literal["top1", "knn", "iou"] | None = None
