@@ -8,8 +8,9 @@ import pandas
 import pytest
 from bs4 import BeautifulSoup
 
+from benchbook.judging import statistics, wording
 from benchbook.report import aggregation, site, tables
-from benchbook.running import kernel
+from benchbook.running import kernel, progress
 from test_hostile_inputs import a_machine
 from test_report import marks_of
 
@@ -46,7 +47,7 @@ def test_the_article_has_short_tables_and_a_figure_for_each_study(shown):
 
 
 def test_a_number_in_two_places_is_one_number(outputs, shown):
-    """Compare data, figures' tables, pages and the article, for every point and every task."""
+    """Compare data, terminal, figures' tables, pages and the article, for every point and every task."""
     report, figures = outputs / "report", outputs / "figures"
     points = pandas.read_csv(report / "points.csv").set_index(["machine", "study", "point"])
     merged = aggregation.merge(outputs / "runs")
@@ -61,6 +62,13 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
     assert set(on_page) == {"/".join(key) for key in points.index}
     for key, point in points.iterrows():
         assert on_page["/".join(key)]["samples/s"] == tables.text(point["samples_per_second"])
+
+    # The start page counts the points, and the terminal says each point's rate and bounds, which have no other home.
+    assert f"{len(points)} points on" in (report / "index.html").read_text()
+    for key, point in summary[summary["samples_per_second"].notna()].iterrows():
+        rate, low, high, unit = statistics.in_units(point)
+        bounds = wording.bounds(low, high, point["interval"], wording.rate)
+        assert f"{wording.rate(rate)} {unit}/s ({bounds})" in progress.result((outputs / "runs").joinpath(*key))
 
     # The figure of MNIST's epochs and the headline have one time of an epoch.
     drawn = pandas.read_csv(figures / "mnist-epochs.csv").query("source == 'measured'")
