@@ -40,7 +40,7 @@ $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpre
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE) $(if $(LIKE),--like "$(LIKE)")
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study plan report test test-slow lint bench lab lock pack share picture address clean
+.PHONY: help setup study plan report examples test test-slow lint bench lab lock pack share picture address clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ plan: $(READY) ## Show the points of PROFILE, how long they should take and, wit
 
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
+
+examples: $(READY) ## Run the notebooks as in JupyterLab and keep them, with outputs, in outputs/examples: STUDIES="..."
+	@$(BIN)/python -m benchbook.report.examples $(filter-out all,$(STUDIES))
 
 test: lint ## Set up, lint and run every test except slow ones and Slurm's; MARKS="not slow and not mps" selects others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"

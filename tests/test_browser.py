@@ -20,7 +20,8 @@ pytestmark = pytest.mark.browser
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
-PAGES = ("index.html", "points.html", "mnist_speedup.html", "left-out.html", "docs/measuring.html", "search.html")
+PAGES = ("index.html", "aggregate.html", "points.html", "mnist_speedup.html", "left-out.html", "docs/measuring.html")
+PAGES += ("search.html",)
 
 
 def measured_rows():
@@ -38,7 +39,7 @@ def measured_rows():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return the folder of a report over those rows and all published ones, with one executed notebook."""
+    """Return the folder of a report of those rows and all published ones, with the article's example and a notebook."""
     place = tmp_path_factory.mktemp("site")
     evidence = Evidence(pandas.concat([measured_rows(), articles.rows()], ignore_index=True))
     pages.write(aggregation.Aggregation(evidence, {}, [f"a file: {HOSTILE}"]), place / "figures")
@@ -47,7 +48,9 @@ def folder(tmp_path_factory):
     outputs = [html_output(f"{table}<script>document.title='run'</script>"), picture]
     outputs += [new_output("stream", text="a long line " * 30)]
     executed = write_notebook(place / "n.ipynb", *outputs, source=f"x = '{'long ' * 40}'")
-    return site.build(place / "figures", place / "report", {"mnist_speedup": executed}).parent
+    article = site.layout.root() / "outputs" / "examples" / site.AGGREGATED
+    notebooks = {"mnist_speedup": executed, "aggregate": article}
+    return site.build(place / "figures", place / "report", notebooks).parent
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +163,15 @@ def test_mine_or_a_4090_is_a_range_that_says_what_is_measured(visit):
     assert first.startswith(page.locator("#card th.have").inner_text())  # the reader's own machine
 
 
+def test_whether_1_70_times_is_true_stands_in_the_article_of_all_machines(visit):
+    page = visit()
+    page.get_by_role("link", name="All machines").first.click()
+    page.get_by_role("heading", name="Is a GPU 1.7 times faster than a CPU on MNIST").wait_for()
+    assert page.get_by_text(re.compile(r"times as fast as its CPU")).count() >= 1
+    alts = page.locator("article img").evaluate_all("images => images.map(image => image.alt)")
+    assert len(set(alts)) == len(alts) > 10  # each figure has its own words
+
+
 def test_an_h100_or_a_tpu_v4_to_an_accuracy_is_published_alone(visit):
     page = visit()
     card = ask(page, train="resnet50-accuracy", devices="", have="H100", consider="TPU v4")
@@ -171,7 +183,7 @@ def test_an_h100_or_a_tpu_v4_to_an_accuracy_is_published_alone(visit):
 def test_gpt2_in_16_gigabytes_says_what_fits(visit):
     card = ask(visit(), train="gpt2", precision="half", consider="T4")
     assert card["memory"][1] == "16 GB"
-    assert re.match(r"up to \d+ sequences? a step|no: ", card["fits"][1])
+    assert re.match(r"up to [\d,]+ to [\d,]+ sequences? a step|no: ", card["fits"][1])
 
 
 def test_simclr_on_an_m2_max_has_a_range_and_its_precision(visit):

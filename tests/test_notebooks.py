@@ -4,6 +4,7 @@ import functools
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, layout
 from benchbook.measuring import tuned
+from benchbook.report import examples
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
@@ -68,6 +70,27 @@ def test_every_parameter_is_typed_literal_and_explained(path):
     explained = [token for token in tokens if token.type == tokenize.COMMENT and token.start[1] > 0]
     parameters = [line for line in tagged[0].source.splitlines() if not line.startswith("#")]
     assert len(explained) == len(parameters) == len(points.in_notebook(path.stem.partition("_")[2]))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_an_example_shows_its_notebook_as_it_is_now_with_outputs_and_no_path(path):
+    study, example = path.stem.partition("_")[2], layout.root() / "outputs" / "examples" / path.name
+    assert example.stat().st_size <= examples.MOST_BYTES
+    every = nbformat.read(example, as_version=4).cells
+    cells = [cell for cell in every if "injected-parameters" not in cell.metadata.get("tags", ())]
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    assert [cell.source for cell in cells] == sources, f"{path.name} has changed: make examples STUDIES={study}"
+    code = [cell for cell in cells if cell.cell_type == "code" and "parameters" not in cell.metadata["tags"]]
+    assert [cell.source for cell in code if not cell.outputs] == []
+    pictured = [cell for cell in code if any("image/png" in output.get("data", {}) for output in cell.outputs)]
+    assert pictured
+    if path in STUDIES:
+        calls = ("experiment.trial", "experiment.explore")
+        loop_and_explore = [cell for cell in code if any(call in cell.source for call in calls)]
+        assert [cell.source for cell in loop_and_explore if cell not in pictured] == []
+    shown = [output.get("data", output) for cell in code for output in cell.outputs]
+    texts = [str(content) for data in shown for kind, content in data.items() if not kind.startswith("image/")]
+    assert re.findall(r"(?<![\w.:/<])/[\w.-]+/[\w./-]+|[A-Z]:\\\\\w+", "\n".join(texts)) == []
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)

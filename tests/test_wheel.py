@@ -47,6 +47,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
     for pattern in (
         "notebooks/*.ipynb",
         "notebooks/**/*.yaml",
+        "outputs/examples/*.ipynb",
         "outputs/published/**/*.csv",
         "docs/*.md",
         "docs/examples/*.py",

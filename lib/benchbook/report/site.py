@@ -186,9 +186,11 @@ def _run_sphinx(source: Path, built: Path, data: Path, alts: Mapping[str, str]) 
     from sphinx.application import Sphinx
 
     def describe(app, doctree) -> None:
-        """Give pictures of outputs their own texts; MyST-NB has one for all pictures of a cell."""
+        """Give pictures of outputs their own texts (MyST-NB has one for a whole cell), and headings a level."""
         for picture in doctree.findall(nodes.image):
             picture["alt"] = alts.get(Path(picture["uri"]).stem, "")
+        for heading in doctree.findall(nodes.rubric):
+            heading["heading-level"] = 3
 
     address = os.environ.get("BENCHBOOK_ADDRESS", "")
     settings = SETTINGS | {"html_extra_path": [str(data)] if data.exists() else [], "html_baseurl": address}

@@ -27,7 +27,7 @@ MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINE, PUBLISHED_GREY, OTHER = "#000000", "#999999", "#56606B"
 SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
 STYLE = {
-    "figure.dpi": 120,
+    "figure.dpi": 100,
     "figure.constrained_layout.use": True,
     "font.family": "DejaVu Sans",
     "font.size": 10,
