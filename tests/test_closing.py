@@ -51,7 +51,7 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_pat
     assert words in said.partition("**.")[0]
     assert "95 % interval" in said
     assert "session s" in capsys.readouterr().out.lower()
-    assert ("unstable" in progress.result(experiment.measurement.folder)) == bool(words)
+    assert progress.result(experiment.measurement.folder).startswith("unstable: ") == bool(words)
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
-from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.judging import intervals, statistics, wording
 from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
@@ -150,6 +150,8 @@ def _say_results(points: list, lines) -> None:
             continue
         rate, batch_size, peak = line["samples_per_second"], line["batch_size"], peaks.get(line["point"], 0)
         name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
+        if line["verdict"].is_doubtful:
+            say(wording.sentence(str(line["verdict"])))
         say(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
         share = shares.get(line["point"], 0)
         known = {
@@ -165,8 +167,6 @@ def _say_results(points: list, lines) -> None:
             batches = networks.batches_text(networks.batches_by_line(ends["batch_size"], ends["peak_memory_bytes"]))
             two = " and ".join(map(str, ends["batch_size"]))
             say(f"  Largest batch, by a line through the peaks of {two}: {batches or 'unknown'}")
-        if line["verdict"].codes(verdicts.UNPROVEN):
-            say(f"  Unproven: {line['verdict'].text(verdicts.UNPROVEN)}")
     if len(sizes):
         say(f"{study.batch_sizes_title(sizes)}.")
     measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]

@@ -68,7 +68,7 @@ class Line:
 
 
 def result(folder: Path) -> str:
-    """Return the rate and interval of the rows in a point's folder, or how it failed; empty without rows."""
+    """Return the doubts, the rate and the interval of a point's rows, or how it failed; empty without rows."""
     rows = records.gather(records.find(folder), lambda line: None)
     if rows.empty:
         return ""
@@ -82,7 +82,7 @@ def result(folder: Path) -> str:
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
         parts.append(f"{wording.rate(rate)} {unit}/s ({bounds})")
     if point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful:  # ceilings have no verdict
-        parts.append(str(point["verdict"]))
+        parts.insert(0, str(point["verdict"]))
     return "; ".join(parts)
 
 
