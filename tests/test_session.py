@@ -256,7 +256,7 @@ def test_a_point_is_printed_with_rate_and_bounds_or_how_it_failed_and_a_ceiling_
         point: result(folder / study / point)
         for study, point in (("mnist_speedup", "good"), ("mnist_speedup", "bad"), ("calibrate", "ceiling"))
     }
-    assert shown == {"good": "80 images/s (range 80 to 80)", "bad": "crashed: planted", "ceiling": ""}
+    assert shown == {"good": "80 images/s (range 80)", "bad": "crashed: planted", "ceiling": ""}
 
 
 def estimate(point: Point) -> float:
