@@ -20,11 +20,11 @@ RECORD, ARTICLES = "the record", "the articles of our studies"
 SWITCHES = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
 SWITCHES += ("memory_format", "optimizer")
 SIZES = ("image_size", "sequence_length")
-FEATURES = ["peak", "bandwidth", "fp32", "released", "memory"]  # of a chip; logarithms, but `released` is years / 3
+FEATURES = ["peak", "bandwidth", "fp32", "released"]  # of a chip; logarithms, but `released` is years / 3
 COLUMNS = ["publication", "setting", "work", "network", "image_size", "sequence_length", "precision", "family"]
 COLUMNS += ["framework", "chip", "origin", "product", "vendor", "rate", "batch_size", "date", "loader", "no_update"]
 COLUMNS += ["flops_per_sample", "source", *FEATURES]
-DATE, MEMORY, BATCH = 2021.0, 16.0, 64.0  # year, gigabytes and batch size if none are stated
+DATE, BATCH = 2021.0, 64.0  # year and batch size if none are stated
 DEFAULTS = {"batch_size": BATCH, "date": DATE, "loader": 0.0, "no_update": 0.0, "framework": ""}
 PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
 # Networks whose steps take longer to start than to compute: their rates do not predict larger networks, nor vice versa.
@@ -177,7 +177,7 @@ def chip_figures(chip: str, precision: str) -> dict:
     if of == HALF and not matrix:
         of, matrix = PLAIN_HALF, printed.get("fp16_tflops")
     units = {FP32: 0.0, TF32: (matrix or 0.0) / 2}.get(of, matrix or 0.0)
-    logs = {"peak": max(fp32, units), "bandwidth": bandwidth, "fp32": fp32, "memory": printed.get("memory_gb", MEMORY)}
+    logs = {"peak": max(fp32, units), "bandwidth": bandwidth, "fp32": fp32}
     known = {"chip": chip, "precision": precision, "product": printed["product"], "vendor": printed["vendor"]}
     known |= {"family": of, "released": float(numpy.nan_to_num(chips.released(chip), nan=DATE)) / 3}
     return known | {name: math.log(value) for name, value in logs.items()}
