@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -304,3 +305,20 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
     assert [setup(EXTRAS="mine.txt"), setup(EXTRAS="mine.txt")] == [["yours"], ["yours"]]
     (tmp_path / ".venv" / "bin" / "python").unlink()
     assert setup(EXTRAS="mine.txt") == [*whole, "yours"]
+
+
+@pytest.mark.parametrize("setting", ["PIP_REQUIRE_VIRTUALENV", "PIP_USER"])
+def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch, setting):
+    shutil.copy(layout.root() / "Makefile", tmp_path)
+    version = re.search(r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE)[1]
+    about = f"uv-{version}.dist-info"
+    with zipfile.ZipFile(tmp_path / f"uv-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("bin/uv", "")
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), setting: "1"}.items():
+        monkeypatch.setenv(name, value)
+    done = subprocess.run(["make", ".uv/bin/uv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".uv" / "bin" / "uv").exists()

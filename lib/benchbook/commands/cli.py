@@ -29,7 +29,8 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-ORDER = "Each framework is calibrated before the first study that uses it; each point is measured in fresh processes."
+ORDER = "Each point is measured in fresh processes"
+CALIBRATED = ", and each framework is calibrated before the first study that uses it"
 MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
@@ -80,7 +81,7 @@ def study(
         say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
         return
     name, points = _planned(profile, studies, machine, device, like)
-    say(ORDER)
+    say(f"{ORDER}{CALIBRATED * any(point.study == 'calibrate' for point in points)}.")
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
     _show(lines, left_out, until, like)

@@ -303,7 +303,8 @@ def _described(mark: Mark, today: datetime.date) -> Mark:
         batches = estimate.largest_batches(network, mark.chip, mark.family, mark.memory_gb)
     fits = ""
     for least, most in batches.values():
-        fits = f"up to {least:,} to {wording.count(most, unit)} a step" if most else f"no: not one {unit} a step"
+        span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
+        fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
         fits += ", with flash attention" if network.sequence_length else ""
     memory, price = mark.memory_gb, ""
     if chips.listed(mark.chip) and memory is None:
