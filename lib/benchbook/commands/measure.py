@@ -184,10 +184,13 @@ def _say_elsewhere(table) -> None:
 
     say(study.held_out(table))
     others = table[table["source"] == "predicted"]
-    for line in others[others["hours"].notna()].to_dict("records"):
+    timed = others[others["hours"].notna()]
+    for line in timed.to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
         cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
         time_and_cost = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
         say(f"  {line['where']}: {rate} samples/s ({low} to {high}); {time_and_cost}")
+    if timed["samples_per_second"].duplicated().any():
+        say("  Equal rates: a step of this batch size takes at least as long as the shortest step on record.")
     for reason in others["reason"].dropna().unique()[:1]:
         say(f"  Other chips: {reason}.")
