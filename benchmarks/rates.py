@@ -29,14 +29,15 @@ def build(study: str):
     make = importlib.import_module(f"benchbook.studies.{study}.plan").build
     device = devices.pick("cpu", "tensorflow" if study in TENSORFLOW else "torch")
     ready = {"variant": "controlled", "data_resident": True}
+    resident = ready | {"variant": "tuned"}  # of studies without `controlled`
     if study == "resnet50_cost":
         return make(None, device, image_size=64, batch_size=16)
     if study == "simclr_epochs":
         return make(datasets.load("shapes"), device, "tuned", batch_size=16)
     if study == "segmentation_scaling":
-        return make(datasets.triangles(24, 2, 128), device, batch_size=1, **ready)
+        return make(datasets.triangles(24, 2, 128), device, batch_size=1, **resident)
     if study == "mobilenetv2_energy":
-        return make(datasets.load("shapes"), device, image_size=64, batch_size=32, **ready)
+        return make(datasets.load("shapes"), device, image_size=64, batch_size=32, weights="random", **resident)
     data = datasets.load_text("excerpt") if study == "gpt_tokens" else datasets.load("digits")
     return make(data, device, **ready)
 
