@@ -202,8 +202,7 @@ def keras() -> tuple[Callable, Callable]:
     started = time.perf_counter()
     fit(keras.callbacks.Callback())
     epochs[0] = max(8, round(8 * SECONDS / (time.perf_counter() - started)))
-    measured, watched = of_fit(fit, lambda: Speed(BATCH), keras.callbacks.Callback, "on_train_batch_end")
-    return measured, watched
+    return of_fit(fit, lambda: Speed(BATCH), keras.callbacks.Callback, "on_train_batch_end")
 
 
 def lightning() -> tuple[Callable, Callable]:

@@ -136,10 +136,15 @@ class Meter:
         is_stable = len(rates) >= intervals.FEWEST_WINDOWS and (
             min(rates[:-LAST]) <= min(rates[-LAST:]) and max(rates[-LAST:]) <= max(rates[:-LAST])
         )
-        return is_stable or sum(window.seconds for _, window in self.windows[WARM_UP:]) >= self.most_seconds
+        return is_stable or sum(window.seconds for _, window in self.counted) >= self.most_seconds
+
+    @property
+    def counted(self) -> list[tuple[float, Window]]:
+        """Return the windows after the warm-up."""
+        return self.windows[WARM_UP:]
 
     def _rates(self) -> list[float]:
-        return [samples / window.seconds for samples, window in self.windows[WARM_UP:]]
+        return [samples / window.seconds for samples, window in self.counted]
 
     def rate(self) -> Rate:
         """Return the rate of the windows so far.
@@ -152,7 +157,7 @@ class Meter:
             allowed = f"allowed: more batches, or window_seconds under {self.window_seconds:g}"
             raise ValueError(f"the loop ended before a window was measured; {allowed}")
         elapsed = time.monotonic() - self._measures_from
-        counts, windows = zip(*self.windows[WARM_UP:], strict=True)
+        counts, windows = zip(*self.counted, strict=True)
         seconds, joules = sum(each.seconds for each in windows), [each.energy.joules for each in windows]
         return Rate(
             statistics.median(rates), min(rates), max(rates), tuple(rates),
@@ -183,7 +188,7 @@ def measure(step: Callable[[Any], Any], batches: Iterable, samples: float, **opt
             if meter.tick(step(batch), batch):
                 break
     except Exception:
-        if len(meter.windows) > WARM_UP:
+        if meter.counted:
             print(meter.rate(), flush=True)
         raise
     rate = meter.rate()

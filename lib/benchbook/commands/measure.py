@@ -66,12 +66,7 @@ def measure(
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
-    with tempfile.TemporaryDirectory() as folder:  # nothing is written of a name that cannot be found
-        names = {name: given[name] for name in loading.NAMED}
-        look = f"{loading.__name__}:{loading.look.__name__}"
-        _, failed = launch.call(look, names, log=Path(folder, "log"), seconds=LOOK_SECONDS)
-    if failed:
-        raise ValueError(f"{network!r} {failed.message}; {loading.TRAINS}" if failed.is_late else failed.message)
+    _look(network, {name: given[name] for name in loading.NAMED})
     entry = {"points": [nested(STUDY, given | {"num_processes": processes})], "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name
@@ -92,6 +87,20 @@ def measure(
     _say_results(points, lines)
     if (lines["status"] != "ok").any():
         raise typer.Exit(SOME_FAILED)
+
+
+def _look(network: str, names: dict[str, str]) -> None:
+    """Look for your code in a process of its own, before anything is written.
+
+    Args:
+        network: as it was typed.
+        names: of callables, by parameter.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        look = f"{loading.__name__}:{loading.look.__name__}"
+        _, failed = launch.call(look, names, log=Path(folder, "log"), seconds=LOOK_SECONDS)
+    if failed:
+        raise ValueError(f"{network!r} {failed.message}; {loading.TRAINS}" if failed.is_late else failed.message)
 
 
 def _measure_script(script: Path, arguments: list[str], count: int, seconds: float) -> None:
@@ -115,9 +124,9 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
         numbers += [place] * len(rate.rates)
     if len(set(numbers)) > 1:
         found = intervals.interval(rates, numbers)
-        value, low, high = (f"{each:,.4g}" for each in (found.value, found.low, found.high))
-        kind = "95 % interval" if found.kind == intervals.INTERVAL else "range"
-        say(f"{script.name}: {value} samples/s ({kind} {low} to {high}; {wording.count(len(set(numbers)), 'process')})")
+        bounds = wording.bounds(found.low, found.high, found.kind, "{:,.4g}".format)
+        processes = wording.count(len(set(numbers)), "process")
+        say(f"{script.name}: {found.value:,.4g} samples/s ({bounds}; {processes})")
     if len(set(numbers)) < count:
         raise typer.Exit(SOME_FAILED)
 

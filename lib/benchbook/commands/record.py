@@ -53,8 +53,7 @@ def predict(
     network = networks.describe(work, question.image_size, question.sequence_length)
     images = images or (TOKENS / network.sequence_length if network.sequence_length else IMAGENET)
     offers = estimate.rental_offers(name, today)
-    usual = estimate.usual_offers(offers)
-    hourly = price or (float(usual["usd_per_hour"].median()) if len(usual) else None)
+    hourly = price or estimate.usual_rent(offers)
     answer = {
         "question": asdict(question) | {"chip": name},
         "rate": asdict(rate),
@@ -101,7 +100,7 @@ def _lines(answer: dict, network: networks.Network, today: datetime.date) -> lis
     lines = [
         f"Predicted, not measured: {count} x {question['chip']}, {work}, {question['precision']}",
         f"rate     {low} to {high} {unit}/s (90 %), middle {middle}",
-        f"rule     {rate['basis'].partition('; ')[0]}, median error {rate['basis'].partition('error is ')[2]}",
+        f"rule     {rate['rule']}, median error {rate['basis'].partition('error is ')[2]}",
         f"time     {times[0]} to {times[1]} for {answer['samples'] * length:,.0f} {unit}",
     ]
     if hourly:
@@ -121,6 +120,6 @@ def _lines(answer: dict, network: networks.Network, today: datetime.date) -> lis
     return lines
 
 
-def _plain(part: object) -> object:
+def _plain(table: pandas.DataFrame) -> list[dict]:
     """Return a table as a list of its lines, with None for missing values."""
-    return json.loads(part.to_json(orient="records")) if isinstance(part, pandas.DataFrame) else asdict(part)
+    return json.loads(table.to_json(orient="records"))

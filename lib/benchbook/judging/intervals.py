@@ -108,9 +108,8 @@ def interval(values: Sequence[float], processes: Sequence, assumed: float = PROC
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
     medians = numpy.array([numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())])
-    value = float(
-        medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0])))
-    )  # one process: exactly its median
+    # Relative to the first median, so that the value of one process is exactly its median.
+    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))
     if len(array) < FEWEST_WINDOWS or len(medians) < 2:
         return Interval(value, float(array.min()), float(array.max()), RANGE)
     factor = math.exp(half_width_of_processes(numpy.log(medians).var(ddof=1), len(medians), assumed))

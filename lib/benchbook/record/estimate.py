@@ -131,6 +131,12 @@ def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
     return offers if of_marketplace.all() else offers[~of_marketplace]
 
 
+def usual_rent(offers: pandas.DataFrame) -> float | None:
+    """Return the usual price of an hour of one device, see `usual_offers`; None without offers."""
+    prices = usual_offers(offers)["usd_per_hour"].astype(float)
+    return float(prices.median()) if len(prices) else None
+
+
 def largest_batches(
     network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
 ) -> dict[float, tuple[int, int]]:

@@ -323,7 +323,7 @@ def _prices(chip: str, count: int, today: datetime.date) -> str:
     offers = estimate.rental_offers(chip, today).dropna(subset="usd_per_hour")
     if len(offers):
         usual = estimate.usual_offers(offers)
-        hourly = wording.price(count * float(usual["usd_per_hour"].astype(float).median()))
+        hourly = wording.price(count * estimate.usual_rent(offers))
         dates = sorted({_date(date) for date in usual["date"]})
         span = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
         seen.append(f"{hourly} an hour ({wording.count(len(usual), 'offer')}, {span})")

@@ -64,7 +64,7 @@ class Network:
             gigabytes: sizes of memory.
             precision: one of `records.PRECISIONS`.
             cautious: activations take as much more than the count as the highest measured peak.
-            unified: a Mac's memory, of which the GPU has a share.
+            unified: the memory is a Mac's, and its GPU may use a part of it.
         """
         state, one = self.memory_bytes(0, precision), self.memory_bytes(1, precision)
         if state is None:

@@ -18,10 +18,10 @@ BUDGET = "budget"  # the parameter that says how much to measure; its keys are i
 UNMEASURED = frozenset({"data_root", "num_processes", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = frozenset({"network", "example", "loss"})
-# Callables that take a network's name: the argument with the name, and the module with the networks.
+# Callables that take a network's name, and the argument with the name.
 REGISTRIES = {
-    "timm:create_model": ("model_name", "timm.models"),
-    "torchvision.models:get_model": ("name", "torchvision.models"),
+    "timm:create_model": "model_name",
+    "torchvision.models:get_model": "name",
 }
 HASH = re.compile(r"-([0-9a-f]{8})$")
 MAX_LENGTH = 100  # characters of a name without its hash
@@ -115,8 +115,7 @@ def public(parameters: dict) -> dict:
     files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
     kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
     if isinstance(kept.get("arguments"), str):
-        known, _ = REGISTRIES.get(str(kept.get("network")), ("", ""))
-        kept["arguments"] = _without_texts(kept["arguments"], known)
+        kept["arguments"] = _without_texts(kept["arguments"], REGISTRIES.get(str(kept.get("network")), ""))
     return kept
 
 

@@ -155,8 +155,7 @@ def _predicted(best: dict, chip: str) -> dict:
         rate = predict.rate(predict.Question(chip, precision=best["precision"], **numbers))
     except Unknown as reason:
         return {"reason": str(reason)}
-    usual = estimate.usual_offers(estimate.rental_offers(chips.resolve(chip), datetime.date.today()))
-    hourly = usual["usd_per_hour"].median() if len(usual) else None
+    hourly = estimate.usual_rent(estimate.rental_offers(chips.resolve(chip), datetime.date.today()))
     dollars = estimate.rent(IMAGES / rate.value, hourly) if hourly else None
     bounds = {"samples_per_second": rate.value, "low": rate.low, "high": rate.high}
     return bounds | {"basis": rate.basis, "dollars": dollars}
