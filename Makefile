@@ -48,7 +48,7 @@ help: ## Show this list
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|rocm|xpu|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm
 	@exec $(BIN)/benchbook study $(CHOICE) --executor $(EXECUTOR) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE, how long they should take and, with PRICE=dollars-per-hour, what they cost

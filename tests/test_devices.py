@@ -54,7 +54,10 @@ def module(**names) -> SimpleNamespace:
 
 
 def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
-    """Return a double of torch with an accelerator of this kind; without one, initialising CUDA raises the error."""
+    """Return a double of torch with an accelerator of this kind; without one, initialising CUDA raises the error.
+
+    With `hip` it is ROCm's build: its GPUs are cuda, their architectures such as gfx942 and their capabilities AMD's.
+    """
 
     def init():
         raise error
@@ -96,6 +99,7 @@ def backend_with(framework):
     return runpy.run_path(Path(devices.__file__).with_name(framework) / "devices.py")["BACKEND"]
 
 
+NO_HIP = RuntimeError("No HIP GPUs are available")
 NO_DRIVER = RuntimeError("Found no NVIDIA driver on your system.")
 BUSY = RuntimeError("Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process 7")
 UNNAMED = "not in benchbook's table"
@@ -110,8 +114,11 @@ UNNAMED = "not in benchbook's table"
         ("torch", a_torch("cuda", capability=(8, 0), built=("sm_86", "sm_90")), (), "cuda", "capability 8; see docs"),
         ("torch", a_torch("cuda", capability=(6, 0), built=("sm_70", "sm_90")), (), "cuda", "capability 6; see docs"),
         ("torch", a_torch("cuda", capability=(12, 0), built=("sm_80", "sm_90")), (), "cuda", "capability 12; see docs"),
-        ("torch", a_torch("cuda", hip="6.3"), (), "rocm", UNNAMED),
-        ("torch", a_torch("xpu"), (), "xpu", UNNAMED),
+        ("torch", a_torch("cuda", hip="6.4", capability=(9, 4), built=("gfx90a", "gfx942")), ("rocm",), None, ""),
+        ("torch", a_torch(hip="6.4", error=NO_HIP), ("rocm",), "rocm", "No HIP GPUs are available"),
+        ("torch", a_torch(), ("rocm",), None, ""),  # of a CPU, for which torch was not built
+        ("torch", a_torch("xpu"), (), None, ""),
+        ("torch", a_torch("privateuseone"), (), "privateuseone", UNNAMED),
         ("torch", a_torch(error=NO_DRIVER), ("cuda",), "cuda", "Found no NVIDIA driver"),
         ("torch", a_torch(), ("tpu",), None, ""),  # which torch does not drive
         ("tensorflow", a_tensorflow("GPU"), (), None, ""),
@@ -166,7 +173,7 @@ def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypa
         ("pci:v000010DEd000022BEsv000010DEsd000016C1bc04sc03i00", None, ()),  # a GeForce's sound
         ("pci:v00001AE0d00000063sv00001AE0sd0000007Cbc12sc00i00", None, ("tpu",)),  # v5e
         ("pci:v00001AE0d00000042sv00001AE0sd00000058bc02sc00i00", None, ()),  # Google's network card
-        ("pci:v00001002d0000740Csv00001002sd00000B0Cbc03sc80i00", None, ()),  # AMD's, which no kind is
+        ("pci:v00001002d0000740Csv00001002sd00000B0Cbc03sc80i00", None, ()),  # AMD's, which may be part of a CPU
     ],
 )
 def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monkeypatch, tmp_path, card, shown, kinds):
@@ -183,14 +190,22 @@ def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monk
     assert devices.present() == (("cuda",) if shown != "" else ())
 
 
-def test_a_kind_that_is_added_to_the_table_has_what_torch_offers_for_any_accelerator(monkeypatch):
-    monkeypatch.setitem(devices.KINDS, "xpu", Features(frameworks=("torch",)))
-    _torch_reports(monkeypatch, "xpu")
-    module = SimpleNamespace(get_device_name=lambda: "Arc", device_count=lambda: 3)
-    monkeypatch.setattr(torch, "get_device_module", {"xpu": module}.get)
+SIXTEEN_BITS = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "torch_type", "hip", "tried"),
+    [("rocm", "cuda", "6.4.43482", SIXTEEN_BITS), ("xpu", "xpu", None, SIXTEEN_BITS), ("hpu", "hpu", None, [])],
+)
+def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypatch, kind, torch_type, hip, tried):
+    monkeypatch.setitem(devices.KINDS, "hpu", Features(frameworks=("torch",)))
+    monkeypatch.setattr(torch.version, "hip", hip)
+    _torch_reports(monkeypatch, torch_type)
+    module = SimpleNamespace(get_device_name=lambda: "a GPU", device_count=lambda: 3)
+    monkeypatch.setattr(torch, "get_device_module", {torch_type: module}.get)
     device = devices.pick("best")
-    assert (device, device.backend.count(device)) == (Device("xpu", "Arc"), 3)
-    assert tuned.candidates(device) == [{"channels_last": True}, {"fused": True}, {"compiled": True}]
+    assert (device, device.backend.count(device), device.torch_type) == (Device(kind, "a GPU"), 3, torch_type)
+    assert tuned.candidates(device) == [*tried, {"channels_last": True}, {"fused": True}, {"compiled": True}]
     assert sensors.open_sensor(device) is sensors.NO_SENSOR
 
 
@@ -224,11 +239,11 @@ def test_an_unknown_precision_is_an_error_that_says_what_is_allowed():
         ("cpu", [], None),
         ("mps", ["synchronize 1"], (2000, "mps_driver_pool")),  # which keeps no maximum
         ("cuda", ["reset cuda 1", "synchronize 1"], (1001, "cuda_allocator_peak")),
-        ("xpu", ["reset 1", "synchronize 1"], (3001, "xpu_allocator_peak")),  # which is added to the table
+        ("rocm", ["reset cuda 1", "synchronize 1"], (1001, "rocm_allocator_peak")),
+        ("xpu", ["reset 1", "synchronize 1"], (3001, "xpu_allocator_peak")),
     ],
 )
 def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state(monkeypatch, kind, called, memory):
-    monkeypatch.setitem(devices.KINDS, "xpu", Features(frameworks=("torch",)))
     device, calls, restored = Device(kind, "a GPU", index=1), [], []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda index: calls.append(f"synchronize {index}"))
     monkeypatch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: calls.append(f"reset {index}"))
@@ -237,7 +252,7 @@ def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: 1000 + index)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2000)
     generator = SimpleNamespace(get_rng_state=lambda: "a state", set_rng_state=restored.append)
-    monkeypatch.setattr(torch, "get_device_module", {kind: generator}.get)
+    monkeypatch.setattr(torch, "get_device_module", {device.torch_type: generator}.get)
     device.backend.reset_peak_memory(device)
     device.backend.synchronize(device)
     assert calls == called
@@ -255,6 +270,11 @@ def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, sys
     monkeypatch.setattr(devices, "resource", usage)
     monkeypatch.setattr(devices, "sys", SimpleNamespace(platform=system))
     assert devices.peak_memory(CPU) == (expected, "process_peak_resident")
+
+
+def test_windows_is_told_to_use_wsl_in_one_line():
+    with pytest.raises(AssertionError, match=r"^error: benchbook runs on Linux and macOS; .* WSL: \S+\n"):
+        run_python("import sys; sys.platform = 'win32'; import benchbook")
 
 
 def test_only_modules_that_train_import_a_framework():

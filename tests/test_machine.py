@@ -33,6 +33,7 @@ GOOGLE = ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"]  # a v5e, and 
         ("Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7, ["Tesla T4"], [], "intel-xeon-2core-13gb-tesla-t4"),
         ("Xeon", 2, 12.7, ["NVIDIA H100 80GB HBM3"] * 2, [], "xeon-2core-13gb-2x-nvidia-h100-80gb-hbm3"),
         ("Xeon", 2, 12.7, [], GOOGLE, "xeon-2core-13gb-tpu-v5e"),
+        ("Xeon", 2, 12.7, [], ["pci:v00001AE0d00000027sv"], "xeon-2core-13gb-tpu-v2-or-v3"),
     ],
 )
 def test_default_name_is_chip_cores_memory_and_accelerators(

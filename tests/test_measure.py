@@ -229,6 +229,24 @@ def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(driv
     assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
 
 
+@pytest.mark.parametrize(("counts", "nvidias", "joules"), [(True, 0, 6.0), (False, 0, None), (True, 1, None)])
+def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(monkeypatch, driver, counts, nvidias, joules):
+    import zeus.device.gpu as zeus_gpus
+
+    driver(nvidias)
+    energies = iter([1000, 7000])  # mJ
+    counter = SimpleNamespace(
+        supports_get_total_energy_consumption=lambda: counts, get_total_energy_consumption=energies.__next__
+    )
+    monkeypatch.delattr(zeus_gpus.AMDGPUs, "__del__")
+    amds = zeus_gpus.AMDGPUs.__new__(zeus_gpus.AMDGPUs)  # without AMD's driver
+    amds._gpus = [None, counter]
+    monkeypatch.setattr(zeus_gpus, "_gpus", None if nvidias else amds)
+    sensor = sensors.open_sensor(Device("rocm", "AMD Instinct MI300X", index=1))
+    sensor.begin()
+    assert sensor.end() == (Energy(joules, "amdsmi", "board") if joules else Energy())
+
+
 @pytest.mark.parametrize(("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)])
 def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(driver, monkeypatch, name, read):
     driver(2)

@@ -3,7 +3,13 @@
 Importing this package imports no framework: a machine needs only the one its study runs on.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    sys.exit(
+        "error: benchbook runs on Linux and macOS; on Windows it needs WSL: https://learn.microsoft.com/windows/wsl"
+    )
 
 if TYPE_CHECKING:
     from benchbook.loop import Meter, measure, window

@@ -1,9 +1,9 @@
 """An accelerator of torch that is not there: its tensors have a device of their own and compute on the CPU.
 
 Made of torch's own extension points: the device that is kept for other people's backends (privateuse1), a wrapper
-tensor that sees every operation, and a function mode that takes `cuda` or `mps` for that device. It is as strict as the
-real ones: devices do not mix, MPS has no float64, a generator must be of the device, and what would make the host wait
-for the device is written down. Autocast, the compiler and fused kernels are out of its reach.
+tensor that sees every operation, and a function mode that takes `cuda`, `mps` or `xpu` for that device. It is as
+strict as the real ones: devices do not mix, MPS has no float64, a generator must be of the device, and what would make
+the host wait for the device is written down. Autocast, the compiler and fused kernels are out of its reach.
 
 It registers itself for the whole process, so it is for a process of its own.
 
@@ -18,6 +18,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from benchbook.machine.kinds import KINDS
 
 NAME = "impostor"
 aten = torch.ops.aten
@@ -40,7 +42,7 @@ class Impostor(torch.Tensor):
 
     Attributes:
         waits: the operations since it was cleared that made the host wait.
-        kind: cuda or mps, whose rules hold.
+        kind: torch's type, cuda, mps or xpu, whose rules hold.
         used: the operations since the process began.
         generators: of the device, by torch's own address of each.
     """
@@ -138,8 +140,8 @@ def _note_waiting(operation, arguments: tuple, named: dict, strangers: list[torc
 
 
 def register(kind: str) -> None:
-    """Make the device known to torch, under the rules of cuda or mps."""
-    Impostor.kind = kind
+    """Make the device known to torch, under the rules of a kind of device."""
+    Impostor.kind = KINDS[kind].torch_type or kind
     _setup_privateuseone_for_python_backend(NAME)
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty.memory_format", _empty, "PrivateUse1")
@@ -195,8 +197,8 @@ class Generator(torch.Generator):
 
 
 @contextmanager
-def present(monkeypatch) -> Iterator[None]:
-    """Let torch have the impostor as its accelerator inside a `with` block."""
+def present(monkeypatch, hip: str | None = None) -> Iterator[None]:
+    """Let torch have the impostor as its accelerator inside a `with` block; `hip` is ROCm's version."""
     kind, named = Impostor.kind, torch.device(Impostor.kind)  # later, the function mode would take it for the impostor
     module = SimpleNamespace(
         get_rng_state=torch.get_rng_state,
@@ -207,7 +209,10 @@ def present(monkeypatch) -> Iterator[None]:
     real_module = torch.get_device_module
     monkeypatch.setattr(torch, "get_device_module", lambda asked=None: module if asked == kind else real_module(asked))
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: named)
+    monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device=None: 1)
+    monkeypatch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda device=None: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 1)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device=None: None)

@@ -5,13 +5,14 @@ import pytest
 from processes import needs, run_cases
 
 SLOW, SMALL, ALL = pytest.mark.slow, {"BENCHBOOK_TEST_LOADERS": "small"}, {"BENCHBOOK_TEST_LOADERS": "all"}
-MPS, CUDA = {"BENCHBOOK_TEST_KIND": "mps"}, {"BENCHBOOK_TEST_KIND": "cuda"}
+MPS, CUDA, ROCM, XPU = ({"BENCHBOOK_TEST_KIND": kind} for kind in ("mps", "cuda", "rocm", "xpu"))
 TWO_CPUS = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
 
 def case(name: str, framework: str, options: str, variables: dict[str, str], *marks: pytest.MarkDecorator):
     marks += (needs(framework),)
-    return pytest.param(name, framework, options, variables, marks=marks, id=f"{name}-{options or '-'.join(variables)}")
+    about = options or "-".join(variables.values())
+    return pytest.param(name, framework, options, variables, marks=marks, id=f"{name}-{about}")
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ def case(name: str, framework: str, options: str, variables: dict[str, str], *ma
         case("cases_impostor", "torch", "", MPS | SMALL),
         case("cases_impostor", "torch", "", MPS | ALL, SLOW),
         case("cases_impostor", "torch", "", CUDA | ALL, SLOW),
+        case("cases_impostor", "torch", "", ROCM | SMALL, SLOW),
+        case("cases_impostor", "torch", "", XPU | SMALL, SLOW),
         case("cases_jax", "jax", "not slow", TWO_CPUS),
         case("cases_jax", "jax", "slow", TWO_CPUS, SLOW),
         case("cases_tensorflow", "tensorflow", "not slow", {}, SLOW),

@@ -75,6 +75,11 @@ class Device:
         return backend(self.framework)
 
     @property
+    def torch_type(self) -> str:
+        """Return torch's name for this kind of device."""
+        return self.features.torch_type or self.kind
+
+    @property
     def is_cpu(self) -> bool:
         """Return whether work runs on the host's cores."""
         return self.kind == "cpu"

@@ -38,7 +38,7 @@ class Machine:
         usable_cores: cores that this process may use (a container or a scheduler may allow fewer).
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
-        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip.
+        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip. AMD and Intel: none.
         fingerprint: of the kind of computer, not of this computer or its owner; see `fingerprint`.
     """
 

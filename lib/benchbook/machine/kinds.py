@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 # Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
 TPUS = {
-    "27": "TPU v3",
+    "27": "TPU v2 or v3",  # JAX knows which: rows have its name
     "56": "TPU",  # without a public name
     "5E": "TPU v4",
     "62": "TPU v5p",
@@ -26,13 +26,13 @@ class Features:
     Attributes:
         frameworks: that can drive it.
         word: its name for people.
+        torch_type: torch's name for it, if that is another.
         precisions: that a search for the fastest settings tries besides fp32, in this order.
         units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA compute capability from
             which devices have it; 0: all devices.
         settings: that a search may turn on besides the precision, in this order, if the framework has them; see
             `libraries.Framework`.
-        energy_counter: the machine's counter that covers it: nvml, apple_ioreport or rapl; None: no counter does.
-        energy_boundary: the hardware that this counter covers; see `benchbook.measuring.sensors.Energy`.
+        energy_counter: the machine's counter that covers it, `sensors.Energy.method`; None: no counter does.
         pins_memory: whether pinned host memory makes transfers faster.
         group_backend: torch's backend for several such devices that train together; None: torch has none.
         own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.
@@ -45,11 +45,11 @@ class Features:
 
     frameworks: tuple[str, ...]
     word: str = "GPU"
+    torch_type: str = ""
     precisions: tuple[str, ...] = ()
     units: dict[str, float] = field(default_factory=lambda: {"bf16": 0.0})
     settings: tuple[str, ...] = ("channels_last", "fused", "compiled")
     energy_counter: str | None = None
-    energy_boundary: str = "board"
     pins_memory: bool = False
     group_backend: str | None = None
     own_chip: bool = True
@@ -66,7 +66,6 @@ KINDS: dict[str, Features] = {
         word="CPU",
         precisions=("amp_bf16",),
         energy_counter="rapl",
-        energy_boundary="package",
         group_backend="gloo",
         own_chip=False,
     ),
@@ -75,7 +74,6 @@ KINDS: dict[str, Features] = {
         frameworks=("torch",),
         precisions=("amp_fp16", "amp_bf16"),
         energy_counter="apple_ioreport",
-        energy_boundary="soc",
         own_chip=False,
         aborts=True,
         # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products of two matrices)
@@ -90,7 +88,6 @@ KINDS: dict[str, Features] = {
         word="GPU through Metal",
         precisions=("amp_fp16", "amp_bf16"),
         energy_counter="apple_ioreport",
-        energy_boundary="soc",
         own_chip=False,
         aborts=True,
     ),
@@ -107,6 +104,19 @@ KINDS: dict[str, Features] = {
         files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two on Jetson, which has no NVML
         cards=("pci:v000010DEd*bc03*",),
     ),
+    # AMD's GPUs. The driver's file is there for the GPU in a CPU as well.
+    "rocm": Features(
+        ("torch",),
+        "GPU",
+        "cuda",
+        ("amp_bf16", "amp_fp16"),
+        energy_counter="amdsmi",
+        pins_memory=True,
+        group_backend="nccl",
+        files=("/dev/kfd",),
+    ),
+    # Intel's GPUs.
+    "xpu": Features(("torch",), precisions=("amp_bf16", "amp_fp16"), pins_memory=True, group_backend="xccl"),
     # Google's network cards have the same vendor number.
     "tpu": Features(
         frameworks=("jax",),

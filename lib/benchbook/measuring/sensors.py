@@ -18,7 +18,7 @@ class Energy:
 
     Attributes:
         joules: energy; None if nothing could be read.
-        method: nvml, apple_ioreport or rapl; None without a sensor.
+        method: nvml, amdsmi, apple_ioreport or rapl; None without a sensor.
         boundary: board (of a GPU), soc (Apple's chip and its memory) or package (of a CPU).
     """
 
@@ -49,13 +49,13 @@ class ZeusSensor(Sensor):
 
     Attributes:
         monitor: a zeus.monitor.ZeusMonitor of this device only.
-        method: nvml, apple_ioreport or rapl.
+        method: nvml, amdsmi, apple_ioreport or rapl.
     """
 
     monitor: Any
     method: str
 
-    BOUNDARIES: ClassVar = {"nvml": "board", "apple_ioreport": "soc", "rapl": "package"}
+    BOUNDARIES: ClassVar = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}
 
     def begin(self) -> None:  # Zeus can synchronise only CUDA
         self.monitor.begin_window("window", sync_execution=False, restart=True)
@@ -67,7 +67,8 @@ class ZeusSensor(Sensor):
             read = (soc.cpu_total_mj, soc.gpu_mj, soc.gpu_sram_mj, soc.ane_mj, soc.dram_mj)
             parts = [part / 1000 for part in read if part is not None]
         else:
-            parts = list(((measurement.gpu_energy if self.method == "nvml" else measurement.cpu_energy) or {}).values())
+            read = measurement.cpu_energy if self.method == "rapl" else measurement.gpu_energy
+            parts = list((read or {}).values())
         if not any(parts) or min(parts) < 0:
             return Energy()
         return Energy(sum(parts), self.method, self.BOUNDARIES[self.method])
@@ -81,19 +82,31 @@ def open_sensor(device: Device) -> Sensor:
     gpus = nvidia.numbers_from_cuda(device.name, device.index, device.count) if counter == "nvml" else []
     if counter == "nvml" and not (len(gpus) == device.count and all(map(nvidia.counts_energy, gpus))):
         return NO_SENSOR
+    if counter == "amdsmi":  # Zeus numbers AMD's GPUs as torch does
+        gpus = list(range(device.index, device.index + device.count))
     logging.getLogger("zeus").setLevel(logging.ERROR)  # Zeus warns about each missing vendor library
     try:
         from zeus.monitor import ZeusMonitor
 
+        if counter == "amdsmi" and not _counts_amd_energy(gpus):
+            return NO_SENSOR
         with nvidia.visible_by_index():
             monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
     except Exception:  # no Zeus, another library called pynvml, no permission, a driver that refuses
         return NO_SENSOR
-    if counter == "nvml":
-        return ZeusSensor(monitor, "nvml")
+    if gpus:
+        return ZeusSensor(monitor, counter)
     if monitor.soc_is_present and hasattr(monitor.soc.get_total_energy_consumption(), "cpu_total_mj"):
         return ZeusSensor(monitor, "apple_ioreport")
     return ZeusSensor(monitor, "rapl") if monitor.cpu_indices and len(monitor.cpus) else NO_SENSOR
+
+
+def _counts_amd_energy(gpus: list[int]) -> bool:
+    """Return whether AMD's GPUs have energy counters; Zeus would otherwise poll their power without a pause."""
+    from zeus.device.gpu import AMDGPUs, get_gpus
+
+    there = get_gpus()  # NVIDIA's, if this computer has both
+    return isinstance(there, AMDGPUs) and all(map(there.supports_get_total_energy_consumption, gpus))
 
 
 def _packages() -> list[int]:

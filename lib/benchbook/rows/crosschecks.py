@@ -120,7 +120,7 @@ def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]
             lines.setdefault("no manifest", []).append(run_id)
         elif not (manifest.get("environment") or {}).get("packages"):
             lines.setdefault("no packages in the manifest", []).append(run_id)
-        elif device in KINDS and KINDS[device].own_chip and not (manifest.get("machine") or {}).get("accelerators"):
+        elif device in KINDS and KINDS[device].cards and not (manifest.get("machine") or {}).get("accelerators"):
             lines.setdefault("no accelerator in the manifest", []).append(run_id)
     return [f"unproven: {len(ids)} with {reason} ({listed(ids)})" for reason, ids in lines.items()]
 

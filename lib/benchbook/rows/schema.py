@@ -193,7 +193,7 @@ class Row(BaseModel):
     flops_per_sample: Quantity = None
     bytes_per_sample: Quantity = None
     energy_joules: Quantity = None
-    energy_method: Literal["nvml", "apple_ioreport", "rapl"] | None = None
+    energy_method: Literal["nvml", "amdsmi", "apple_ioreport", "rapl"] | None = None
     energy_boundary: Literal["board", "soc", "package", "wall"] | None = None
     idle_watts: Quantity = None
     peak_memory_bytes: Count = None

@@ -1,4 +1,4 @@
-"""torch's devices: cpu, cuda and mps; see `frameworks.backend.Backend`.
+"""torch's devices: cpu, mps, cuda, rocm and xpu; see `frameworks.backend.Backend`.
 
 Functions of `torch.accelerator` serve every accelerator; only cuda and mps need some of their own. The output of an
 operation is allocated once.
@@ -26,7 +26,9 @@ class TorchBackend(Backend):
             return None
         return "rocm" if accelerator.type == "cuda" and torch.version.hip else accelerator.type
 
-    def why_unseen(self, kind: str) -> str:
+    def why_unseen(self, kind: str) -> str | None:
+        if kind == "rocm" and not torch.version.hip:
+            return None  # of AMD's GPUs, most are part of a CPU, and this build is not for them
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
@@ -41,7 +43,8 @@ class TorchBackend(Backend):
         return f"torch {self.version} has no code for compute capability {capability:g}; see docs/platforms.md"
 
     def name(self, kind: str) -> str | None:
-        ask = getattr(torch.get_device_module(kind), "get_device_name", None) if KINDS[kind].own_chip else None
+        module = torch.get_device_module(KINDS[kind].torch_type or kind)
+        ask = getattr(module, "get_device_name", None) if KINDS[kind].own_chip else None
         return ask() if ask else None
 
     def capability(self, kind: str) -> float | None:
@@ -59,7 +62,7 @@ class TorchBackend(Backend):
         return ("bf16",) if device.is_cpu and onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else ()
 
     def count(self, device: Device) -> int:
-        return identity.usable_cores() if device.is_cpu else torch.get_device_module(device.kind).device_count()
+        return identity.usable_cores() if device.is_cpu else torch.get_device_module(device.torch_type).device_count()
 
     def synchronize(self, device: Device, last: object = None) -> None:
         """Wait for the accelerator; the CPU has no queue.
@@ -70,14 +73,14 @@ class TorchBackend(Backend):
             torch.accelerator.synchronize(device.index)
 
     def reset_peak_memory(self, device: Device) -> None:
-        if device.kind == "cuda":
+        if device.torch_type == "cuda":
             torch.cuda.reset_peak_memory_stats(device.index)
         elif device.kind != "mps" and not device.is_cpu:  # mps keeps no maximum
             torch.accelerator.reset_peak_memory_stats(device.index)
 
     def peak_memory(self, device: Device) -> tuple[int, str]:
-        if device.kind == "cuda":
-            return torch.cuda.max_memory_allocated(device.index), "cuda_allocator_peak"
+        if device.torch_type == "cuda":
+            return torch.cuda.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
         if device.kind == "mps":
             return torch.mps.driver_allocated_memory(), "mps_driver_pool"
         return torch.accelerator.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
@@ -85,13 +88,13 @@ class TorchBackend(Backend):
     def random_state(self, device: Device) -> dict:
         state = {"cpu": torch.get_rng_state()}
         if not device.is_cpu:
-            state[device.kind] = torch.get_device_module(device.kind).get_rng_state()
+            state[device.torch_type] = torch.get_device_module(device.torch_type).get_rng_state()
         return state
 
     def restore_random_state(self, device: Device, state: dict) -> None:
         torch.set_rng_state(state["cpu"])
         if not device.is_cpu:
-            torch.get_device_module(device.kind).set_rng_state(state[device.kind])
+            torch.get_device_module(device.torch_type).set_rng_state(state[device.torch_type])
 
     def allow_tf32(self, allowed: bool) -> None:
         """Set TF32 for matrix products, convolutions and recurrent layers; by default convolutions use it.
@@ -108,28 +111,28 @@ class TorchBackend(Backend):
         return torch.get_num_threads()
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        left, right = (torch.from_numpy(part).to(device.kind, getattr(torch, dtype)) for part in (first, second))
+        left, right = (torch.from_numpy(part).to(device.torch_type, getattr(torch, dtype)) for part in (first, second))
         product = left.new_empty(*left.shape[:-1], right.shape[-1])
         return lambda previous: torch.matmul(left, right, out=product)
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = torch.from_numpy(host).to(device.kind)
+        source = torch.from_numpy(host).to(device.torch_type)
         target = torch.zeros_like(source)
         return lambda previous: target.copy_(source)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         source = torch.from_numpy(host)
         source = source.pin_memory() if device.features.pins_memory else source
-        target = torch.empty_like(source, device=device.kind)
+        target = torch.empty_like(source, device=device.torch_type)
         return lambda previous: target.copy_(source, non_blocking=True)
 
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = torch.from_numpy(host).to(device.kind)
+        source = torch.from_numpy(host).to(device.torch_type)
         target = torch.zeros(source.shape, pin_memory=device.features.pins_memory)
         return lambda previous: target.copy_(source, non_blocking=True)
 
     def launch(self, device: Device) -> Operation:
-        number = torch.zeros(1, device=device.kind)
+        number = torch.zeros(1, device=device.torch_type)
         return lambda previous: number.add_(1)
 
 

@@ -49,7 +49,7 @@ def share_buffers(model: nn.Module, size: int) -> None:
 
 def mean(value: float, device: Device, size: int) -> float:
     """Return the mean of a value over the processes."""
-    return add(torch.tensor(value, device=device.kind), size).item() / size if size > 1 else value
+    return add(torch.tensor(value, device=device.torch_type), size).item() / size if size > 1 else value
 
 
 def add(values: torch.Tensor, size: int) -> torch.Tensor:

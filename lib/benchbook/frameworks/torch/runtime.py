@@ -32,7 +32,7 @@ class ResidentArrays:
         labels: numpy.ndarray,
         prepare: Callable[[torch.Tensor], torch.Tensor] = lambda part: part,
     ) -> None:
-        self.images, self.labels = (torch.tensor(part).to(device.kind) for part in (images, labels))
+        self.images, self.labels = (torch.tensor(part).to(device.torch_type) for part in (images, labels))
         self.prepare = prepare
 
     def batches(self, order: Iterable[numpy.ndarray | torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

@@ -29,10 +29,12 @@ STORED = {name: getattr(torch, precision.stored) for name, precision in PRECISIO
 def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
     """Return a tensor on the device, in the precision's stored type and the settings' memory format."""
     stored = STORED[settings.precision] if part.is_floating_point() else part.dtype
-    if part.dtype == stored and part.device.type == device.kind and not settings.channels_last:
+    if part.dtype == stored and part.device.type == device.torch_type and not settings.channels_last:
         return part  # nothing to convert: this saves two calls of torch in each step
     are_images = settings.channels_last and part.dim() == 4
-    return part.to(stored).to(device.kind, memory_format=torch.channels_last if are_images else torch.preserve_format)
+    return part.to(stored).to(
+        device.torch_type, memory_format=torch.channels_last if are_images else torch.preserve_format
+    )
 
 
 def prepare(model: nn.Module, settings: Settings) -> Callable:
@@ -75,7 +77,7 @@ def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, p
     wanted = PRECISIONS[precision]
     if not wanted.autocast:
         return network(*inputs)
-    with torch.autocast(device.kind, dtype=getattr(torch, wanted.computed)):
+    with torch.autocast(device.torch_type, dtype=getattr(torch, wanted.computed)):
         outputs = network(*inputs)
     return tree_map_only(torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs)
 
@@ -130,7 +132,7 @@ class TorchWorkload(Workload):
             self.optimizer.register_step_post_hook(self._count_step)
         precision = PRECISIONS[self.settings.precision]
         scaled = precision.needs_scaling and precision.autocast  # the scaler cannot unscale gradients in float16
-        self.scaler = torch.amp.GradScaler(self.device.kind, enabled=bool(scaled))
+        self.scaler = torch.amp.GradScaler(self.device.torch_type, enabled=bool(scaled))
 
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
@@ -263,7 +265,7 @@ class TorchWorkload(Workload):
         random = self.device.backend.random_state(self.device)
         model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
         # Converted on the CPU: MPS has no float64.
-        model.cpu().to(STORED[settings.precision]).to(self.device.kind)
+        model.cpu().to(STORED[settings.precision]).to(self.device.torch_type)
         optimizer.state.clear()
         # torch's copy loses this attribute: a fused step gets the scale and skips itself if gradients overflow.
         if hasattr(self.optimizer, "_step_supports_amp_scaling"):

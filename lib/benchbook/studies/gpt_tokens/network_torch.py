@@ -147,10 +147,10 @@ def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
     model = make_network(plan)
-    model.to(STORED[settings.precision]).to(plan.device.kind)
+    model.to(STORED[settings.precision]).to(plan.device.torch_type)
     options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)
-    kind, span = plan.device.kind, torch.arange(plan.length + 1, device=plan.device.kind)
+    kind, span = plan.device.torch_type, torch.arange(plan.length + 1, device=plan.device.torch_type)
 
     def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
         """Return sequences on the device, gathered there or on the host (in pinned memory if the device uses it)."""

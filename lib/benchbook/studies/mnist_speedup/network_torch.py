@@ -100,7 +100,7 @@ def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
     lean = plan.variant == "tuned" and plan.device.is_cpu
-    model = (LeanNetwork() if lean else Network()).to(plan.device.kind)
+    model = (LeanNetwork() if lean else Network()).to(plan.device.torch_type)
     optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0)
     counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
     return TorchWorkload(
@@ -143,9 +143,9 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
 
         def shuffled(epoch: int) -> Iterable[torch.Tensor]:
             order = torch.randperm(len(data.train_labels), generator=order_generator(plan.seed, epoch))
-            return order.to(plan.device.kind).split(plan.batch_size)
+            return order.to(plan.device.torch_type).split(plan.batch_size)
 
-        whole = torch.arange(len(data.test_labels), device=plan.device.kind)
+        whole = torch.arange(len(data.test_labels), device=plan.device.torch_type)
         return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(whole.split(test_batch_size))
     from torchvision import transforms  # its import takes seconds, and resident images do not need it
 

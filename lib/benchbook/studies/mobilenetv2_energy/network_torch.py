@@ -72,10 +72,10 @@ def build(plan: Plan) -> TorchWorkload:
     model = Network(plan)
     if plan.folded:
         fold(model.features)
-    model.to(plan.device.kind)
+    model.to(plan.device.torch_type)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=plan.ADAM_EPSILON, fused=plan.settings.fused or None)
-    rows, columns = (torch.from_numpy(side).to(plan.device.kind) for side in plan.chosen_pixels)
+    rows, columns = (torch.from_numpy(side).to(plan.device.torch_type) for side in plan.chosen_pixels)
 
     def enlarged(images: torch.Tensor) -> torch.Tensor:
         return images.float().div(255)[:, :, rows][:, :, :, columns]

@@ -48,7 +48,7 @@ class Classifier(TorchWorkload):
             self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has the format
         # The constants are on the device from the start; sending them in every step would make the step wait.
         constants = (torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION))
-        self.mean, self.deviation = (constant.view(3, 1, 1).to(self.device.kind) for constant in constants)
+        self.mean, self.deviation = (constant.view(3, 1, 1).to(self.device.torch_type) for constant in constants)
 
     def num_samples(self, batch: Batch) -> int:
         """Return the images in a batch, for all devices together."""
@@ -67,7 +67,7 @@ class Classifier(TorchWorkload):
         replicas.share_buffers(self.model, self.group.size)
         network = self.network if self.group.size == 1 else self.model
         self.model.eval()
-        sums = torch.zeros(3, device=self.device.kind)
+        sums = torch.zeros(3, device=self.device.torch_type)
         for batch in self.test_batches():
             images, labels = (self._move(part) for part in batch)
             outputs = compute(network, (images,), self.device, self.settings.precision)
@@ -82,7 +82,7 @@ class Classifier(TorchWorkload):
     def _move(self, part: torch.Tensor) -> torch.Tensor:
         """Return a tensor on the device; pixels are sent as bytes and normalised there."""
         if part.dtype == torch.uint8:
-            pixels = part.to(self.device.kind, non_blocking=True).permute(0, 3, 1, 2)
+            pixels = part.to(self.device.torch_type, non_blocking=True).permute(0, 3, 1, 2)
             part = pixels.float().sub(self.mean).div(self.deviation)
         return super()._move(part)
 
@@ -95,7 +95,7 @@ def build(plan: Plan) -> Classifier:
     arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     if plan.sync_batch_norm and plan.group.size > 1:
         model = replicas.synchronise_batch_norms(model, plan.device)
-    model.to(STORED[settings.precision]).to(plan.device.kind)
+    model.to(STORED[settings.precision]).to(plan.device.torch_type)
     groups = parameter_groups(model)
     optimizer = torch.optim.SGD(groups, plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
     return Classifier(
@@ -128,7 +128,7 @@ def parameter_groups(model: nn.Module) -> list[dict]:
 def _inputs(plan: Plan):
     """Return two functions: one from an epoch to its training batches, one to the test batches."""
     if plan.dataset is None:
-        kind, size = plan.device.kind, plan.device_batch_size
+        kind, size = plan.device.torch_type, plan.device_batch_size
         generator = torch.Generator(kind).manual_seed(plan.seed + plan.group.rank)
         images = torch.randn(size, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
         labels = torch.randint(plan.num_classes, (size,), generator=generator, device=kind)

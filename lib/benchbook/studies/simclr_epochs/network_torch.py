@@ -131,7 +131,7 @@ def build(plan: Plan) -> SimClr:
     """Return the study's workload; see `Plan`. A smaller last batch is dropped."""
     data, side, settings = plan.dataset, plan.image_size, plan.settings
     torch.manual_seed(plan.seed)
-    model = Network().to(plan.device.kind, STORED[settings.precision])
+    model = Network().to(plan.device.torch_type, STORED[settings.precision])
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=LEARNING_RATE * plan.batch_size / BATCH_SIZE,
@@ -210,7 +210,7 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
 def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return the functions of `_loaded_inputs` for images that stay on the device; there are no workers."""
     data, device = plan.dataset, plan.device
-    mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.kind).view(2, 3, 1, 1)
+    mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.torch_type).view(2, 3, 1, 1)
 
     def normalised(images: torch.Tensor) -> torch.Tensor:
         return images.float().div(255).sub(mean).div(deviation)

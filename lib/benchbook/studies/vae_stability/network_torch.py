@@ -68,7 +68,7 @@ class VariationalAutoencoder(TorchWorkload):
 def build(plan: Plan) -> VariationalAutoencoder:
     """Return the study's workload; see `Plan`."""
     torch.manual_seed(plan.seed)
-    model = Network().to(plan.device.kind)
+    model = Network().to(plan.device.torch_type)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
     train, test = inputs(plan, plan.batch_size, normalised=False)  # batches of images and labels
     counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
@@ -121,7 +121,7 @@ def draw_images(
     """
     images = torch.from_numpy(dataset.test_images[:count].copy()).float().div(255)
     noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(1))
-    kind = workload.device.kind
+    kind = workload.device.torch_type
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))
     drawn = {"test image": images, "reconstruction": reconstructions, "sample": samples}

@@ -73,7 +73,7 @@ def build(plan: Plan, settings: Settings) -> OwnWorkload:
     columns = plan.columns()
     columns |= count_operations(lambda: count(device="meta") * lines, lambda: count(device="cpu") * lines)
     loss = plan.checked_loss(partial(_default_loss, plan))
-    model.to(plan.device.kind)
+    model.to(plan.device.torch_type)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise ValueError(f"network {plan.network!r} has no parameter that is trained; allowed: one or more")
