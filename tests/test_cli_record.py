@@ -1,6 +1,7 @@
 """The commands that ask the public record, as a user types them."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -82,7 +83,9 @@ def test_what_cannot_be_answered_is_refused_before_any_work(run):
     assert "RTX 4090" in run("predict", "--chip", "RTX 9090", "--work", "resnet50", status=2)
     assert "did you mean resnet50" in run("predict", "--chip", "T4", "--work", "resnet5", status=2)
     assert "operations 0" in run("predict", "--chip", "T4", "--flops", "0", status=2)
-    assert "LoRA is not predicted" in run("predict", "--chip", "T4", "--work", "lora", status=2)
+    refused = run("predict", "--chip", "T4", "--work", "lora", status=2)
+    assert "LoRA is not predicted" in refused
+    assert re.search(r"; the nearest on record: [\d,]+ tokens/s: NVIDIA .* LoRA", refused)
     assert "no work was given" in run("predict", "--chip", "T4", status=2)
     assert "no --chip" in run("predict", status=2)
 

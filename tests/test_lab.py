@@ -70,7 +70,7 @@ def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(browser, la
     page.wait_for_function(ended, arg=last.element_handle(), timeout=300_000)
     page.screenshot(path=tmp_path / "lab.png")
     assert all(re.fullmatch(r"\[\d+\]:", text) for text in prompts.all_inner_texts())
-    assert page.locator("[data-mime-type='application/vnd.jupyter.error']").count() == 0
+    assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
     assert page.locator(".jp-OutputArea-output img").count() >= 3
     rows = records.merge(records.find(tmp_path / "runs"))
     assert (set(rows["status"]), rows["phase"].eq("train").sum()) == ({"ok"}, 2)

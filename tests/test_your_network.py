@@ -13,7 +13,8 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import layout
-from benchbook.measuring import calibration, parity
+from benchbook.measuring import calibration, parity, window
+from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.rows import records
 from benchbook.studies.your_network import loading, sizes
 from benchbook.studies.your_network import plan as your_network
@@ -21,7 +22,7 @@ from fakes import run
 
 CPU = devices.pick("cpu")
 CODE = """
-        import numpy, torch, torch.utils.checkpoint
+        import time, numpy, torch, torch.utils.checkpoint
         from torch import nn
 
         def network(num_classes, width=8):
@@ -124,6 +125,26 @@ CODE = """
 
         def alone(batch_size, seed):
             return numpy.zeros((batch_size, 3))
+
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self):
+                return 10
+
+            def __getitem__(self, number):
+                time.sleep(0.002)
+                return numpy.full((3,), number), 1.0
+
+        def slow(batch_size):
+            return torch.utils.data.DataLoader(Slow(), batch_size)
+
+        def generated(batch_size):
+            yield from slow(batch_size)
+
+        def of_eight(batch_size):
+            return slow(8)
+
+        def empty(batch_size):
+            return []
 
         def letters(batch_size, seed):
             return numpy.array(["a"] * batch_size), numpy.zeros(batch_size)
@@ -277,6 +298,17 @@ def test_any_batch_and_loss_can_be_described(own, tmp_path):
     assert losses[-1] < losses[0] / 2
 
 
+@pytest.mark.parametrize("loader", ["slow", "generated"])
+def test_a_loader_is_trained_on_and_its_wait_counts(own, tmp_path, loader):
+    workload = your_network.build(plan(**text(own, example="", loader=own(loader))))
+    batches = [list(workload.batches(epoch)) for epoch in range(2)]
+    assert [len(epoch) for epoch in batches] == [2, 2]  # of four samples each; the last two samples are no batch
+    assert batches[0][1][0].tolist() == [[number] * 3 for number in range(4, 8)]
+    assert workload.description()["dataset"] == "loader"
+    assert parity.check(workload, run(tmp_path), 3).passed
+    assert window.train_window(workload, NO_SENSOR, workload.batches(0))["input_seconds"] >= 2 * 4 * 0.002
+
+
 def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file(own, monkeypatch):
     chosen = plan(**text(own))
     batch = next(chosen.batches(0))
@@ -304,6 +336,14 @@ def test_a_plan_goes_to_the_process_of_a_trial_that_does_not_know_the_users_file
         ({"example": "OWN:alone"}, r"returns a ndarray; allowed: \(inputs, target\)"),
         ({"example": "OWN:letters"}, "returns an array of <U1; allowed: numbers"),
         ({"example": "OWN:nothing"}, r"example .*, called with \((4|2), 1\), raised TypeError"),
+        ({"example": "", "loader": "OWN:empty"}, r"loader .* returns inputs of shape \(\) for batch_size"),
+        (
+            {"example": "", "loader": "OWN:of_eight"},
+            r"loader .* of shape \(8, 3\) for batch_size (4|2);",
+        ),
+        ({"example": "", "loader": "OWN:number"}, "number is not callable"),
+        ({"example": "", "loader": "OWN:nothing"}, r"loader .*, called with \((4|2)\), raised TypeError"),
+        ({"loader": "OWN:slow"}, "example .* and loader .*; allowed: one of them"),
         ({"loss": "OWN:squares"}, "loss .* returns shape .*allowed: a scalar"),
         ({"loss": "OWN:nothing"}, "a step of mine.py:words on a batch of .* raised TypeError"),
         ({"loss": "OWN:of_nothing"}, "the loss of the first step is (nan|inf); allowed: a finite number"),

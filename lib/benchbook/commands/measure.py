@@ -38,6 +38,12 @@ def measure(
     num_classes: Annotated[int, typer.Option(help="number of classes")] = 1000,
     arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
     example: Annotated[str, typer.Option(help="file.py:callable; makes (inputs, target) of (batch_size, seed)")] = "",
+    loader: Annotated[
+        str,
+        typer.Option(
+            help="file.py:callable; makes an iterable of (inputs, target), such as a DataLoader, of batch_size"
+        ),
+    ] = "",
     loss: Annotated[
         str,
         typer.Option(help="file.py:callable; called with (outputs, target), it returns a scalar; empty: cross-entropy"),
@@ -168,6 +174,7 @@ def _say_results(points: list, lines) -> None:
             f"{line['tokens_per_second']:,.3g} tokens/s": line["tokens_per_second"],
             f"{peak / 2**30:,.3g} GiB of memory": peak,
             f"{share:.0%} of this machine's matrix products": share,
+            f"waits for input {line['waited_low']:.0%} to {line['waited_high']:.0%} of the time": line["waited_high"],
         }
         say(f"  {', '.join(text for text, value in known.items() if value > 0)}")
         tried = sizes[sizes["point"].eq(line["point"]) & sizes["peak_memory_bytes"].notna()].sort_values("batch_size")

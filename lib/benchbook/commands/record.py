@@ -13,6 +13,7 @@ from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.record import estimate
 from benchbook.record import predict as learned
+from benchbook.record.observations import Unknown
 from benchbook.rows import networks
 
 SPECIFICATIONS = {
@@ -49,8 +50,15 @@ def predict(
         chip=chip, work=work, precision=precision, flops_per_sample=flops, image_size=image_size or None,
         sequence_length=sequence_length or None, batch_size=batch_size or None, count=count,
     )  # fmt: skip
-    rate, name, today = learned.rate(question), listed.resolve(chip), datetime.date.today()
+    name, today = listed.resolve(chip), datetime.date.today()
     network = networks.describe(work, question.image_size, question.sequence_length)
+    nearest = learned.nearest(question)
+    try:
+        rate = learned.rate(question)
+    except Unknown as reason:
+        known = network.flops_per_sample or "lora" in work.lower()
+        printed = f"; the nearest on record: {_nearest(nearest)}" if known else ""
+        raise Unknown(f"{reason}{printed}") from None
     images = images or (TOKENS / network.sequence_length if network.sequence_length else IMAGENET)
     offers = estimate.rental_offers(name, today)
     hourly = price or estimate.usual_rent(offers)
@@ -63,12 +71,13 @@ def predict(
         "offers": offers,
         "purchases": estimate.purchase_prices(name, today),
         "largest_batches": estimate.largest_batches(network, name, precision),
-        "nearest": learned.nearest(question),
+        "nearest": nearest,
     }
     if as_json:
         say(json.dumps(answer, default=_plain, indent=2, ensure_ascii=False))
         return
-    for line in _lines(answer, network, today):
+    priced = "your price" if price else f"price of {offers['date'].max() if len(offers) else today}"
+    for line in _lines(answer, network, priced):
         say(line if len(line) <= COLUMNS else line[: COLUMNS - 4].rpartition(" ")[0] + " ...")
 
 
@@ -89,8 +98,14 @@ def chips(
     say(texts.to_string(index=False, na_rep=""))
 
 
-def _lines(answer: dict, network: networks.Network, today: datetime.date) -> list[str]:
-    """Return the answer in at most eight lines."""
+def _lines(answer: dict, network: networks.Network, priced: str) -> list[str]:
+    """Return the answer in at most eight lines.
+
+    Args:
+        answer: as in JSON.
+        network: the question's.
+        priced: where the rent's price comes from.
+    """
     question, rate, seconds, hourly = (answer[name] for name in ("question", "rate", "seconds", "usd_per_hour"))
     length, count = network.sequence_length or 1, question["count"]
     unit = "tokens" if network.sequence_length else "images"
@@ -105,19 +120,21 @@ def _lines(answer: dict, network: networks.Network, today: datetime.date) -> lis
     ]
     if hourly:
         cost = [wording.price(estimate.rent(seconds[name], hourly) * count, 2) for name in ("low", "high")]
-        newest = answer["offers"]["date"].max() if len(answer["offers"]) else today
-        lines.append(f"rent     {cost[0]} to {cost[1]} at {wording.price(hourly, 3)} an hour (price of {newest})")
+        lines.append(f"rent     {cost[0]} to {cost[1]} at {wording.price(hourly, 3)} an hour ({priced})")
     bought = answer["purchases"].head(1).to_dict("records")
     lines += [f"buy      {wording.price(line['usd'], 3)} ({line['date']}): {line['includes']}" for line in bought]
     for size, (least, most) in answer["largest_batches"].items():
         attention = ", with flash attention" if network.sequence_length else ""
         lines.append(f"batch    at most {least:,} to {most:,} fit in {size:g} GB{attention}")
-    for line in answer["nearest"].head(1).to_dict("records"):
-        told = line["rate"] * length
-        lines.append(
-            f"nearest  {told:,.0f} {unit}/s: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"
-        )
-    return lines
+    return [*lines, f"nearest  {_nearest(answer['nearest'])}"]
+
+
+def _nearest(table: pandas.DataFrame) -> str:
+    """Return the published rate that is nearest to the question, with its source."""
+    line = table.iloc[0]
+    tokens = line["sequence_length"]
+    rate = f"{line['rate'] * tokens:,.0f} tokens/s" if tokens > 0 else f"{line['rate']:,.0f} images/s"
+    return f"{rate}: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"
 
 
 def _plain(table: pandas.DataFrame) -> list[dict]:

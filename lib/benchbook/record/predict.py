@@ -141,7 +141,8 @@ def nearest(question: Question) -> pandas.DataFrame:
     """Return the published rates nearest to a question: same network, product and family, then similar chips.
 
     Returns:
-        Columns: chip, work, precision, rate (of one device; images or sequences a second), source.
+        Columns: chip, work, precision, rate (of one device; images or sequences a second), sequence_length (tokens; NaN
+        for images), source.
     """
     name = networks.canonical(question.work)
     chip, length = chips.specification(question.chip), networks.describe(question.work).sequence_length
@@ -163,7 +164,7 @@ def nearest(question: Question) -> pandas.DataFrame:
     distance += 1.0 * lines["vendor"].ne(chip["vendor"])
     distance += 1.0 * lines["precision"].map(observations.family).ne(observations.family(question.precision))
     order = lines.assign(distance=distance).sort_values("distance", kind="stable").head(NEAREST)
-    return order[["chip", "work", "precision", "rate", "source"]].reset_index(drop=True)
+    return order[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(drop=True)
 
 
 @functools.cache

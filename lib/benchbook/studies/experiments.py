@@ -190,7 +190,7 @@ class Experiment(Process):
         with tqdm(total=total, unit="window", file=sys.stdout) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
-                bar.set_description(f"process {number} of {count}" if number else check, False)
+                bar.set_description_str(f"process {number} of {count}" if number else check, False)
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] in WINDOWS)
 
@@ -221,6 +221,8 @@ class Experiment(Process):
     def end(self) -> Evidence:
         """Return the rows of this point's last session, and the published rows; print where the former are."""
         own = self.measurement
+        if seconds := own.manifest().get("first_call_seconds"):
+            print(f"A process needs {seconds:g} s from its start to the end of its first step.")
         print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
         if PLAYING in os.environ:
             print(f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}")

@@ -37,6 +37,8 @@ def check(chosen: Mapping[str, Any]) -> None:
         raise ValueError(f"precision {chosen['precision']!r}; allowed with variant tuned: fp32 (it searches others)")
     sizes.read(chosen.get("batch_sizes", ""))
     loading.keywords(chosen.get("arguments", ""))
+    if chosen.get("example") and chosen.get("loader"):
+        raise ValueError(f"example {chosen['example']!r} and loader {chosen['loader']!r}; allowed: one of them")
     for what in loading.NAMED:
         if chosen.get(what):
             loading.find(chosen[what], what)

@@ -20,12 +20,12 @@ FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.p
 HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
 RELATIVE = "name a file of a package as package.module:callable, from the folder that has the package"
 TRAINS = 'put what a script does under `if __name__ == "__main__":`, or measure its loop with benchbook.measure'
-NAMED = ("network", "example", "loss")  # parameters that name a callable
+NAMED = ("network", "example", "loader", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
 
 
 class Misfit(ValueError):
-    """Your network, example or loss does not fit; the message says which, and what is allowed."""
+    """Your network, example, loader or loss does not fit; the message says which, and what is allowed."""
 
 
 def resolve(name: str, what: str) -> Callable:

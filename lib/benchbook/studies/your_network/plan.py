@@ -3,8 +3,9 @@
 import functools
 import hashlib
 import inspect
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,9 @@ class Plan:
         example: `file.py:callable` from a batch size and a seed to (inputs, target), in place of random images. Inputs
             are an array, a tuple of the network's arguments, or a dictionary of its keyword arguments; they may contain
             lists and dictionaries of arrays. A dictionary without a target is for a network that computes its own loss.
+        loader: `file.py:callable` from a batch size to an iterable of such batches, such as a DataLoader, in place of
+            an example. Each epoch iterates it again, and its time counts. Batches of another size are skipped, such as
+            the last of an epoch.
         loss: `file.py:callable` from outputs and target to a scalar; empty: the network's own loss, or the
             cross-entropy of logits.
         optimizer: one of `choices.ALLOWED`.
@@ -66,6 +70,7 @@ class Plan:
     channels: int = 3
     num_classes: int = 1000
     example: str = ""
+    loader: str = ""
     loss: str = ""
     optimizer: str = "sgd"
     learning_rate: float = 0.01
@@ -166,16 +171,22 @@ class Plan:
         """Return the columns of a row that are the same for every framework."""
         return {
             "model": identity(self.network, self.arguments),
-            "dataset": "example" if self.example else "synthetic",
+            "dataset": "loader" if self.loader else "example" if self.example else "synthetic",
             "dataset_samples": STEPS * self.batch_size,
-            "image_size": None if self.example else self.image_size,
+            "image_size": None if self.example or self.loader else self.image_size,
             "sequence_length": self.sequence_length,
-            "num_workers": 0,
+            "num_workers": getattr(self._loader(self.batch_size), "num_workers", None) if self.loader else 0,
         }
 
     def batches(self, epoch: int) -> Iterator[Batch]:
-        """Yield an epoch's batches, which repeat a pool of POOL batches."""
-        yield from (self._pool[step % POOL] for step in range(STEPS))
+        """Yield an epoch's batches: your loader's, or else a pool of POOL batches, repeated."""
+        if not self.loader:
+            yield from (self._pool[step % POOL] for step in range(STEPS))
+            return
+        for made in self._loader(self.batch_size):
+            batch = self._arrays(made)
+            if _length(batch) == _length(self._pool[0]):
+                yield batch
 
     def small(self, number: int, size: int = MOST_PARITY_SAMPLES) -> Batch:
         """Return a batch of at most `size` samples, for the comparison with float64 and for counting operations.
@@ -249,30 +260,66 @@ class Plan:
         )
 
     _pool = cached_property(lambda self: [self._batch(self.batch_size, number) for number in range(POOL)])
-    _made = cached_property(lambda self: {})  # the last (inputs, target) of the example, by the number of arrays
+    _made = cached_property(lambda self: {})  # the last (inputs, target), by the number of arrays
+    _loaders = cached_property(lambda self: {})  # by batch size
+    _first = cached_property(lambda self: {})  # batches of loaders, by batch size
 
     def _batch(self, size: int, number: int) -> Batch:
         """Return a new batch, checked.
 
         Raises:
-            ValueError: the example does not return (inputs, target), or they contain anything but arrays of numbers.
+            ValueError: the example or loader does not make `size` samples; or see `_arrays`.
         """
-        make = loading.resolve(self.example, "example") if self.example else self._random_images
-        with loading.named_in_errors(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
-            made = make(size, self.seed + number)
+        if self.loader:
+            if size not in self._first:
+                with loading.named_in_errors(f"{self._source}, called with ({size}),"):
+                    made = itertools.islice(self._loader(size), POOL)
+                    first = [self._arrays(each) for each in made]
+                self._first[size] = [batch for batch in first if _length(batch) == _length(first[0])]
+            first = self._first[size]
+            batch = first[number % len(first)] if first else ()
+        else:
+            make = loading.resolve(self.example, "example") if self.example else self._random_images
+            with loading.named_in_errors(f"example {self.example!r}, called with ({size}, {self.seed + number}),"):
+                made = make(size, self.seed + number)
+            batch = self._arrays(made)
+        inputs = self._made[len(batch)][0] if batch else None
+        if not batch or batch[0].ndim == 0 or (hasattr(inputs, "shape") and len(batch[0]) != size):
+            raise ValueError(
+                f"{self._source} returns inputs of shape {batch[0].shape if batch else ()} for batch_size {size};"
+                f" allowed: ({size}, ...)"
+            )
+        return batch
+
+    @property
+    def _source(self) -> str:
+        return f"loader {self.loader!r}" if self.loader else f"example {self.example!r}"
+
+    def _loader(self, size: int) -> Iterable:
+        """Return your loader of a batch size, which is made once; an iterator is made again for each epoch."""
+        if size not in self._loaders:
+            make = loading.resolve(self.loader, "loader")
+            with loading.named_in_errors(f"{self._source}, called with ({size}),"):
+                made = make(size)
+            if isinstance(made, Iterator):
+                return made
+            self._loaders[size] = made
+        return self._loaders[size]
+
+    def _arrays(self, made: Any) -> Batch:
+        """Return the arrays of (inputs, target), and keep how they are nested.
+
+        Raises:
+            ValueError: it is something else, or contains anything but arrays of numbers.
+        """
         made = (dict(made), None) if isinstance(made, Mapping) else made
         if not isinstance(made, tuple | list) or len(made) != 2:
-            raise ValueError(f"example {self.example!r} returns a {type(made).__name__}; allowed: (inputs, target)")
+            raise ValueError(f"{self._source} returns a {type(made).__name__}; allowed: (inputs, target)")
         made = tuple(made)
         batch = tuple(numpy.asarray(part) for part in leaves(made))
         for part in batch:
             if part.dtype.kind not in DTYPES:
-                raise ValueError(f"example {self.example!r} returns an array of {part.dtype}; allowed: numbers")
-        if not batch or batch[0].ndim == 0 or (isinstance(made[0], numpy.ndarray) and len(batch[0]) != size):
-            raise ValueError(
-                f"example {self.example!r} returns inputs of shape {batch[0].shape if batch else ()} for batch_size"
-                f" {size}; allowed: ({size}, ...)"
-            )
+                raise ValueError(f"{self._source} returns an array of {part.dtype}; allowed: numbers")
         self._made[len(batch)] = made
         return tuple(numpy.asarray(part, DTYPES[part.dtype.kind]) for part in batch)
 
@@ -334,6 +381,11 @@ def leaves(part: Any) -> list:
     from torch.utils import _pytree as pytree
 
     return [leaf for leaf in pytree.tree_leaves(part) if leaf is not None]
+
+
+def _length(batch: Batch) -> list[tuple]:
+    """Return the length of a batch's first array in a list, which is empty without an array."""
+    return [part.shape[:1] for part in batch[:1]]
 
 
 def count_operations(*counts: Callable[[], float]) -> dict:
