@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.request
 
+import pandas
 import pytest
 
 from benchbook.machine import layout
@@ -18,7 +19,7 @@ from test_browser import browser  # noqa: F401, a fixture
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 NOTEBOOK = "01_mnist_speedup.ipynb"
 CHANGES = {'dataset: str = "mnist"': 'dataset: str = "digits"', 'device: str = "best"': 'device: str = "cpu"'}
-BUDGET = {"num_windows": 2, "samples_per_window": 1280, "num_parity_steps": 1}
+BUDGET = {"num_processes": 2, "num_windows": 2, "samples_per_window": 2560, "num_parity_steps": 1}
 CHANGES |= {'budget: str = "quick"': f"budget: dict = {BUDGET}"}
 
 
@@ -49,7 +50,9 @@ def lab(tmp_path):
         server.wait(30)
 
 
-def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(browser, lab, tmp_path):  # noqa: F811
+@pytest.fixture
+def page(browser, lab):  # noqa: F811
+    """Return the notebook in JupyterLab with other parameters, typed by a reader, after `Run All Cells`."""
     page = browser.new_page(viewport={"width": 1280, "height": 7000})  # Lab renders the cells in view alone
     page.set_default_timeout(120_000)
     page.goto(f"{lab}/lab/tree/{NOTEBOOK}?reset")
@@ -65,13 +68,50 @@ def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(browser, la
     page.keyboard.insert_text(source)
     page.locator(".lm-MenuBar-item", has_text=re.compile("^Run$")).click()
     page.locator(".lm-Menu-item", has_text=re.compile("^Run All Cells")).click()
+    return page
+
+
+def wait_for_prompt(page, number: int, pattern: str) -> None:
+    """Wait until the prompt of a code cell, such as [*]: or [5]:, matches."""
+    prompt = page.locator(".jp-CodeCell .jp-InputPrompt").nth(number)
+    matches = f"prompt => /{pattern}/.test(prompt.textContent)"
+    page.wait_for_function(matches, arg=prompt.element_handle(), timeout=300_000)
+
+
+def rows_in(folder) -> pandas.DataFrame:
+    return records.merge(records.find(folder / "runs"))
+
+
+def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(page, tmp_path):
     prompts = page.locator(".jp-CodeCell .jp-InputPrompt")
-    last, ended = prompts.nth(prompts.count() - 1), "prompt => /[0-9]/.test(prompt.textContent)"
-    page.wait_for_function(ended, arg=last.element_handle(), timeout=300_000)
+    wait_for_prompt(page, prompts.count() - 1, "[0-9]")
     page.screenshot(path=tmp_path / "lab.png")
     assert all(re.fullmatch(r"\[\d+\]:", text) for text in prompts.all_inner_texts())
     assert page.locator("[data-mime-type='application/vnd.jupyter.stderr']").count() == 0
     assert page.locator(".jp-OutputArea-output img").count() >= 3
-    rows = records.merge(records.find(tmp_path / "runs"))
-    assert (set(rows["status"]), rows["phase"].eq("train").sum()) == ({"ok"}, 2)
+    rows = rows_in(tmp_path)
+    assert (set(rows["status"]), rows["phase"].eq("train").sum()) == ({"ok"}, 4)
     assert set(rows["dataset"].dropna()) == {"digits-28px"}
+
+
+def test_an_interrupt_keeps_rows_and_the_cell_continues_when_it_runs_again(page, tmp_path):
+    runs, code = tmp_path / "runs", page.locator(".jp-CodeCell")
+    measure = next(number for number, text in enumerate(code.all_inner_texts()) if "experiment.measure()" in text)
+    wait_for_prompt(page, measure, r"\*")
+    while not any(",train," in path.read_text() for path in runs.rglob("*.csv")):
+        page.wait_for_timeout(50)
+    page.keyboard.press("Escape")
+    page.locator(".lm-MenuBar-item", has_text=re.compile("^Kernel$")).click()
+    page.locator(".lm-Menu-item", has_text=re.compile("^Interrupt Kernel")).click()
+    wait_for_prompt(page, measure, "[0-9]")
+    before = rows_in(tmp_path)
+    assert before["status"].eq("interrupted").sum() == 1
+    code.nth(measure).click()
+    page.keyboard.press("Shift+Enter")
+    wait_for_prompt(page, measure, r"\*")
+    wait_for_prompt(page, measure, "[0-9]")
+    rows = rows_in(tmp_path)
+    assert rows["session"].nunique() == 1
+    assert len(rows.merge(before, "inner", ["run_id", "phase", "status"])) >= len(before), "no row was lost"
+    ended = rows.groupby("run_id")["status"].last()
+    assert sorted(ended) == ["interrupted", "ok", "ok", "ok"], "the comparison and two processes"

@@ -105,6 +105,7 @@ def electricity(watts: float, per_kwh: float) -> float:
     return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
 
 
+@functools.cache
 def rental_offers(chip: str, today: datetime.date) -> pandas.DataFrame:
     """Return the hourly offers for a chip: the newest of each provider.
 
@@ -155,6 +156,7 @@ def largest_batches(
     return {size: (least[size], most[size]) for size in most}
 
 
+@functools.cache
 def purchase_prices(chip: str, today: datetime.date) -> pandas.DataFrame:
     """Return the purchase prices of a chip: the newest first; the launch price is last.
 
