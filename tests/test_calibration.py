@@ -7,12 +7,14 @@ import threading
 import time
 from types import SimpleNamespace
 
+import numpy
 import pytest
 import torch
 from torch import nn
 
 from benchbook.frameworks import devices, operations
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.torch.devices import TorchBackend
 from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
 from benchbook.measuring import calibration, sensors
@@ -103,6 +105,53 @@ def test_a_wait_that_waits_passes_and_one_that_does_not_or_for_another_output_is
     for wrong in (lambda device, last: None, lambda device, last: earlier.wait()):
         with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
             calibration.check_synchronize(CPU, device.operation, device.read, wrong, seconds)
+
+
+class Apple(TorchBackend):
+    """Arithmetic of Apple's GPUs in torch.
+
+    M5 rounds operands to TF32's 10 bits. M1 and M2 add what lies behind the operands of a long product to outputs of 16
+    rows and columns or more: in bmm, and until torch 2.14 in mm.
+    """
+
+    def __init__(self, rounds: bool = False, wrong_from: int = 4):
+        self.rounds, self.wrong_from = rounds, wrong_from  # dimensions of an operand
+
+    def _rounded(self, part):
+        return ((part.view(numpy.int32) + 0x1000) & ~0x1FFF).view(numpy.float32) if self.rounds else part
+
+    def multiplication(self, device, first, second, dtype):
+        right = super().multiplication(device, self._rounded(first), self._rounded(second), dtype)
+        long = first.shape[-1] >= 32_767 and min(first.shape[-2], second.shape[-1]) >= 16
+        return lambda previous: right(previous) + (long and first.ndim >= self.wrong_from)
+
+    def convolution(self, device, images, kernel):
+        return super().convolution(device, self._rounded(images), kernel)
+
+
+@pytest.mark.parametrize(
+    ("backend", "bits", "wrong", "words"),
+    [
+        (TorchBackend(), 23, {}, ["it keeps 23 in mm, 23 in bmm, 23 in convolution and 2"]),
+        (Apple(rounds=True), 10, {}, ["it keeps 10 in mm, 10 in bmm, 10 in convolution and 2"]),  # M5
+        (Apple(wrong_from=2), 23, {"mm", "bmm"}, ["of 32,769 are wrong for outputs of 16 x 16 in mm, 17 x"]),  # M1
+        (Apple(wrong_from=3), 23, {"bmm"}, ["wrong for outputs of 16 x 16 in bmm, 17 x 17 in bmm and 64"]),  # M2, 2.14
+    ],
+)
+def test_arithmetic_that_rounds_or_adds_what_lies_behind_is_a_row_and_is_said(
+    record, monkeypatch, backend, bits, wrong, words
+):
+    monkeypatch.setattr(devices, "backend", lambda framework: backend)
+    monkeypatch.setattr(calibration, "check_synchronize", lambda device: 0.0)
+    rows = calibration.measure(CPU, record, BUDGET)
+    found = rows[rows["model"].isin(operations.EXACT)].set_index("model")["settings"]
+    assert [found[name]["mantissa_bits"] for name in ("mm", "bmm", "convolution")] == [bits] * 3
+    assert found["attention"]["mantissa_bits"] >= 20  # whose weights are rounded
+    said_wrong = {name: own["wrong_outputs"] for name, own in found.items() if own.get("wrong_outputs")}
+    assert said_wrong == {name: [16, 17, 64] for name in wrong}
+    assert all(part in study.reading(rows) for part in words)
+    assert set(ceilings(rows)["model"]).isdisjoint(operations.EXACT)
+    assert statistics.summarise(rows)["status"].tolist() == ["ok"]
 
 
 BUDGET = {"num_windows": 1, "window_seconds": 0.01, "matrix_sizes": "8 16", "copy_mebibytes": 1, "seed": 0}

@@ -96,6 +96,16 @@ def test_operations_can_be_chained_and_read(name):
     assert name == "launch" or numpy.asarray(last).nbytes == 64
 
 
+@pytest.mark.parametrize("name", operations.EXACT)
+def test_on_a_cpu_fp32_keeps_its_bits_and_long_products_are_right(name):
+    if name == "attention" and FRAMEWORK in ("tensorflow", "jax"):
+        with pytest.raises(NotImplementedError, match="no fused attention here; allowed: torch, mlx"):
+            operations.mantissa_bits(CPU, name)
+        return
+    assert operations.mantissa_bits(CPU, name) >= (20 if name == "attention" else 23)
+    assert name not in ("mm", "bmm") or operations.wrong_outputs(CPU, name) == []
+
+
 def test_every_candidate_of_a_search_is_another_setting_than_the_reference():
     for kind in (kind for kind, features in devices.KINDS.items() if FRAMEWORK in features.frameworks):
         candidates = tuned.candidates(devices.Device(kind, "a chip", FRAMEWORK))

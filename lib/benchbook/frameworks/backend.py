@@ -152,6 +152,14 @@ class Backend:
         """Return an operation that multiplies two matrices from the host, or two stacks of matrices."""
         raise NotImplementedError
 
+    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+        """Return a convolution at every pixel: images (n, height, width, in), kernel (height, width, in, out)."""
+        raise NotImplementedError(f"no convolution of {self.framework}")
+
+    def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
+        """Return the fused attention of queries, keys and values, shapes (1, 1, n, width)."""
+        raise NotImplementedError(f"{self.framework} has no fused attention here; allowed: torch, mlx")
+
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that reads an array in device memory and writes as many bytes."""
         raise NotImplementedError
@@ -171,6 +179,10 @@ class Backend:
     def read(self, output: Any) -> float:
         """Return one number of an output, copied to the host; the copy waits for it without `synchronize`."""
         return float(output.reshape(-1)[0])
+
+    def to_host(self, output: Any) -> numpy.ndarray:
+        """Return an output, copied to the host."""
+        return numpy.asarray(output)
 
 
 def has_binaries(capability: float, built: Iterable[str]) -> bool:

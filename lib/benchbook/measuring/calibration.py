@@ -71,9 +71,10 @@ def matrix_sizes(text: str) -> tuple[int, ...]:
 
 
 def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFrame:
-    """Check that synchronising waits, read idle power, and append the rates of products, copies and launches.
+    """Check waiting and arithmetic, read idle power, and append the rates of products, copies and launches.
 
-    The check's row has model `synchronize` and the setting remaining_share, the result of `check_synchronize`.
+    The first row has model `synchronize` and the setting remaining_share, the result of `check_synchronize`; the next
+    are those of `check_exactness`.
 
     Args:
         device: to calibrate.
@@ -96,10 +97,29 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
     with record.during("calibrate"):
         stated = record.settings_with(remaining_share=check_synchronize(device))
         record.append(model="synchronize", started_at=now(), settings=stated)
+    check_exactness(device, record)
     protocol.measure_idle(device, record, parameters["idle_seconds"])
     for part in (measure_arithmetic, measure_memory, measure_launches):
         part(device, record, budget)
     return records.read(record.path)
+
+
+def check_exactness(device: Device, record: Run) -> None:
+    """Append a row for each operation of `operations.EXACT`, with the bits that it keeps in fp32.
+
+    Settings: mantissa_bits, and for products wrong_outputs, see `frameworks.operations`. If the framework lacks the
+    operation, its row of status `unsupported` has the reason.
+    """
+    with record.during("calibrate"):
+        for name in operations.EXACT:
+            row = {"model": name, "precision": "fp32", "started_at": now()}
+            try:
+                found = {"mantissa_bits": operations.mantissa_bits(device, name)}
+                if name in ("mm", "bmm"):
+                    found["wrong_outputs"] = operations.wrong_outputs(device, name)
+                record.append(**row, settings=record.settings_with(**found))
+            except Exception as error:
+                record.append(**row, **failures.refusal(error, 2000))
 
 
 def precisions(device: Device) -> tuple[str, ...]:

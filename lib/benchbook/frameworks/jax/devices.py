@@ -110,6 +110,11 @@ class JaxBackend(Backend):
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
         return self._chain(device, lambda left, right: left @ right, first, second, dtype=dtype)
 
+    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+        layout = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        convolve = jax.lax.conv_general_dilated
+        return self._chain(device, lambda left, right: convolve(left, right, **layout), images, kernel)
+
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         return self._chain(device, lambda source: -source, host)
 

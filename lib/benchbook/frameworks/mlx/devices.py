@@ -79,6 +79,15 @@ class MlxBackend(Backend):
         left, right = (_evaluated(mx.array(part).astype(getattr(mx, dtype))) for part in (first, second))
         return _chain(lambda: mx.matmul(left, right, stream=self.handle(device)))
 
+    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+        left, right = (_evaluated(mx.array(part)) for part in (images, kernel.transpose(3, 0, 1, 2)))
+        return _chain(lambda: mx.conv2d(left, right, padding=len(kernel) // 2, stream=self.handle(device)))
+
+    def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
+        parts, scale = [_evaluated(mx.array(part)) for part in host], host[0].shape[-1] ** -0.5
+        attend = mx.fast.scaled_dot_product_attention
+        return _chain(lambda: attend(*parts, scale=scale, stream=self.handle(device)))
+
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         source = _evaluated(mx.array(host))
         return _chain(lambda: mx.negative(source, stream=self.handle(device)))  # `mx.copy` would share the memory

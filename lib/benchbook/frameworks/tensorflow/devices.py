@@ -124,6 +124,10 @@ class TensorFlowBackend(Backend):
         left, right = (self._placed(device, part, dtype) for part in (first, second))
         return lambda previous: tensorflow.matmul(left, right)
 
+    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+        left, right = self._placed(device, images), self._placed(device, kernel)
+        return lambda previous: tensorflow.nn.conv2d(left, right, 1, "SAME")
+
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         source = self._placed(device, host)
         return lambda previous: tensorflow.negative(source)  # `identity` copies nothing

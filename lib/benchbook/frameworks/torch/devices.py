@@ -6,6 +6,7 @@ operation is allocated once.
 
 import numpy
 import torch
+from torch.nn import functional as F
 
 from benchbook.frameworks.backend import Backend, Operation, has_binaries
 from benchbook.frameworks.devices import Device
@@ -114,6 +115,18 @@ class TorchBackend(Backend):
         left, right = (torch.from_numpy(part).to(device.torch_type, getattr(torch, dtype)) for part in (first, second))
         product = left.new_empty(*left.shape[:-1], right.shape[-1])
         return lambda previous: torch.matmul(left, right, out=product)
+
+    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+        orders = (images.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1))
+        left, right = (torch.from_numpy(part.copy()).to(device.torch_type) for part in orders)
+        return lambda previous: F.conv2d(left, right, padding="same").permute(0, 2, 3, 1)
+
+    def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
+        placed = [torch.from_numpy(part).to(device.torch_type) for part in host]
+        return lambda previous: F.scaled_dot_product_attention(*placed)
+
+    def to_host(self, output: torch.Tensor) -> numpy.ndarray:
+        return output.cpu().numpy()
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         source = torch.from_numpy(host).to(device.torch_type)
