@@ -1,5 +1,7 @@
 """Files of cases that need a process of their own, with accelerators that are not there."""
 
+import os
+
 import pytest
 
 from processes import needs, run_cases
@@ -9,9 +11,13 @@ MPS, CUDA, ROCM, XPU = ({"BENCHBOOK_TEST_KIND": kind} for kind in ("mps", "cuda"
 TWO_CPUS = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
 
+OPENREG = os.environ.get("BENCHBOOK_OPENREG", "")
+BUILT = pytest.mark.skipif(not OPENREG, reason="BENCHBOOK_OPENREG names no folder with torch's simulated accelerator")
+
+
 def case(name: str, framework: str, options: str, variables: dict[str, str], *marks: pytest.MarkDecorator):
     marks += (needs(framework),)
-    about = options or "-".join(variables.values())
+    about = options or "-".join(value for variable, value in variables.items() if variable != "PYTHONPATH")
     return pytest.param(name, framework, options, variables, marks=marks, id=f"{name}-{about}")
 
 
@@ -24,6 +30,7 @@ def case(name: str, framework: str, options: str, variables: dict[str, str], *ma
         case("cases_impostor", "torch", "", CUDA | ALL, SLOW),
         case("cases_impostor", "torch", "", ROCM | SMALL, SLOW),
         case("cases_impostor", "torch", "", XPU | SMALL, SLOW),
+        case("cases_openreg", "torch", "", {"PYTHONPATH": OPENREG}, SLOW, BUILT),
         case("cases_jax", "jax", "not slow", TWO_CPUS),
         case("cases_jax", "jax", "slow", TWO_CPUS, SLOW),
         case("cases_tensorflow", "tensorflow", "not slow", {}, SLOW),
