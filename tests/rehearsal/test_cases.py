@@ -8,7 +8,7 @@ from processes import needs, run_cases
 
 SLOW, SMALL, ALL = pytest.mark.slow, {"BENCHBOOK_TEST_LOADERS": "small"}, {"BENCHBOOK_TEST_LOADERS": "all"}
 MPS, CUDA, ROCM, XPU = ({"BENCHBOOK_TEST_KIND": kind} for kind in ("mps", "cuda", "rocm", "xpu"))
-TWO_CPUS = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+TWO_CPUS, EIGHT_CPUS = ({"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} for count in (2, 8))
 
 
 OPENREG = os.environ.get("BENCHBOOK_OPENREG", "")
@@ -33,6 +33,7 @@ def case(name: str, framework: str, options: str, variables: dict[str, str], *ma
         case("cases_openreg", "torch", "", {"PYTHONPATH": OPENREG}, SLOW, BUILT),
         case("cases_jax", "jax", "not slow", TWO_CPUS),
         case("cases_jax", "jax", "slow", TWO_CPUS, SLOW),
+        case("cases_jax", "jax", "not slow", EIGHT_CPUS, SLOW),
         case("cases_tensorflow", "tensorflow", "not slow", {}, SLOW),
         case("cases_tensorflow", "tensorflow", "slow", {}, SLOW),
     ],
