@@ -14,8 +14,12 @@ import numpy
 import pytest
 from PIL import Image
 
-from benchbook.studies import datasets
+from benchbook.judging import verdicts, wording
+from benchbook.studies import datasets, figures
 from benchbook.studies.datasets import sources
+from benchbook.studies.process import Process
+from fakes import CPU
+from rows import make_row, make_rows
 from sites import serve
 
 WHOLE_MNIST = sources.PUBLISHED["mnist"]
@@ -149,6 +153,38 @@ def test_mnist_is_found_in_every_place_and_layout(tmp_path, monkeypatch, variabl
     assert (mnist.name, mnist.test_labels.tolist()) == ("mnist", [7, 2, 1])
 
 
+@pytest.mark.parametrize(
+    ("folder", "name", "files"),
+    [("MNIST/raw", "mnist", FILES), ("mnist", "mnist", PACKED), ("cifar-10-batches-py", "cifar10", BATCHES)],
+)
+def test_a_folder_named_one_level_too_deep_is_found(tmp_path, monkeypatch, folder, name, files):
+    write(tmp_path / "root" / folder, files)
+    monkeypatch.chdir(tmp_path / "root")
+    for named in (str(tmp_path / "root" / Path(folder).parts[0]), Path(folder).parts[0]):
+        monkeypatch.setenv("BENCHBOOK_DATA", named)
+        assert datasets.load(name, allow_embedded=True).name == name
+
+
+def test_a_folder_that_is_half_unpacked_is_named_with_what_it_lacks(tmp_path):
+    folder = write(tmp_path / "cifar-10-batches-py", dict(list(BATCHES.items())[:3]))
+    with pytest.raises(datasets.DatasetUnavailable, match=f"{folder}: it lacks data_batch_4.*test_batch; download"):
+        datasets.load("cifar10", str(tmp_path))
+
+
+@pytest.mark.parametrize(("name", "used"), [("mnist", "digits-28px"), ("digits", "digits-28px")])
+def test_rows_and_verdict_say_what_stands_in_for_a_data_set(record, name, used):
+    process = Process({"dataset": name, "allow_embedded": True}, CPU, record)
+    process.load(datasets.load, name)
+    settings = process.run.settings_with()
+    assert settings == ({} if name == "digits" else {"replaced": {"mnist": "digits-28px"}})
+    rows = make_rows([make_row(index=index, dataset=used, settings=settings) for index in range(6)])
+    [point] = verdicts.summarise(rows).to_dict("records")
+    said = "digits-28px in place of mnist"
+    assert str(point["verdict"]) == (f"changed: {said}" if settings else "stable")
+    assert (said in wording.hedges(point)) == bool(settings)
+    assert figures.outcome(point) == ("changed" if settings else "ok")
+
+
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(
     "damage",
@@ -168,8 +204,8 @@ def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(tmp_path, monke
     else:
         monkeypatch.setenv("BENCHBOOK_DATA", str(write(tmp_path / "intact", FILES)))
         assert datasets.load("mnist", str(tmp_path / "root")).test_labels.tolist() == [7, 2, 1]
-    skipped = f"Skipped {folder}: wrong checksums of {LABELS}.\n" * (LABELS in damaged)
-    assert capsys.readouterr().out == skipped
+    fault = f"wrong checksums of {LABELS}" if LABELS in damaged else f"it lacks {LABELS}"
+    assert capsys.readouterr().out == f"Skipped {folder}: {fault}.\n"
 
 
 @pytest.mark.parametrize(
@@ -320,7 +356,8 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path):
         datasets.collect("imagenet", str(tmp_path))
     folder = picture_folder(tmp_path / "imagenet", "val")
     Image.new("L", (30, 20), 200).save(folder / "train" / "bee" / "2.png")
-    found = datasets.collect("imagenet", str(tmp_path))
+    found = datasets.collect("imagenet", str(folder))
+    assert datasets.collect("imagenet", str(tmp_path)).num_samples == found.num_samples
     assert (found.name, found.num_classes, found.num_samples) == ("imagenet", 2, 5)
     assert found.test.labels.tolist() == [0, 0, 1, 1]
     assert (found.train.open(4).size, found.train.open(4).mode) == ((30, 20), "RGB")

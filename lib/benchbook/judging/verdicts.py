@@ -2,8 +2,8 @@
 
 A point is wrong if its computation disagrees with float64, if its loss never changes, or if its accuracy is that of
 guessing; a wrong point is never the best of anything. It is unproven if it was not compared with float64, or in fewer
-steps than its profile asks for; its figures count and carry a note. It is unstable if its speed varied or the machine
-was disturbed.
+steps than its profile asks for; its figures count and carry a note. So do those of a point that is changed: it was not
+measured on the data that its profile names. It is unstable if its speed varied or the machine was disturbed.
 
 A steady run must not be flagged: every rule requires a difference that matters (5 %) and that noise alone rarely makes.
 tests/test_verdicts.py counts how often each rule is wrong.
@@ -21,7 +21,9 @@ from benchbook.judging import confirmation, intervals, parity, statistics
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
-KINDS = WRONG, UNPROVEN, UNSTABLE, TOO_FEW, STABLE = "wrong", "unproven", "unstable", "too few windows", "stable"
+WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = "wrong", "unproven", "changed", "unstable", "too few windows"
+STABLE = "stable"
+KINDS = (WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW, STABLE)
 # The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
 VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
 REASONS = {
@@ -31,6 +33,7 @@ REASONS = {
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
+    "replaced": (CHANGED, "{} in place of {}", "{} in place of {}"),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
     "process_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
@@ -86,7 +89,7 @@ class Verdict:
     @property
     def is_doubtful(self) -> bool:
         """Return whether the figure needs a note."""
-        return self.kind in (WRONG, UNPROVEN, UNSTABLE)
+        return self.kind in (WRONG, UNPROVEN, CHANGED, UNSTABLE)
 
     def codes(self, kind: str) -> list[str]:
         """Return the codes of the reasons of one kind."""
@@ -143,7 +146,7 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 
 
 def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
-    """Return the reasons against the training of points, at most one of each kind per point.
+    """Return the reasons against the training of points, at most one of each kind per point, and what was replaced.
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, if different batches all have
     the same loss, or if its accuracy is that of guessing after a whole epoch of labels that can be learnt. An operation
@@ -178,7 +181,14 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
             message = messages.get(tuple(key))
             none = ("refused", message) if isinstance(message, str) else ("not_compared",)
             unproven[tuple(key)] = ("few_steps", count, asked) if count else none
-    return {key: tuple(each[key] for each in (wrong, unproven) if key in each) for key in wrong | unproven}
+    replaced = {
+        tuple(key): [("replaced", used, asked) for asked, used in settings.get("replaced", {}).items()]
+        for *key, settings in points.itertuples(index=False, name=None)
+    }
+    return {
+        key: (*(each[key] for each in (wrong, unproven) if key in each), *replaced.get(key, ()))
+        for key in wrong | unproven | replaced
+    }
 
 
 def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Reason]:

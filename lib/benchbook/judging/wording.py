@@ -5,7 +5,7 @@ import math
 import pandas
 
 from benchbook.judging import confirmation, intervals
-from benchbook.judging.verdicts import REASONS, UNPROVEN, UNSTABLE, Verdict
+from benchbook.judging.verdicts import CHANGED, REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
@@ -113,7 +113,12 @@ def hedges(point: dict) -> list[str]:
     elif point.get("interval") == intervals.RANGE:
         reasons.append(FEW_REPEATS)
     if isinstance(verdict := point.get("verdict"), Verdict):
-        reasons += [REASONS[code][2] for kind in (UNSTABLE, UNPROVEN) for code in verdict.codes(kind)]
+        reasons += [
+            REASONS[code][2].format(*values)
+            for kind in (UNSTABLE, UNPROVEN, CHANGED)
+            for code, *values in verdict.reasons
+            if REASONS[code][0] == kind
+        ]
     if point.get("variant") == confirmation.UNCONFIRMED:
         reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":

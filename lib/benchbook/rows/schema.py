@@ -127,6 +127,7 @@ Settings = open_mapping(
     **dict.fromkeys(("promised", "search_seconds", "copy_bytes", "matrix_size"), Number | None),
     **dict.fromkeys(("chosen", "side"), _SIDE),
     tried=Text,
+    replaced=dict[str, str],  # what was unavailable: by its name, what took its place
     num_bank_images=int | None,
     # parity
     **dict.fromkeys(("num_parity_steps", "step"), int | None),

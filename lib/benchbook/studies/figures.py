@@ -47,8 +47,8 @@ MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
 VIEW_GAP = 0.8  # between the two views, in bars, for a heading
-HATCH = "///"  # of the bar of a doubtful point: unstable, unproven or diverged
-DOUBTFUL, FAILED = "unstable, unproven or diverged", "failed or wrong, no measure"
+HATCH = "///"  # of the bar of a doubtful point: unstable, unproven, changed or diverged
+DOUBTFUL, FAILED = "unstable, unproven, changed or diverged", "failed or wrong, no measure"
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
 PUBLISHED, PREDICTED = "published", "predicted"
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
@@ -113,11 +113,11 @@ def view(line: dict) -> str:
 
 
 def outcome(line: dict) -> str:
-    """Return the outcome of a table's line: ok, unproven, unstable, diverged or failed (which includes wrong)."""
+    """Return the outcome of a table's line: ok, diverged, failed (which includes wrong), or the kind of its doubtful verdict."""
     status, verdict = line.get("status"), line.get("verdict")
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
-    return "unproven" if verdicts.is_unproven(verdict) else "unstable" if verdicts.is_unstable(verdict) else "ok"
+    return verdict.kind if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else "ok"
 
 
 def bounds_kind(line: dict) -> str:
@@ -187,8 +187,8 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey and predicted bars hollow. The bar of an unstable, unproven or diverged point is hatched and
-    followed by that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form
+    Published bars are grey and predicted bars hollow. The bar of a doubtful or diverged point is hatched and followed by
+    that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form
     a group under its own heading.
 
     Args:

@@ -136,7 +136,8 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     line = title.line(lines)
     if not line or not is_measured(line):
         return title(lines, evidence.names)
-    number, further = _interval(line, title.column), [stand_in(line, study.dataset) if study.dataset else ""]
+    is_named = not study.dataset or verdicts.has(line.get("verdict"), "replaced")  # then `hedged` names it
+    number, further = _interval(line, title.column), [] if is_named else [stand_in(line, study.dataset)]
     if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
         further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
     hedges = hedged(evidence, [line], *further)

@@ -22,7 +22,7 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging.parity import Agreement
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
-from benchbook.studies.datasets import Collection
+from benchbook.studies.datasets import EMBEDDED, Collection
 from benchbook.studies.plan import StudyPlan
 
 CHECK = 0  # the number of the process that compares with float64
@@ -71,6 +71,8 @@ class Process:
             data = make(*given, **named)
             seconds = time.perf_counter() - started
             named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
+            if given[0] in EMBEDDED and named["dataset"] != given[0]:
+                self.run.add_settings(replaced={given[0]: named["dataset"]})
             self.run.append(**named, seconds=seconds)
         return data
 

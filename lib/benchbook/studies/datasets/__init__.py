@@ -79,7 +79,7 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     if name == SYNTHETIC:
         return None
     if name == "imagenet":
-        folder = next((root / name for root in roots(data_root) if (root / name / "train").is_dir()), None)
+        folder = next((root / name for root in roots(data_root, name) if (root / name / "train").is_dir()), None)
         if folder is None:
             raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
         return pictures.collection(str(folder), name)

@@ -85,10 +85,16 @@ class Text:
         return "".join(self.characters[token] for token in self.train[:count])
 
 
-def roots(data_root: str) -> list[Path]:
-    """Return the folders to search, in order; the last one is the cache."""
-    named = [data_root, os.environ.get("BENCHBOOK_DATA", "")]
-    return [*(Path(root).expanduser() for root in named if root), cache()]
+def roots(data_root: str, *folders: str) -> list[Path]:
+    """Return the folders to search, in order; the last one is the cache.
+
+    Args:
+        data_root: the first one; it may be empty.
+        folders: that hold the data set. A user may name one of them in place of the folder above it.
+    """
+    named = [Path(root).expanduser().absolute() for root in (data_root, os.environ.get("BENCHBOOK_DATA")) if root]
+    tops = {folder.partition("/")[0] for folder in folders}
+    return [*(each for root in named for each in (root, root.parent) if each is root or root.name in tops), cache()]
 
 
 def cache() -> Path:
@@ -163,35 +169,47 @@ class Published:
         """Return the data set from the first root with all files intact, or else from a download.
 
         Raises:
-            DatasetUnavailable: no root has the files, and the download failed.
+            DatasetUnavailable: no root has the files, and the download failed; the message names damaged folders.
         """
-        for root in roots(data_root):
-            if contents := self._read(root):
+        skipped = []
+        for root in roots(data_root, *self.folders):
+            if contents := self._read(root, skipped):
                 return self.parse(contents)
-        with download(self.folders[0].partition("/")[0]) as place:
-            for name, checksum in self.archives.items():
-                fetch(self.address + name, place if name.endswith(TAR) else place / self.folders[0], checksum)
-            if not (contents := self._read(place)):
-                raise ValueError("the files do not have the published checksums")
+        try:
+            with download(self.folders[0].partition("/")[0]) as place:
+                for name, checksum in self.archives.items():
+                    fetch(self.address + name, place if name.endswith(TAR) else place / self.folders[0], checksum)
+                if not (contents := self._read(place, skipped)):
+                    raise ValueError("the files do not have the published checksums")
+        except DatasetUnavailable as error:
+            raise DatasetUnavailable("; ".join([*skipped, str(error)])) from error
         return self.parse(contents)
 
-    def _read(self, root: Path) -> list[bytes] | None:
-        """Return the contents of the files below a root, or None unless every MD5 matches. A mismatch is printed."""
+    def _read(self, root: Path, skipped: list[str]) -> list[bytes] | None:
+        """Return the contents of the files below a root, or None unless every MD5 matches.
+
+        A folder that has some of the files, or damaged ones, is printed and added to `skipped`.
+        """
         for folder in (root / name for name in self.folders):
-            try:
-                contents = {name: _content(folder / name) for name in self.files}
-            except (OSError, EOFError, gzip.zlib.error):  # absent, unreadable or truncated
-                continue
-            wrong = [name for name, part in contents.items() if hashlib.md5(part).hexdigest() != self.files[name]]
-            if not wrong:
+            contents = {name: _content(folder / name) for name in self.files}
+            digests = {name: part and hashlib.md5(part).hexdigest() for name, part in contents.items()}
+            if digests == self.files:
                 return list(contents.values())
-            print(f"Skipped {folder}: wrong checksums of {', '.join(wrong)}.")
+            missing = [name for name, digest in digests.items() if digest is None]
+            wrong = [name for name, digest in digests.items() if digest not in (None, self.files[name])]
+            fault = f"wrong checksums of {', '.join(wrong)}" if wrong else f"it lacks {', '.join(missing)}"
+            if len(missing) < len(digests):
+                skipped.append(f"{folder}: {fault}")
+                print(f"Skipped {skipped[-1]}.")
         return None
 
 
-def _content(file: Path) -> bytes:
-    """Return the content of a file, or else of its .gz, unpacked."""
-    return file.read_bytes() if file.is_file() else gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
+def _content(file: Path) -> bytes | None:
+    """Return the content of a file, or else of its .gz, unpacked; None if it is absent, unreadable or truncated."""
+    try:
+        return file.read_bytes() if file.is_file() else gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
+    except (OSError, EOFError, gzip.zlib.error):
+        return None
 
 
 def _parse_mnist(files: list[bytes]) -> Dataset:

@@ -62,6 +62,9 @@ class Plan(StudyPlan):
         with process.run.during("setup"):
             chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
         process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+        if chosen[0] != given["weights"]:
+            others = process.run.settings_with().get("replaced", {})
+            process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
         workload = process.build(cls, data, weights=chosen)
         process.run.add_settings(trainable_parameters=workload.trainable_parameters())
         return workload
