@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import os
 import pkgutil
 import platform
@@ -350,6 +351,20 @@ def test_a_framework_starts_without_a_warning_about_cuda(framework):
         run_python(f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)")
         == "cpu\n"
     )
+
+
+def test_a_users_settings_of_keras_do_not_reach_a_network(tmp_path, monkeypatch):
+    settings = {"floatx": "float16", "epsilon": 0.5, "backend": "torch", "image_data_format": "channels_first"}
+    (tmp_path / ".keras").mkdir()
+    (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    framework = next(name for name in ("jax", "tensorflow") if importlib.util.find_spec(name))
+    asked = (
+        "from benchbook.frameworks.keras import runtime; import os\n"
+        f"config = runtime.import_keras('{framework}').config\n"
+        "print(config.floatx(), config.epsilon(), config.image_data_format(), 'KERAS_HOME' in os.environ)"
+    )
+    assert run_python(asked) == "float32 1e-07 channels_last False\n"
 
 
 def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):

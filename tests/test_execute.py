@@ -139,6 +139,15 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     assert rows_of(point)["status"].tolist() == ["ok", "ok"]
 
 
+def test_a_users_settings_of_ipython_do_not_reach_a_run(point, tmp_path, monkeypatch):
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text(f"open({str(tmp_path / 'read')!r}, 'w')")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    assert run_with(point, "", monkeypatch) == "ok"
+    assert not (tmp_path / "read").exists()
+
+
 @pytest.mark.parametrize(
     ("fault", "status", "message", "phases"),
     [

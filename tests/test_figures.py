@@ -1,6 +1,9 @@
 """How points look: hatched, hollow, or a cross and a word; the number of windows, the legend, the two views."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import matplotlib
 import pandas
@@ -81,6 +84,29 @@ def test_a_bar_shows_what_may_be_said_of_its_point(name, hatch, text):
     assert [(bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [(2.0, hatch)]
     assert words(axes) == [text]
     assert ("published" in legend(axes)) == (name == "published")
+
+
+DRAW = """
+import hashlib, pandas
+from benchbook.studies import figures
+with figures.style():
+    figure, axes = figures.canvas(2.0)
+    line = {"machine": "desk", "device": "cpu", "value": 1234.5, "low": 1200.0, "high": 1300.0, "status": "ok"}
+    table = figures.ranked(pandas.DataFrame([line]), "value")
+    figures.draw_bars(axes, table, "value", labels=["a label"], texts=["1234.5"], colours={})
+    axes.set_title("A title of $ and _")
+print(hashlib.sha256(figures.render(figure)).hexdigest())
+"""
+SETTINGS = "text.usetex: True\naxes.formatter.use_locale: True\nsavefig.facecolor: red\nsavefig.dpi: 30"
+
+
+def test_a_users_settings_of_matplotlib_change_no_figure(tmp_path):
+    (tmp_path / "matplotlibrc").write_text(SETTINGS)
+    drawn = [
+        subprocess.check_output([sys.executable, "-c", DRAW], env=os.environ | {"MATPLOTLIBRC": place}, text=True)
+        for place in ("", str(tmp_path))
+    ]
+    assert drawn[0] == drawn[1]
 
 
 @pytest.mark.parametrize("name", ["failed", "stopped midway"])

@@ -77,6 +77,7 @@ def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
 
 
 PREDICT = ("predict", "--chip", "T4", "--work", "resnet50")
+LONG = "x" * 100_000
 NUMBERS = {"--price": "price", "--image-size": "image_size", "--batch-size": "batch_size", "--images": "images"}
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
 COMMANDS = [
@@ -101,6 +102,7 @@ COMMANDS = [
     (("plan", "--profile", "../x"), "unknown profile '../x'"),
     (("plan", "--studies", "[/red]"), "no study '[/red]'"),
     (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
+    *((words, "... (cut) ...") for words in (("plan", "--profile", LONG), ("plan", LONG), ("measure", LONG))),
     (("study", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
     (("study", "--deadline", "nan"), "deadline nan"),
     (("study", "--deadline", "-1"), "deadline -1"),
@@ -138,6 +140,7 @@ def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, mon
     status, said = command(*(word.format(here=place) for word in words))
     assert status == 2
     assert said.startswith("error: ")
+    assert len(said) < 2200
     assert said.count("\n") == 1
     assert expected in said
     assert not any((tmp_path / "outputs").rglob("*.csv"))

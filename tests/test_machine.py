@@ -1,14 +1,19 @@
 import hashlib
 import json
+import os
 import platform
 import re
 import socket
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from benchbook.machine import condition, identity, layout, nvidia
+from benchbook.judging import verdicts, wording
+from benchbook.machine import condition, identity, layout, nvidia, variables
+from rows import make_rows, windows, write
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +105,18 @@ def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_pa
     assert (environment["lock"], environment["lock_sha256"]) == (None, None)
 
 
+def test_the_version_that_was_imported_counts(tmp_path):
+    """A folder of PYTHONPATH hides an installed package, with metadata of its own (tqdm) or without (nbclient)."""
+    (tmp_path / "nbclient.py").write_text("__version__ = '0.0.1'")
+    (tmp_path / "tqdm-0.0.2.dist-info").mkdir()
+    (tmp_path / "tqdm-0.0.2.dist-info" / "METADATA").write_text("Name: tqdm\nVersion: 0.0.2\n\n")
+    asked = "import json, nbclient; from benchbook.machine import identity; print(json.dumps(identity.environment()))"
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    printed = subprocess.check_output([sys.executable, "-c", asked], env=os.environ | {"PYTHONPATH": paths})
+    packages = json.loads(printed)["packages"]
+    assert (packages["nbclient"], packages["tqdm"]) == ("0.0.1", "0.0.2")
+
+
 def test_commit_says_when_the_library_was_changed(monkeypatch):
     answers = {"rev-parse": "0123456789ab", "status": ""}
     monkeypatch.setattr(identity, "output", lambda *command: answers[command[3]])
@@ -127,6 +144,88 @@ def test_usable_cores_are_those_this_process_may_use(monkeypatch):
     assert identity.usable_cores() == 3
     monkeypatch.delattr(identity.os, "sched_getaffinity")
     assert identity.usable_cores() == identity.os.cpu_count()
+
+
+DESCRIBE = """
+import json
+from benchbook.machine import identity
+this = identity.identify("desk")
+print(json.dumps([this.fingerprint, this.usable_cores, identity.environment()["variables"].get("OMP_NUM_THREADS")]))
+"""
+
+
+@pytest.mark.skipif(len(identity.cores()) < 2, reason="needs two cores")
+def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs, monkeypatch, command):
+    for name in (identity.LIMITS, "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def describe(environment: dict, taskset: bool = False) -> list:
+        pin = (lambda: os.sched_setaffinity(0, {min(identity.cores())})) if taskset else None
+        options = {"env": os.environ | environment, "preexec_fn": pin, "text": True}
+        done = subprocess.run([sys.executable, "-c", DESCRIBE], capture_output=True, **options)
+        return json.loads(done.stdout) if done.returncode == 0 else done.stderr.splitlines()[-1]
+
+    whole, one_core, one_thread = describe({}), describe({}, True), describe({"OMP_NUM_THREADS": "1"})
+    assert [whole[1:], one_core[1:], one_thread[1:]] == [[len(identity.cores()), None], [1, None], [whole[1], "1"]]
+    assert len({whole[0], one_core[0], one_thread[0]}) == 3
+    sessions = {"s1": whole, "s2": one_core}
+    for session, (fingerprint, cores, _) in sessions.items():
+        runs = [
+            row | {"run_id": f"20260101T00000{session[1]}Z-0000000{row['run_id'][-1]}"} for row in measured(session)
+        ]
+        folder = write(*runs) / "desk" / runs[0]["study"] / runs[0]["point"]
+        for run_id in {row["run_id"] for row in runs}:
+            manifest = {"machine": {"fingerprint": fingerprint, "usable_cores": cores}}
+            (folder / f"{run_id}.json").write_text(json.dumps(manifest))
+    assert "have it (the cores and threads that may be used count); allowed: another name, such as desk-" in describe(
+        {}, taskset=True
+    )  # never under the first's name
+    said = command("compare", "s1", "s2")[1]
+    assert f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads." in said
+
+
+def measured(session: str) -> list[dict]:
+    runs = [windows([300.0 + i] * 6, session=session, run_id=f"run-{i}", num_threads=2) for i in range(2)]
+    return [row for run in runs for row in run]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept", "is_marked"),
+    [
+        ("CUDA_LAUNCH_BLOCKING", "1", "1", True),
+        ("NVIDIA_TF32_OVERRIDE", "1", "1", True),
+        (
+            "XLA_FLAGS",
+            "--xla_cpu_enable_fast_math --xla_dump_to=/home/jane",
+            "--xla_cpu_enable_fast_math --xla_dump_to=(path)",
+            True,
+        ),
+        ("XLA_FLAGS", "--xla_force_host_platform_device_count=2", "--xla_force_host_platform_device_count=2", False),
+        ("LD_PRELOAD", "/home/jane/lib/libjemalloc.so.2:libx.so", "libjemalloc.so.2:libx.so", True),
+        ("TF_ENABLE_ONEDNN_OPTS", "0", "0", True),
+        ("MALLOC_TRIM_THRESHOLD_", "-1", "-1", False),  # this library sets it
+        ("MALLOC_TRIM_THRESHOLD_", "0", "0", True),
+        ("TORCH_HOME", "/home/jane/.torch", "(path)", False),
+        ("NVIDIA_VISIBLE_DEVICES", "all", "all", False),
+        ("CUDA_VERSION", "12.8", "12.8", False),
+        ("NVIDIA_API_KEY", "secret", None, False),
+        ("TF_VAR_password", "secret", None, False),  # Terraform's
+        ("OMP_NUM_THREADS", "3", None, False),  # a limit of the machine
+    ],
+)
+def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monkeypatch, name, value, kept, is_marked):
+    for other in os.environ:
+        if other.startswith(variables.PREFIXES):
+            monkeypatch.delenv(other)
+    monkeypatch.setenv(name, value)
+    recorded = identity.environment()["variables"]
+    assert recorded == ({name: kept} if kept else {})
+    sample = {"awake_seconds": 1.0, "elapsed_seconds": 1.0}
+    conditions = condition.samples({"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}})
+    [point] = verdicts.summarise(make_rows(windows([300.0] * 6)), conditions).to_dict("records")
+    marks = [f"with {name}={kept}"] * is_marked
+    assert str(point["verdict"]) == (f"changed: {marks[0]}" if is_marked else "stable")
+    assert wording.hedges(point)[1:] == marks  # after: one process only
 
 
 CPUINFO = """processor\t: 0

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import toy
-from benchbook.rows import packing, records
+from benchbook.judging import verdicts
+from benchbook.machine import condition
+from benchbook.rows import manifests, packing, records
 
 MEASURE = """
 import json, sys
@@ -41,13 +43,16 @@ def library(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def measure(library, tmp_path):
-    """Measure the toy in so many processes with these faults, by process; return how each ended."""
+    """Measure the toy in so many processes with these faults, by process; return how each ended.
+
+    The folder `site` of the test may hold a sitecustomize.py for all processes.
+    """
 
     def measured(
         count: int, faults: dict[int | str, str], variant: str = "reference", script: str = MEASURE
     ) -> subprocess.CompletedProcess:
         own = {f"TOY_FAULT_{number}": fault for number, fault in faults.items()}
-        own |= {"PYTHONPATH": str(library), "BENCHBOOK_OUTPUTS": str(tmp_path)}
+        own |= {"PYTHONPATH": f"{tmp_path / 'site'}:{library}", "BENCHBOOK_OUTPUTS": str(tmp_path)}
         command = [sys.executable, "-c", script, str(count), variant]
         return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
 
@@ -103,6 +108,33 @@ def test_controlled_keeps_the_memory_that_a_step_frees_and_says_so(measure, tmp_
     rows = records.merge(records.find(tmp_path / "runs")).query("phase == 'train'")
     keeps = rows["settings"].map(lambda settings: settings.get("keeps_memory", False))
     assert dict(zip(rows["variant"], keeps, strict=True)) == {"reference": False, "controlled": True}
+
+
+SET_BACK = """
+import os, time
+real, started = time.time, time.monotonic()
+time.time = lambda: real() - 3600.0 * (time.monotonic() - started > 0.5)  # an hour back after half a second
+"""
+
+
+def test_a_clock_that_is_set_back_hangs_nothing_and_no_process_took_a_negative_time(measure, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SET_BACK)
+    done = measure(2, {})
+    assert json.loads(done.stdout) == {"1": "ok", "2": "ok"}, done.stderr
+    described = manifests.read_all(tmp_path / "runs").values()
+    assert len(described) == 2
+    assert all(0 < each["process_seconds"] < 600 for each in described)
+
+
+def test_a_users_variables_are_in_the_manifest_and_mark_the_point(measure, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    assert measure(1, {}).returncode == 0
+    described = manifests.read_all(tmp_path / "runs")
+    assert [each["environment"]["variables"]["CUDA_LAUNCH_BLOCKING"] for each in described.values()] == ["1"]
+    rows = records.merge(records.find(tmp_path / "runs"))
+    [point] = verdicts.summarise(rows, condition.samples(described)).to_dict("records")
+    assert "changed: with CUDA_LAUNCH_BLOCKING=1" in str(point["verdict"])
 
 
 def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_added(library, tmp_path, monkeypatch):

@@ -379,9 +379,17 @@ BROKEN = {
     of_point("rate: .inf"): ": toy: rate is inf; allowed: a value of type float",
     of_point(f"batch_size: {MANY}, num_windows: {MANY}"): ": toy has 1024 points; allowed: 1000",
     of_point("device: cpu,\n        batch_size: [16,\n        many]"): ": toy: batch_size is 'many'",
+    of_point("device: [cpu, gpu2]"): ": toy: device is 'gpu2'; allowed: all, best, cpu, mps",
     GOOD.replace("toy", "absent"): ": unknown study 'absent'",
     "toy: caf\xe9": " is not YAML",
 }
+
+
+def test_an_unknown_framework_in_a_profile_is_named_with_its_place(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(of_point("framework: [torch, torch2]").replace("toy", "mnist_speedup"))
+    monkeypatch.setattr(layout, "profile", lambda name: tmp_path / "mine.yaml")
+    with pytest.raises(ValueError, match=r"^mine\.yaml: mnist_speedup: framework is 'torch2'; allowed: best, torch, t"):
+        profiles.read("mine")
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text[-40:]))

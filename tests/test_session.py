@@ -1,5 +1,7 @@
 """`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has the studies."""
 
+import errno
+import fcntl
 import functools
 import json
 import math
@@ -210,6 +212,37 @@ def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
     ):
         sessions()
     assert len(sessions()) == 1
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.EIO])
+def test_a_folder_that_cannot_lock_is_named_with_what_to_do(outputs, monkeypatch, command, number):
+    def refuse(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    choice = ["--profile", "smoke", "--studies", "mnist_speedup", "--device", "cpu", "--machine", "desk"]
+    for words, lock in (("study", *choice), "state/desk/.study.lock"), (("report",), ".report.lock"):
+        status, said = command(*words)
+        assert status == 2
+        assert said.splitlines()[-1].startswith(f"error: {outputs / lock} cannot be locked ({os.strerror(number)})")
+        assert "BENCHBOOK_OUTPUTS" in said
+
+
+def test_a_study_says_why_rows_have_no_commit(sessions, tmp_path, monkeypatch, capsys):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=b", "-C", tmp_path]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "c"], check=True)
+    monkeypatch.setattr(layout, "checkout", lambda: tmp_path)
+    sessions()
+    assert capsys.readouterr().out == ""
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    sessions()
+    said = capsys.readouterr().out
+    assert said.startswith("Rows will have no commit: fatal: detected dubious ownership")
+    assert f"safe.directory {tmp_path}" in said
+    monkeypatch.setenv("PATH", "")
+    sessions()
+    assert capsys.readouterr().out == "Rows will have no commit: git: No such file or directory\n"
 
 
 @pytest.mark.parametrize(("statuses", "same"), [(["ok"], True), (["ok", "crashed"], False)])

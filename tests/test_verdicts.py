@@ -252,7 +252,7 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = {"parity": ("off",), "constant": (2.3,), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",)}
-    values |= {"few_steps": (1, 3), "replaced": ("digits", "mnist")}
+    values |= {"few_steps": (1, 3), "replaced": ("digits", "mnist"), "variables": ("A=1",)}
     values |= {
         "spread": (0.1,),
         "drift": (0.1,),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import traceback
 
+MOST_CHARACTERS, MOST_BEFORE = 2000, 1000  # of a message, and of its part before the cut
 STOPPED = "Finished windows are kept; the same command continues from there."
 
 
@@ -25,6 +26,8 @@ def main() -> None:
         if os.environ.get("BENCHBOOK_DEBUG"):
             traceback.print_exception(error)
         text, status = describe(error)
+        if len(text) > MOST_CHARACTERS:  # the end says what is allowed
+            text = f"{text[:MOST_BEFORE]}... (cut) ...{text[MOST_BEFORE - MOST_CHARACTERS :]}"
         print(text, file=sys.stderr)
         sys.exit(status)
 

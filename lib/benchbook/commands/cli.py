@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import pandas
-import psutil
 import typer
 
 from benchbook.commands import measure, record, share
@@ -65,7 +64,7 @@ def study(
     verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
-    begun = time.monotonic() - (time.time() - psutil.Process().create_time())
+    begun = time.monotonic() - processes.age()
     until = begun + deadline
     if verbose:
         os.environ[profiles.VERBOSE] = "1"
@@ -160,8 +159,10 @@ def compare(
     """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
-    conditions = condition.samples(manifests.read_all(folder))
+    described = manifests.read_all(folder)
+    conditions = condition.samples(described)
     sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
+    cores = [comparison.cores(side, described) for side in sides]
     lines, alone = comparison.table(*sides, conditions)
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
@@ -171,6 +172,8 @@ def compare(
     shown["verdict"] = lines["verdict"]
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
+    if cores[0] != cores[1]:
+        say(f"A computed on {cores[0]}, B on {cores[1]}.")
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
             variant, stability = line[f"variant_{side}"], line[f"stability_{side}"]

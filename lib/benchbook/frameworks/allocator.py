@@ -6,12 +6,13 @@ import platform
 
 from benchbook.frameworks.devices import Device
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.machine.variables import KEEPS_MEMORY
 
 # Any number of bytes may stay free at the end of the heap (-1), and no large block gets pages of its own (0): those
 # would go back to the system with the block. Sources: mallopt(3) for the meaning, glibc's malloc.h for the numbers.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 MALLOPT_VALUES = {M_TRIM_THRESHOLD: -1, M_MMAP_MAX: 0}
-ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}  # the same for child processes
+ENVIRONMENT = KEEPS_MEMORY  # the same for child processes
 
 
 def can_keep(kind: str, framework: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchbook.machine import identity, libraries, nvidia
+from benchbook.machine import identity, libraries, nvidia, variables
 from benchbook.machine.kinds import KINDS, Features
 from benchbook.machine.precisions import PRECISIONS
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = tuple(libraries.FRAMEWORKS)
 PCI = Path("/sys/bus/pci/devices")
-XLA_FLAG = "--xla_force_host_platform_device_count"
 
 
 class DeviceUnavailable(RuntimeError):
@@ -249,8 +248,8 @@ def set_import_environment() -> None:
     Sources: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars (CUDA_CACHE_MAXSIZE),
     https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth
     """
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    for name, value in variables.SHARES_MEMORY.items():
+        os.environ.setdefault(name, value)
     here = present()
     if nvidia.gpus() or "cuda" in here:  # not hidden by CUDA_VISIBLE_DEVICES
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the largest value allowed
@@ -265,8 +264,9 @@ def split_cpu(framework: str, device_count: int) -> None:
 
     Call it before JAX computes in this process. Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
-    if framework == "jax" and device_count > 1 and XLA_FLAG not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {XLA_FLAG}={device_count}".strip()
+    flag = variables.DEVICES_OF_CPU
+    if framework == "jax" and device_count > 1 and flag not in os.environ.get("XLA_FLAGS", ""):
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}={device_count}".strip()
 
 
 def with_count(device: Device, device_count: int) -> Device:

@@ -31,6 +31,20 @@ def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | No
     raise ValueError(f"{name!r} {fault}; allowed: a machine ({machines}) or a session (the last: {sessions})")
 
 
+def cores(rows: pandas.DataFrame, described: Mapping[str, dict]) -> str:
+    """Return the logical cores that a side's processes could use, and their threads, in words.
+
+    Args:
+        rows: of one side.
+        described: manifests by run id.
+    """
+    machines = [described.get(run_id, {}).get("machine") or {} for run_id in rows["run_id"].unique()]
+    usable = sorted({machine["usable_cores"] for machine in machines if machine.get("usable_cores")})
+    threads = sorted(rows["num_threads"].dropna().unique())
+    counts = (" or ".join(map(str, each)) or "an unknown number of" for each in (usable, threads))
+    return "{} usable cores with {} threads".format(*counts)
+
+
 def table(
     a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 ) -> tuple[pandas.DataFrame, dict[str, list[str]]]:

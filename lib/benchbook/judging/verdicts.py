@@ -2,8 +2,9 @@
 
 A point is wrong if its computation disagrees with float64, if its loss never changes, or if its accuracy is that of
 guessing; a wrong point is never the best of anything. It is unproven if it was not compared with float64, or in fewer
-steps than its profile asks for; its figures count and carry a note. So do those of a point that is changed: it was not
-measured on the data that its profile names. It is unstable if its speed varied or the machine was disturbed.
+steps than its profile asks for; its figures count and carry a note. So do those of a changed point: other data than
+its profile names, or environment variables that change speed or arithmetic. A point is unstable if its speed varied or
+the machine was disturbed.
 
 A steady run must not be flagged: every rule requires a difference that matters (5 %) and that noise alone rarely makes.
 tests/test_verdicts.py counts how often each rule is wrong.
@@ -34,6 +35,7 @@ REASONS = {
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "replaced": (CHANGED, "{} in place of {}", "{} in place of {}"),
+    "variables": (CHANGED, "with {}", "with {}"),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
     "process_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
@@ -244,7 +246,7 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
     windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
     counts = windows.groupby(key)["run_id"].agg(["nunique", "size"])
     complete = (counts["nunique"] > 1) & (counts["size"] >= intervals.FEWEST_WINDOWS)
-    stable = {session: not is_unstable(verdict) for session, verdict in _stabilities(repeated, conditions, key)}
+    stable = {session: not verdict.is_doubtful for session, verdict in _stabilities(repeated, conditions, key)}
     ranks = {session: 2 * complete[session] + is_stable for session, is_stable in stable.items()}
     best = {}
     for (*point, _), rank in ranks.items():
@@ -317,6 +319,7 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
         "translated": any(sample.get("translated") for sample in samples),
     }
     yield from ((code,) for code, is_so in disturbances.items() if is_so)
+    yield from (("variables", text) for text in dict.fromkeys(sample.get("variables") for sample in samples) if text)
     if sum(lengths) <= 0:
         return
     taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]

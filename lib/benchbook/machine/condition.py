@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook.machine import contention, nvidia
+from benchbook.machine import contention, nvidia, variables
 from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
@@ -67,13 +67,14 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
         manifests: by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: run_id, and one for each key of a sample; empty if no manifest has samples. SETTINGS come from the
-        manifest's condition_before, unless the sample has its own value.
+        Columns: run_id, variables (those that are unusual), and one for each key of a sample; empty if no manifest has
+        samples. SETTINGS come from the manifest's condition_before, unless the sample has its own value.
     """
     lines = []
     for run_id, manifest in manifests.items():
-        before = manifest.get("condition_before") or {}
+        before, set_there = manifest.get("condition_before") or {}, (manifest.get("environment") or {}).get("variables")
         whole_run = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
+        whole_run["variables"] = variables.unusual(set_there or {}) or None
         lines += [whole_run | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 

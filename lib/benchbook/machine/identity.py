@@ -8,6 +8,8 @@ import json
 import os
 import platform
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,10 +18,12 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.machine import layout, nvidia
+from benchbook.machine import layout, nvidia, variables
 from benchbook.machine.kinds import TPUS
 from benchbook.machine.processes import output
+from benchbook.machine.variables import THREADS
 
+LIMITS = "BENCHBOOK_LIMITS"  # in the environment: see `limits`
 KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name is taken
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
@@ -71,8 +75,9 @@ def identify(name: str = "") -> Machine:
     if _is_taken(name, digits):
         if given:
             raise ValueError(
-                f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it;"
-                f" allowed: another name, such as {with_kind(name, digits)}"
+                f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it"
+                " (the cores and threads that may be used count); allowed: another name, such as"
+                f" {with_kind(name, digits)}"
             )
         name = with_kind(name, digits)
     return Machine(
@@ -108,7 +113,8 @@ def fingerprint() -> str:
     """Return twelve hexadecimal digits that all computers of one kind share and that reveal nothing about their owners.
 
     They are a hash of the processor's family, model and stepping, the instruction sets that training uses, cores,
-    caches, memory in whole GiB, the family of the operating system, and the GPUs with their memory, or the TPUs.
+    caches, memory in whole GiB, the family of the operating system, the GPUs with their memory, or the TPUs, and limits
+    of cores and threads.
     """
     return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
 
@@ -123,12 +129,33 @@ def usable_cores() -> int:
     return len(cores())
 
 
+def limits() -> dict[str, int | str]:
+    """Return the limits that the user has set to this machine's CPU: usable cores, and threads; empty without any.
+
+    All processes of a study have the limits of the first one: frameworks bind threads to cores, and processes that
+    train together get threads of their own.
+    """
+    if LIMITS not in os.environ:
+        usable, threads = usable_cores(), os.environ.get(THREADS)
+        found = {"usable_cores": usable} if usable != psutil.cpu_count() else {}
+        os.environ[LIMITS] = json.dumps(found | ({"threads": threads} if threads else {}))
+    return json.loads(os.environ[LIMITS])
+
+
 def environment() -> dict:
-    """Return the software that a run uses: Python, every installed package, and the lock's name and SHA-256."""
-    lock = layout.lock()
+    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256.
+
+    A package in a folder of PYTHONPATH hides an installed one. Of packages that are imported, the module's own version
+    counts: such a folder may lack the package's metadata.
+    """
+    lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
+    limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
+    modules = {name.lower(): vars(module).get("__version__") for name, module in [*sys.modules.items()] if module}
+    packages |= {name: modules[name] for name in packages if isinstance(modules.get(name), str)}
     return {
         "python": platform.python_version(),
-        "packages": dict(sorted(_packages())),
+        "packages": dict(sorted(packages.items())),
+        "variables": {name: value for name, value in variables.recorded().items() if name != THREADS} | limited,
         "lock": lock.name if lock else None,
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
     }
@@ -152,6 +179,18 @@ def revision(folder: Path, *paths: str) -> str:
     return f"{head}+changed" if head and changed else head
 
 
+def why_no_commit() -> str:
+    """Return git's reason why rows will have no commit, in one line; empty if they have one."""
+    folder = layout.checkout()
+    if not folder or commit():
+        return ""
+    try:
+        done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"git: {error.strerror}"
+    return " ".join(done.stderr.split())
+
+
 def as_dictionary(machine: Machine) -> dict:
     """Return a machine as plain values, for JSON."""
     return asdict(machine) | {"accelerators": list(machine.accelerators)}
@@ -171,6 +210,7 @@ def _traits() -> dict:
         "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
         "memory_gib": round(psutil.virtual_memory().total / 2**30),
         "gpus": nvidia.kinds() or _tpus(),
+        **limits(),
     }
 
 

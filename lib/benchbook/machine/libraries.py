@@ -5,7 +5,9 @@ named after the network's library.
 """
 
 import importlib
+import os
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -52,13 +54,19 @@ OPTIONAL_IMPORTS = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
 def import_alone(name: str) -> ModuleType:
     """Import a framework, or Keras, without its optional imports, which stay importable afterwards.
 
+    Keras reads no keras.json of the user: its data format and float type are those that the networks are written for.
+
     Raises:
         ImportError: it is not installed, or does not work here.
     """
     skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
     sys.modules.update(dict.fromkeys(skipped))  # Python takes None for a module that is not installed
+    home = os.environ.get("KERAS_HOME")
     try:
-        return importlib.import_module(name)
+        with tempfile.TemporaryDirectory() as empty:
+            os.environ["KERAS_HOME"] = empty
+            return importlib.import_module(name)
     finally:
+        os.environ.pop("KERAS_HOME") if home is None else os.environ.update(KERAS_HOME=home)
         for other in skipped:
             sys.modules.pop(other, None)

@@ -54,6 +54,12 @@ def birth(process: psutil.Process) -> float:
     return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 
+def age() -> float:
+    """Return the seconds since this process started; setting the clock does not change them, except on macOS."""
+    now = time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time()
+    return now - birth(psutil.Process())
+
+
 def is_running(process: int) -> bool:
     """Return whether a process exists and has not ended; a zombie has ended."""
     try:

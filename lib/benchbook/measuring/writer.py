@@ -4,7 +4,6 @@ During a run, a marker file `<run_id>.running` holds what a failure row needs: i
 """
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
-from benchbook.machine import condition
+from benchbook.machine import condition, processes
 from benchbook.measuring import failures, launch
 from benchbook.rows import marker, records
 
@@ -108,7 +105,7 @@ class Run:
         if self.manifest:
             self.manifest["condition_after"] = condition.read()
             if not self.ended_by_another:
-                self.manifest["process_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
+                self.manifest["process_seconds"] = round(processes.age(), 1)
             text = json.dumps(self.manifest, indent=1, sort_keys=True)
             marker.write_atomically(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)

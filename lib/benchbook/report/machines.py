@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import pandas
 
 from benchbook.machine import libraries
+from benchbook.machine.variables import THREADS
 
 COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "notes", "sessions"]
 COLUMNS += ["rows"]
@@ -67,8 +68,16 @@ def _description(own: list[dict]) -> dict:
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
         "software": ", ".join(software) or None,
-        "notes": " ".join(_misplaced(own)) or None,
+        "notes": " ".join([*_limits(this, environment), *_misplaced(own)]) or None,
     }
+
+
+def _limits(this: dict, environment: dict) -> list[str]:
+    usable, logical = this.get("usable_cores"), this.get("logical_cores")
+    threads = (environment.get("variables") or {}).get(THREADS)
+    is_limited = usable and logical and usable != logical
+    cores = [f"{usable} of {logical} logical cores were usable."] if is_limited else []
+    return cores + ([f"{THREADS} was {threads}."] if threads else [])
 
 
 def _misplaced(own: list[dict]) -> list[str]:

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jinja2
-from filelock import FileLock
 
 from benchbook.machine import layout
 from benchbook.measuring.failures import last_line
-from benchbook.running import kernel
+from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
@@ -68,7 +67,7 @@ def write() -> Path:
     executed.parent.mkdir(parents=True, exist_ok=True)
     # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    lock = FileLock(outputs / ".report.lock", timeout=LOCK_SECONDS)
+    lock = execute.acquire(outputs / ".report.lock", LOCK_SECONDS)
     with lock, tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as sockets:
         try:
             kernel.execute(layout.notebook("aggregate"), executed, {}, Path(sockets))

@@ -40,10 +40,11 @@ PARAMETERS = TypeAdapter(_PARAMETERS)
 _MACHINE = {
     **dict.fromkeys(("name", "fingerprint"), Name | None),
     **dict.fromkeys(("chip", "system"), Text),
-    **dict.fromkeys(("memory_bytes", "physical_cores"), _NUMBER),
+    **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), _NUMBER),
     "accelerators": _TEXTS,
 }
-_ENVIRONMENT = dict.fromkeys(("python", "lock_sha256"), Text) | {"packages": dict[str, Text] | None}
+_ENVIRONMENT = dict.fromkeys(("python", "lock_sha256"), Text)
+_ENVIRONMENT |= dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
 Manifest = open_mapping(
     "Manifest",
     **dict.fromkeys(("run_id", "commit"), Text),

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -89,20 +89,35 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         RuntimeError: another process still holds it.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
-    held = FileLock(lock)
     try:
-        held.acquire(blocking=False)
+        held = acquire(lock, 0)
     except Timeout:
         print(f"Waiting up to {seconds:,.0f} s for {_holder(lock)}.", file=sys.stderr, flush=True)
-    try:
-        held.acquire(timeout=seconds)
-    except Timeout:
-        name = lock.parent.name
-        raise RuntimeError(f"another study measures on this machine ({name}); wait until it ends, or stop it") from None
-    try:
+        try:
+            held = acquire(lock, seconds)
+        except Timeout:
+            other = f"another study measures on this machine ({lock.parent.name})"
+            raise RuntimeError(f"{other}; wait until it ends, or stop it") from None
+    with held:
         yield
-    finally:
-        held.release()
+
+
+def acquire(lock: Path, seconds: float) -> AbstractContextManager:
+    """Acquire a file's lock, and return a context manager that releases it.
+
+    Raises:
+        Timeout: another process still holds it.
+        OSError: the file cannot be locked, as in some network folders.
+    """
+    try:
+        return FileLock(lock).acquire(timeout=seconds)
+    except Timeout:
+        raise
+    except OSError as error:
+        if error.filename:  # it could not be opened
+            raise
+        allowed = "a folder with file locks, such as one on a local disk, in BENCHBOOK_OUTPUTS"
+        raise OSError(f"{lock} cannot be locked ({error.strerror}); allowed: {allowed}") from error
 
 
 def _holder(lock: Path) -> str:

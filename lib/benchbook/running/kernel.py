@@ -34,13 +34,14 @@ def keep(notebook: Path, study: str) -> None:
 
 
 def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> None:
-    """Execute a notebook, in a kernel whose sockets are in a folder of this run.
+    """Execute a notebook, in a kernel whose sockets are in a folder of this run, without the user's IPython settings.
 
     By default, sockets are numbered files in the current folder, and two kernels may use the same ones.
     """
     import papermill
     from traitlets.config import Config
 
+    os.environ |= {"IPYTHONDIR": f"{folder}/ipython", "JUPYTER_PREFER_ENV_PATH": "1"}  # this environment's kernel
     settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
     # All files of a run are written after its last cell; a framework's regular shutdown takes one or two seconds more.
     settings.NotebookClient.shutdown_kernel = "immediate"

@@ -24,6 +24,8 @@ from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared
 from benchbook.rows.schema import describe_error, quoted
 from benchbook.running import profile_files
 
+# The allowed values of parameters.
+NAMED = {"variant": records.VARIANTS, "device": ("all", "best", *KINDS), "framework": ("best", *devices.FRAMEWORKS)}
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
@@ -302,8 +304,8 @@ def check(study: str, parameters: dict) -> None:
         right = type(value) is wanted or (wanted is float and type(value) is int)
         if not right or (wanted is float and not math.isfinite(value)):
             raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")
-        if name == "variant" and value not in records.VARIANTS:
-            raise ValueError(f"{study}: variant is {quoted(value)}; allowed: {', '.join(records.VARIANTS)}")
+        if value not in (allowed := NAMED.get(name, [value])):
+            raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: {', '.join(allowed)}")
     try:
         manifests.PARAMETERS.validate_python(parameters)  # values that a manifest may not hold are refused
     except ValidationError as error:

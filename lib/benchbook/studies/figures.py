@@ -43,6 +43,7 @@ STYLE = {
     "hatch.linewidth": 1.5,
     "legend.frameon": False,
 }
+BACKEND = ("backend", "interactive")  # matplotlib's settings that are no style
 MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
@@ -75,7 +76,9 @@ FORMATS = {
 }
 
 
-style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
+_DEFAULTS = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith(BACKEND)}
+# For a `with` block that draws in the house style, whatever the user's matplotlibrc says.
+style = functools.partial(matplotlib.rc_context, _DEFAULTS | STYLE)
 
 
 def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
@@ -113,7 +116,7 @@ def view(line: dict) -> str:
 
 
 def outcome(line: dict) -> str:
-    """Return the outcome of a table's line: ok, diverged, failed (which includes wrong), or the kind of its doubtful verdict."""
+    """Return the outcome of a table's line: ok, unproven, changed, unstable, diverged or failed, as if wrong."""
     status, verdict = line.get("status"), line.get("verdict")
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
@@ -187,9 +190,9 @@ def draw_bars(
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
-    Published bars are grey and predicted bars hollow. The bar of a doubtful or diverged point is hatched and followed by
-    that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form
-    a group under its own heading.
+    Published bars are grey and predicted bars hollow. The bar of a doubtful or diverged point is hatched and followed
+    by that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form a group
+    under its own heading.
 
     Args:
         axes: where to draw; the legend is below its figure.

@@ -14,12 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import psutil
-
 from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging.parity import Agreement
+from benchbook.machine import identity, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.datasets import EMBEDDED, Collection
@@ -104,7 +103,7 @@ class Process:
             self.workload = self.make(settings=self.settings)
         first_step(self.workload, self.run)
         self.has_begun = first_step is protocol.first_step
-        self.run.manifest["first_call_seconds"] = round(time.time() - psutil.Process().create_time(), 1)
+        self.run.manifest["first_call_seconds"] = round(processes.age(), 1)
         return self.workload
 
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
@@ -207,4 +206,7 @@ def run(study: str, parameters: dict, run_id: str, number: int) -> None:
         from benchbook.frameworks.torch import replicas
 
         replicas.leave()
+    begun = process.run.manifest["environment"]
+    # With the versions that were imported; frameworks set further variables.
+    process.run.manifest["environment"] = identity.environment() | {"variables": begun["variables"]}
     process.run.end()
