@@ -43,8 +43,10 @@ def test_an_error_has_its_type_and_a_death_its_signal_and_the_last_line(log):
     assert failed.name == "AttributeError"
 
 
-def test_a_process_over_its_limit_is_killed(log, tmp_path):
-    _, failed = launch.call("launch_cases:hang", str(tmp_path / "id"), log=log, seconds=3.0)
+@pytest.mark.parametrize(("function", "argument"), [("hang", "id"), ("die", signal.SIGSTOP)])
+def test_a_process_that_hangs_or_is_stopped_is_killed_at_its_limit(log, tmp_path, monkeypatch, function, argument):
+    monkeypatch.chdir(tmp_path)
+    _, failed = launch.call(f"launch_cases:{function}", argument, log=log, seconds=3.0)
     assert failed == ("", "took longer than its limit of 3 s", True)
     assert not psutil.Process().children(recursive=True)
 

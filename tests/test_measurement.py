@@ -94,6 +94,18 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     assert numbers[interrupted[0]] == 2
 
 
+@pytest.mark.parametrize(
+    ("fault", "statuses"),
+    [("marker garbage", ["ok", "ok"]), ("rows a folder", ["ok", "ok"]), ("runs removed", ["crashed", "ok"])],
+)
+def test_what_is_broken_under_a_process_costs_at_most_its_run(measure, tmp_path, fault, statuses):
+    for faults in ({1: fault}, {}):
+        done = measure(2, faults)
+        assert done.returncode == 0, done.stderr
+    assert list(json.loads(done.stdout).values()) == statuses
+    assert not list(tmp_path.rglob("*.running"))
+
+
 def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reason(measure):
     done = measure(3, {"BEFORE": "raise"}, script=IN_A_NOTEBOOK)
     assert done.stderr.splitlines()[-1].endswith(

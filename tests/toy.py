@@ -35,8 +35,11 @@ num_processes: int = 1  # that measure
 # With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
 PLAN = """
 import os
+import shutil
 import time
+from pathlib import Path
 
+from benchbook.machine import layout
 from benchbook.measuring import protocol
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
@@ -48,6 +51,15 @@ def commit(fault):
         raise MemoryError("planted")
     if fault == "exit":
         os._exit(3)
+    if fault == "runs removed":
+        shutil.rmtree(layout.outputs() / "runs")
+    if fault == "marker garbage":
+        for path in layout.outputs().rglob("*.running"):
+            path.write_bytes(bytes(range(256)))
+    if fault == "rows a folder":
+        for path in layout.outputs().rglob("*.csv"):
+            path.unlink()
+            path.mkdir()
     if fault == "kill":
         os.kill(os.getppid(), 9)
         time.sleep(600)

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,10 +140,11 @@ def _interrupt(child: subprocess.Popen) -> None:
 
 def _death(status: int, log: Path) -> Failed:
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-    with log.open("rb") as file:
+    last = ""
+    with suppress(FileNotFoundError), log.open("rb") as file:  # a user may have removed it
         file.seek(max(0, log.stat().st_size - MOST_LOG_BYTES))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-    last = next((line for line in reversed(lines) if line), "")
+        last = next((line for line in reversed(lines) if line), "")
     return Failed("", f"the process {how}" + (f"; it last printed: {last[:300]}" if last else ""))
 
 

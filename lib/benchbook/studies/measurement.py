@@ -144,7 +144,7 @@ class Measurement:
                 elif shutil.disk_usage(folder).free < FULL_BYTES:
                     message = "the process died, because the disk is full"
             self.fail(number, run_id, status, message)
-        if not log.stat().st_size:
+        if log.exists() and not log.stat().st_size:
             log.unlink()
 
     def fail(self, number: int, run_id: str, status: str, message: str) -> None:
