@@ -90,3 +90,8 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
     counts = pandas.read_csv(report / "claims.csv")["outcome"].value_counts()
     said = " ".join(shown["text/markdown"])
     assert all(f"**{count}** {outcome}" in said for outcome, count in counts.items())
+
+
+def test_a_folder_that_is_none_is_no_report_without_rows(tmp_path):
+    with pytest.raises(ValueError, match=r"runs_folder '.*typo' is not a folder"):
+        aggregation.merge(tmp_path / "typo")

@@ -217,6 +217,7 @@ def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monke
     for other in os.environ:
         if other.startswith(variables.PREFIXES):
             monkeypatch.delenv(other)
+    monkeypatch.setenv(identity.LIMITS, "{}")
     monkeypatch.setenv(name, value)
     recorded = identity.environment()["variables"]
     assert recorded == ({name: kept} if kept else {})

@@ -14,6 +14,7 @@ import toy
 from benchbook.judging import verdicts
 from benchbook.machine import condition
 from benchbook.rows import manifests, packing, records
+from benchbook.studies import experiments
 
 MEASURE = """
 import json, sys
@@ -159,3 +160,11 @@ def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_add
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     _, rows = packing.add(Path(done.stdout.split("benchbook add ")[1].strip()))
     assert (rows["phase"] == "train").sum() == 2
+
+
+@pytest.mark.parametrize(("name", "value"), [("precision", "float16"), ("parity_precisions", "fp32, bf16")])
+def test_an_unknown_precision_is_refused_before_any_row(monkeypatch, tmp_path, name, value):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    with pytest.raises(ValueError, match=f"{name} '{value}': '(float16|fp32,)'; allowed: fp32, tf32, "):
+        experiments.begin("resnet50_cost", {"device": "cpu", name: value})
+    assert not list(tmp_path.iterdir())

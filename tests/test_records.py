@@ -47,7 +47,7 @@ def write_raw(path, *rows):
     ("column", "value", "allowed"),
     [
         ("phase", "trian", "allowed: 'setup', 'compile', 'warmup', 'confirm', 'train', 'evaluate', 'total', 'parity'"),
-        ("device", "gpu", "allowed: 'cpu', 'mps', 'metal', 'cuda' or 'tpu'"),
+        ("device", "gpu", "allowed: 'cpu', 'mps', 'metal', 'cuda', 'rocm', 'xpu' or 'tpu'"),
         ("samples", "64.5", "allowed: a valid integer"),
         ("samples", "-1", "allowed: greater than or equal to 0"),
         ("seconds", "fast", "allowed: a valid number"),

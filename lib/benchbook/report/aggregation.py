@@ -10,7 +10,7 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import confirmation, verdicts
-from benchbook.machine import condition
+from benchbook.machine import condition, layout
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, headline, machines, pages
 from benchbook.report.costs import Mark
@@ -107,8 +107,13 @@ def merge(runs: Path) -> Aggregation:
     A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest.
 
     Args:
-        runs: the folder of all machines' rows.
+        runs: the folder of all machines' rows; this project's own may be missing.
+
+    Raises:
+        ValueError: it is not a folder.
     """
+    if not runs.is_dir() and runs != layout.outputs() / "runs":
+        raise ValueError(f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows")
     gc.set_threshold(100_000, 20, 100)  # with the default thresholds, garbage collection takes a tenth of the time
     described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)

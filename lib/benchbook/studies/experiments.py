@@ -36,6 +36,7 @@ from benchbook.machine import identity as machine
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, protocol, runs
+from benchbook.measuring.support import PRECISIONS
 from benchbook.measuring.window import windows_lasting
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
@@ -298,11 +299,17 @@ def begin(study: str, parameters: dict) -> Experiment:
 
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
+        ValueError: an unknown precision.
     """
+    for name in ("precision", "parity_precisions"):
+        if unknown := set(parameters.get(name, "").split()) - set(PRECISIONS):
+            raise ValueError(f"{name} {parameters[name]!r}: {min(unknown)!r}; allowed: {', '.join(PRECISIONS)}")
     framework = devices.choose_framework(parameters.get("framework", "torch"))
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and "BENCHBOOK_OUTPUTS" not in os.environ:
         os.environ |= {"BENCHBOOK_OUTPUTS": tempfile.mkdtemp(prefix="benchbook-"), PLAYING: "1"}
+    if "BENCHBOOK_SUPERVISOR" not in os.environ and (reason := machine.why_no_commit()):
+        print(f"Rows will have no commit: {reason}")
     kind, this = parameters["device"], machine.identify()
     if attended or kind not in KINDS:
         picked = survey.device(kind, framework)

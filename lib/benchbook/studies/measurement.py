@@ -63,9 +63,10 @@ class Measurement:
         return rows[rows["session"] == self.session].reset_index(drop=True)
 
     def manifest(self) -> dict:
-        """Return the manifest of the first process that measures windows, which may hold pictures."""
+        """Return the manifest of the first process that measures windows, which may hold pictures; empty without it."""
         described = manifests.read_all(self.folder)
-        return next(described[run] for run in self.rows()["run_id"].unique() if described[run].get("process") == 1)
+        own = (described.get(run, {}) for run in self.rows()["run_id"].unique())
+        return next((manifest for manifest in own if manifest.get("process") == 1), {})
 
     def finished(self) -> dict[int, str]:
         """Return the status of each process that has ended, by its number, the oldest first; not the interrupted.

@@ -4,6 +4,8 @@ Functions of `torch.accelerator` serve every accelerator; only cuda and mps need
 operation is allocated once.
 """
 
+from typing import Any
+
 import numpy
 import torch
 from torch.nn import functional as F
@@ -125,7 +127,7 @@ class TorchBackend(Backend):
         placed = [torch.from_numpy(part).to(device.torch_type) for part in host]
         return lambda previous: F.scaled_dot_product_attention(*placed)
 
-    def to_host(self, output: torch.Tensor) -> numpy.ndarray:
+    def to_host(self, output: Any) -> numpy.ndarray:
         return output.cpu().numpy()
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
