@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import numpy
+import pandas
 import pytest
 import torch
 from torch import nn
@@ -150,6 +151,7 @@ def test_arithmetic_that_rounds_or_adds_what_lies_behind_is_a_row_and_is_said(
     said_wrong = {name: own["wrong_outputs"] for name, own in found.items() if own.get("wrong_outputs")}
     assert said_wrong == {name: [16, 17, 64] for name in wrong}
     assert all(part in study.reading(rows) for part in words)
+    assert study.reading(pandas.concat([rows, rows], ignore_index=True)) == study.reading(rows), "of two processes"
     assert set(ceilings(rows)["model"]).isdisjoint(operations.EXACT)
     assert statistics.summarise(rows)["status"].tolist() == ["ok"]
 
