@@ -14,7 +14,7 @@ import toy
 from benchbook.judging import verdicts
 from benchbook.machine import condition
 from benchbook.rows import manifests, packing, records
-from benchbook.studies import experiments
+from benchbook.running import profiles
 
 MEASURE = """
 import json, sys
@@ -166,5 +166,5 @@ def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_add
 def test_an_unknown_precision_is_refused_before_any_row(monkeypatch, tmp_path, name, value):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     with pytest.raises(ValueError, match=f"{name} '{value}': '(float16|fp32,)'; allowed: fp32, tf32, "):
-        experiments.begin("resnet50_cost", {"device": "cpu", name: value})
+        profiles.flat("resnet50_cost" if name == "precision" else "vae_stability", {"device": "cpu", name: value})
     assert not list(tmp_path.iterdir())

@@ -5,11 +5,12 @@ named after the network's library.
 """
 
 import importlib
-import os
 import sys
 import tempfile
 from dataclasses import dataclass, field
 from types import ModuleType
+
+from benchbook.machine.variables import setting
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,9 @@ def import_alone(name: str) -> ModuleType:
     """
     skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
     sys.modules.update(dict.fromkeys(skipped))  # Python takes None for a module that is not installed
-    home = os.environ.get("KERAS_HOME")
     try:
-        with tempfile.TemporaryDirectory() as empty:
-            os.environ["KERAS_HOME"] = empty
+        with tempfile.TemporaryDirectory() as empty, setting(KERAS_HOME=empty):
             return importlib.import_module(name)
     finally:
-        os.environ.pop("KERAS_HOME") if home is None else os.environ.update(KERAS_HOME=home)
         for other in skipped:
             sys.modules.pop(other, None)

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from benchbook.machine.kinds import KINDS
 
@@ -25,6 +27,18 @@ THREADS = "OMP_NUM_THREADS"  # torch's
 DEVICES_OF_CPU = "--xla_force_host_platform_device_count"  # this library's flag for JAX
 PATH = "(path)"  # in place of one
 MOST_CHARACTERS = 200  # of a value
+
+
+@contextmanager
+def setting(**values: str) -> Iterator[None]:
+    """Set environment variables in a `with` block, and restore them at its end."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 def recorded() -> dict[str, str]:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchbook.machine import layout, processes
+from benchbook.machine import layout, processes, variables
 
 
 def command(notebook: Path, executed: Path, parameters: dict) -> list[str]:
@@ -41,20 +41,14 @@ def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> N
     import papermill
     from traitlets.config import Config
 
-    own = {"IPYTHONDIR": f"{folder}/ipython", "JUPYTER_PREFER_ENV_PATH": "1"}  # this environment's kernel
-    before = {name: os.environ.get(name) for name in own}
     settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
     # All files of a run are written after its last cell; a framework's regular shutdown takes one or two seconds more.
     settings.NotebookClient.shutdown_kernel = "immediate"
     paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
     # Streams are merged, so that the last state of a progress bar is kept.
     options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
-    os.environ |= own
-    try:
+    with variables.setting(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):  # this environment's kernel
         papermill.execute_notebook(*paths, parameters, **options)
-    finally:  # the folder will be gone
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.kinds import KINDS
+from benchbook.measuring.support import PRECISIONS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared, in_notebook, point_name, setting
 from benchbook.rows.schema import describe_error, quoted
@@ -26,6 +27,7 @@ from benchbook.running import profile_files
 
 # The allowed values of parameters.
 NAMED = {"variant": records.VARIANTS, "device": ("all", "best", *KINDS), "framework": ("best", *devices.FRAMEWORKS)}
+LISTED = ("precision", "parity_precisions")  # parameters with one or more precisions
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
@@ -306,6 +308,8 @@ def check(study: str, parameters: dict) -> None:
             raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")
         if value not in (allowed := NAMED.get(name, [value])):
             raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: {', '.join(allowed)}")
+        if name in LISTED and (unknown := set(value.split()) - set(PRECISIONS)):
+            raise ValueError(f"{study}: {name} {value!r}: {min(unknown)!r}; allowed: {', '.join(PRECISIONS)}")
     try:
         manifests.PARAMETERS.validate_python(parameters)  # values that a manifest may not hold are refused
     except ValidationError as error:

@@ -36,7 +36,6 @@ from benchbook.machine import identity as machine
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, protocol, runs
-from benchbook.measuring.support import PRECISIONS
 from benchbook.measuring.window import windows_lasting
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
@@ -299,11 +298,7 @@ def begin(study: str, parameters: dict) -> Experiment:
 
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
-        ValueError: an unknown precision.
     """
-    for name in ("precision", "parity_precisions"):
-        if unknown := set(parameters.get(name, "").split()) - set(PRECISIONS):
-            raise ValueError(f"{name} {parameters[name]!r}: {min(unknown)!r}; allowed: {', '.join(PRECISIONS)}")
     framework = devices.choose_framework(parameters.get("framework", "torch"))
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and "BENCHBOOK_OUTPUTS" not in os.environ:
