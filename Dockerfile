@@ -10,5 +10,5 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /benchbook
 COPY . .
-RUN make setup PLATFORM=cuda && rm -rf /root/.cache
+RUN make setup PLATFORM=cuda && rm -rf ~/.cache
 CMD ["make", "study"]
