@@ -5,6 +5,7 @@ state, no row may be lost, no window may be measured twice, and no process or ma
 """
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -27,7 +28,8 @@ ENDED, SOME_FAILED = 0, 3
 LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault
 LIMIT_OF_REPORT_SECONDS = 600.0  # for the report after that
 PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some happen during a start, some during a point
-DISK = "512m"
+DISK, INODES = "512m", 20_000
+STOPPED_SECONDS = (1.0, 60.0)
 
 
 class Soak:
@@ -46,7 +48,7 @@ class Soak:
         self.temporary = folder / "tmp"  # short, because the path of a kernel's socket has at most 100 characters
         for own in (self.outputs, self.temporary):
             own.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(self.outputs)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},nr_inodes={INODES}", "tmpfs", str(self.outputs)]
         self.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
         points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
         profile = {"toy": {"time_limit_minutes": 2, "points": points}}
@@ -67,7 +69,8 @@ class Soak:
         if self.only_kills:
             return self.kill_one()
         faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOP_SIGNALS)]
-        return self.chance.choice([*faults, self.kill_one, *([self.fill_disk] if self.mounted else [])])()
+        faults += [self.kill_one, self.stop_all, self.write_garbage, self.tear_notebook]
+        return self.chance.choice([*faults, *([self.fill_disk, self.take_inodes] if self.mounted else [])])()
 
     def lines(self) -> set[tuple[Path, str]]:
         """Return every complete line of rows, with its file."""
@@ -87,6 +90,45 @@ class Soak:
         send = os.kill if number == signal.SIGTERM else os.killpg
         send(self.study.pid, number)
         return signal.Signals(number).name
+
+    def stop_all(self) -> str:
+        """Stop all processes of the study for a while, as a computer that sleeps."""
+        members = processes.tree(self.study.pid)
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for member in members:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.send_signal(number)
+            if number == signal.SIGSTOP:
+                time.sleep(self.chance.uniform(*STOPPED_SECONDS))
+        return "SIGSTOP"
+
+    def write_garbage(self) -> str:
+        """Overwrite a marker or another file of the study's state."""
+        files = [path for path in self.outputs.rglob("*") if path.name.endswith((".running", ".session"))]
+        if files:
+            self.chance.choice(files).write_bytes(bytes(range(256)))
+        return "garbage"
+
+    def tear_notebook(self) -> str:
+        """Cut the notebook in half for a while, as an editor or a synchronised folder does."""
+        (notebook,) = (self.library.parent / "notebooks").glob("*_toy.ipynb")
+        text = notebook.read_text()
+        notebook.write_text(text[: len(text) // 2])
+        time.sleep(3)
+        notebook.write_text(text)
+        return "torn notebook"
+
+    def take_inodes(self) -> str:
+        """Create empty files until there can be no more, for a while."""
+        folder = self.outputs / "empty"
+        try:
+            folder.mkdir()
+            for number in range(INODES):
+                (folder / str(number)).touch()
+        except OSError:
+            time.sleep(3)
+        shutil.rmtree(folder)
+        return "no inodes"
 
     def fill_disk(self) -> str:
         """Fill the disk for a while."""

@@ -184,10 +184,12 @@ def test_other_chips_are_told_with_time_and_cost_or_why_they_are_unknown(capsys)
     unlike = {"where": "another", "hours": None, "reason": "it is not on record"}
     lines = [known | {"source": "measured", "where": "desk"}, known, known | unlike]
     measure._say_elsewhere(pandas.DataFrame(lines))
-    said = capsys.readouterr().out.splitlines()[1:]
+    said = capsys.readouterr().out.splitlines()
     assert said == [
         "  chip: 500 samples/s (400 to 600); 1,000,000 take 90 min, $2.00 rented",
         "  Other chips: it is not on record.",
     ]
     measure._say_elsewhere(pandas.DataFrame([*lines, known | {"where": "twin"}]))
     assert "  Equal rates: a step of this batch size takes at least" in capsys.readouterr().out
+    measure._say_elsewhere(pandas.DataFrame(lines[:1]))
+    assert "mine: no predictions for other chips, because its operations were not counted" in capsys.readouterr().out

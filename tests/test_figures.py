@@ -136,7 +136,7 @@ def test_whiskers_reach_from_low_to_high_and_the_legend_tells_intervals_from_rou
         (PRINTED, figures.PUBLISHED),
         (line(interval="interval"), intervals.INTERVAL),
         (line(), intervals.RANGE),  # what is not called an interval is none
-        (line(source="predicted without it"), figures.PREDICTED),
+        (line(source="predicted"), figures.PREDICTED),
     ):
         assert kinds & set(legend(drawn(one))) == {figures.WHISKERS[kind]}
     assert legend(drawn(line(low=None, high=None))) == []

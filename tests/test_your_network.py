@@ -393,20 +393,6 @@ def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, mon
     assert len(records.read(process.run.path)) == 1
 
 
-@pytest.mark.parametrize(("most", "tried"), [(40, [8, 16, 32, 64, 48, 40, 44]), (7, [8, 6, 7]), (4, [8, 6, 5])])
-def test_the_largest_batch_is_looked_for(tmp_path, monkeypatch, most, tried):
-    asked = []
-
-    def attempt(build, record, batch_size, seconds, bytes_each):
-        asked.append(batch_size)
-        window = {"seconds": 0.01, "samples": batch_size, "peak_memory_bytes": None}
-        return window if batch_size <= most else None
-
-    monkeypatch.setattr(sizes, "_try", attempt)
-    sizes.try_each(None, run(tmp_path), [], 0.01, largest_from=4)
-    assert asked == tried
-
-
 def test_a_file_is_described_by_name_digest_and_commit_alone(own, tmp_path):
     before = loading.origins({"network": own("words"), "loss": "", "example": "numpy.random:random"})
     assert list(before) == ["network"]

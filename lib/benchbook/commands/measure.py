@@ -51,7 +51,7 @@ def measure(
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
     learning_rate: Annotated[float, typer.Option(help="the same for all steps")] = 0.01,
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
-    batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64", or "largest"')] = "",
+    batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64"')] = "",
     precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
     tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
     processes: Annotated[int, number("fresh processes to measure in; an interval needs two", 1, 99)] = 4,
@@ -195,11 +195,12 @@ def _say_results(points: list, lines) -> None:
 
 
 def _say_elsewhere(table) -> None:
-    """Print the record's prediction for this machine, and for other chips."""
+    """Print the record's predictions for other chips."""
     from benchbook.studies.your_network import study
 
-    say(study.held_out(table))
     others = table[table["source"] == "predicted"]
+    for network in sorted(set(table["model"]) - set(others["model"])):
+        say(f"  {network}: no predictions for other chips, because its operations were not counted.")
     timed = others[others["hours"].notna()]
     for line in timed.to_dict("records"):
         rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))

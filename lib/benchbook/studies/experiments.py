@@ -142,19 +142,16 @@ class Experiment(Process):
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
         """Search nothing: a process of the measurement does."""
 
-    def source(self, *names: str, texts: Iterable[str] = ()) -> Markdown:
-        """Return the code of these classes and functions of the study's network, and of the training step.
+    def source(self, *names: str) -> Markdown:
+        """Return the code of the study's network, by the names of classes and functions, and of the training step.
 
-        Args:
-            names: those that are not defined are left out.
-            texts: where they are defined; empty: the study's network in this framework.
+        A name that is not defined in this framework's network is left out.
         """
         framework = self.device.framework
         library = libraries.FRAMEWORKS[framework].library
         network = Path(inspect.getfile(self.study_plan)).with_name(f"network_{library}.py")
         training = Path(frameworks.__file__).parent / framework / "training.py"
-        texts = [*texts] or [network.read_text(encoding="utf-8")]
-        parts = [code(text, name) for name in names for text in texts]
+        parts = [code(network.read_text(encoding="utf-8"), name) for name in names]
         parts.append(code(training.read_text(encoding="utf-8"), STEPS[framework]))
         return Markdown("```python\n" + "\n\n".join(filter(None, parts)) + "\n```")
 

@@ -5,14 +5,18 @@ import hashlib
 import os
 import pickle
 import shutil
+import sys
 import tarfile
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy
+from tqdm import tqdm
 
 from benchbook.machine import layout
 
@@ -135,16 +139,26 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
         OSError: the source cannot be reached, breaks off, or sends nothing for STALLED_SECONDS.
         ValueError: the checksum differs.
     """
-    import pooch
+    with warnings.catch_warnings(action="ignore"):  # tqdm's, about widgets that no bar of ours uses
+        import pooch
+    import requests
 
-    pooch.retrieve(
-        address,
-        known_hash=checksum and f"md5:{checksum}",
-        fname=address.rpartition("/")[2],
-        path=folder,
-        processor=pooch.Untar(extract_dir=".") if address.endswith(TAR) else None,
-        downloader=pooch.HTTPDownloader(progressbar=True, timeout=STALLED_SECONDS),
-    )
+    pooch.get_logger().setLevel("WARNING")
+    name = address.rpartition("/")[2]
+    try:
+        # A notebook shows standard error, where pooch's own bar goes, as a fault.
+        with tqdm(desc=name, total=1, delay=1.0, unit="B", unit_scale=True, file=sys.stdout) as bar:
+            pooch.retrieve(
+                address,
+                known_hash=checksum and f"md5:{checksum}",
+                fname=name,
+                path=folder,
+                processor=pooch.Untar(extract_dir=".") if address.endswith(TAR) else None,
+                downloader=pooch.HTTPDownloader(progressbar=bar, timeout=STALLED_SECONDS),
+            )
+    except requests.ConnectionError as error:
+        reason = getattr(error.args[0], "reason", error)  # the error's own text names its objects and the address twice
+        raise OSError(f"{urlsplit(address).netloc}: {str(reason).rpartition(': ')[2]}") from error
 
 
 @dataclass(frozen=True)

@@ -139,26 +139,6 @@ def find(name: str, what: str) -> tuple[Path | str, str]:
     return path, attribute
 
 
-def sources(name: str, what: str) -> list[str]:
-    """Return the texts in which a callable may be defined, without importing them: its file's, or its module's.
-
-    Those of a package within a package are all that are in it; unknown ones are left out.
-    """
-    place, _ = find(name, what)
-    if isinstance(place, Path):
-        return [place.read_text()]
-    package, *parts = place.split(".")
-    spec = importlib.util.find_spec(package)  # for a submodule, this would import the package
-    path = Path(spec.origin if spec and spec.origin else "")
-    for part in parts:
-        folder = path.parent / part
-        path = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    if path.suffix != ".py" or not path.is_file():
-        return []
-    inside = sorted(path.parent.rglob("*.py")) if path.name == "__init__.py" and parts else []
-    return [file.read_text(errors="replace") for file in [path, *inside]]
-
-
 @functools.cache
 def _run(path: Path) -> Any:
     """Return the module of a file, which runs once in a process: some files cannot run twice."""

@@ -110,9 +110,8 @@ class Plan:
             return
         given, run, seconds = process.parameters, process.run, process.parameters["window_seconds"]
         calibration.measure_arithmetic(process.device, run, calibration.Budget(3, seconds / 10))
-        largest_from = given["batch_size"] if sizes.LARGEST in given["batch_sizes"] else 0
         make = functools.partial(process.make, settings=process.settings)
-        sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds, largest_from)
+        sizes.try_each(lambda size: make(batch_size=size), run, sizes.read(given["batch_sizes"]), seconds)
 
     def __getstate__(self) -> dict:
         """Return the choices only: a child process cannot unpickle your objects, so it runs your file again."""

@@ -1,4 +1,4 @@
-"""Trials of several batch sizes, to find the fastest one and the largest one that fits in memory."""
+"""Trials of several batch sizes, to find the fastest one."""
 
 import itertools
 from collections.abc import Callable
@@ -11,28 +11,23 @@ from benchbook.measuring.window import windows_lasting
 from benchbook.measuring.writer import Run
 
 TRIED = "batch_size"  # the value of `tried` in the settings of these rows
-LARGEST = "largest"  # among batch sizes: search the largest one that fits in memory
 NUM_WINDOWS = 2
-LONGEST_STEP = 5.0  # seconds; no larger batch is tried after a longer step
-NEAR = 1.125  # the search ends when the smallest failure is at most this many times the largest success
 ROOM = 0.9  # of free memory; beyond it a computer without a GPU begins to swap
 
 
 def read(text: str) -> list[int]:
-    """Return the batch sizes in a text, separated by blanks, the smallest first; LARGEST is skipped.
+    """Return the batch sizes in a text, separated by blanks, the smallest first.
 
     Raises:
-        ValueError: anything but whole numbers from 1 on and LARGEST.
+        ValueError: anything but whole numbers from 1 on.
     """
-    words = [word for word in text.split() if word != LARGEST]
+    words = text.split()
     if not all(word.isdigit() and int(word) for word in words):
-        raise ValueError(f"batch_sizes {text!r}; allowed: whole numbers from 1 on and {LARGEST}, separated by blanks")
+        raise ValueError(f"batch_sizes {text!r}; allowed: whole numbers from 1 on, separated by blanks")
     return sorted({int(word) for word in words})
 
 
-def try_each(
-    build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float, largest_from: int = 0
-) -> None:
+def try_each(build: Callable[[int], Workload], record: Run, batch_sizes: list[int], seconds: float) -> None:
     """Measure training at each batch size, as rows of phase `calibrate`; after a failure no larger size is tried.
 
     Args:
@@ -40,28 +35,14 @@ def try_each(
         record: the run that takes the rows.
         batch_sizes: the smallest first.
         seconds: length of each of NUM_WINDOWS windows.
-        largest_from: a batch size that works, where the search for the largest one begins. Sizes are doubled until one
-            fails; then the search bisects. 0: no search.
     """
-    waiting, largest_ok, least_failed, bytes_each = list(batch_sizes), largest_from, 0, 0.0
-    before = psutil.Process().memory_info().rss
+    bytes_each, before = 0.0, psutil.Process().memory_info().rss
     with record.during("calibrate"):
-        while batch_size := waiting.pop(0) if waiting else _next_size(largest_ok, least_failed):
+        for batch_size in batch_sizes:
             window = _try(build, record, batch_size, seconds, bytes_each)
             if window is None:
-                waiting, least_failed = [], batch_size
-                continue
-            bytes_each = ((window["peak_memory_bytes"] or 0) - before) / batch_size
-            largest_ok = max(largest_ok, batch_size) if largest_from else 0
-            if window["seconds"] * batch_size > LONGEST_STEP * window["samples"] and not waiting:
                 return
-
-
-def _next_size(largest_ok: int, least_failed: int) -> int:
-    """Return the next batch size of the search; 0: none."""
-    if largest_ok and least_failed:
-        return (largest_ok + least_failed) // 2 if least_failed > max(NEAR * largest_ok, largest_ok + 1) else 0
-    return 2 * largest_ok
+            bytes_each = ((window["peak_memory_bytes"] or 0) - before) / batch_size
 
 
 def _try(

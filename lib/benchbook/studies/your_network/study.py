@@ -18,7 +18,6 @@ from benchbook.studies.your_network import sizes
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
 CHIPS += ("NVIDIA H100 80GB SXM",)
-HELD_OUT = "predicted without it"
 IMAGES = 1_000_000  # samples in the comparison of chips
 _KEY = ["machine", "device", "framework", "model", "dataset", "image_size", "batch_size", "precision", "variant"]
 
@@ -65,14 +64,13 @@ def batch_sizes(evidence: Evidence) -> pandas.DataFrame:
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     """Return the time of IMAGES samples here, and predictions for other chips from the network's operations.
 
-    A prediction for this machine, from the record alone, shows how far such predictions can be trusted. Each network
-    is represented by its fastest point. A network whose operations were not counted has no predictions.
+    Each network is represented by its fastest point. A network whose operations were not counted has no predictions.
 
     Returns:
-        Columns: model, where (a machine or a chip), source (measured, HELD_OUT of this machine, or predicted), device,
-        precision, samples_per_second, low, high (a prediction's 90 % interval), interval (the kind of measured bounds),
-        verdict and point (of what was measured), hours, dollars (IMAGES at the median rent on record),
-        joules_per_sample (if a sensor read them), basis, reason (why there is no prediction).
+        Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
+        samples_per_second, low, high (a prediction's 90 % interval), interval (the kind of measured bounds), verdict
+        and point (of what was measured), hours, dollars (IMAGES at the median rent on record), joules_per_sample (if a
+        sensor read them), basis, reason (why there is no prediction).
     """
     own, lines, rate = rates(evidence), [], ["samples_per_second", "low", "high"]
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
@@ -83,7 +81,6 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
         measured |= {name: best[name] for name in ("interval", "verdict", "point")}
         lines.append(here | measured | {name: best[name] for name in rate})
         if pandas.notna(best["flops_per_sample"]):
-            lines.append(here | {"source": HELD_OUT} | _held_out(evidence, best))
             predicted = {"model": network, "source": "predicted", "precision": best["precision"]}
             lines += [predicted | {"where": chip} | _predicted(best, chip) for chip in CHIPS]
     columns = ["model", "where", "source", "device", "precision", *rate, "interval", "verdict", "point", "dollars"]
@@ -113,39 +110,6 @@ ELSEWHERE = Sentence(
     "least",
     "source == 'measured'",
 )
-
-
-def held_out(table: pandas.DataFrame) -> str:
-    """Return how well the record predicts each network's rate here, in sentences, or why there is no prediction.
-
-    Args:
-        table: from `elsewhere`.
-    """
-    sentences = []
-    for network, lines in table.groupby("model", sort=True):
-        by_source = lines.drop_duplicates("source").set_index("source")
-        if HELD_OUT not in by_source.index:
-            sentences.append(f"{network}: no predictions, because its operations were not counted.")
-            continue
-        measured, guess = by_source.loc["measured"], by_source.loc[HELD_OUT]
-        if pandas.notna(guess["reason"]):
-            sentences.append(f"{network}: no prediction for this machine ({guess['reason']}).")
-            continue
-        within = "within" if guess["low"] <= measured["samples_per_second"] <= guess["high"] else "outside"
-        rate, low, high = (wording.number(guess[name]) for name in ("samples_per_second", "low", "high"))
-        sentences.append(
-            f"{network} trains {wording.number(measured['samples_per_second'])} samples a second here. Without this"
-            f" machine, the record predicts {rate} ({low} to {high}): the measurement is {within}."
-        )
-    return " ".join(sentences)
-
-
-def _held_out(evidence: Evidence, best: dict) -> dict:
-    """Return the prediction for the measured machine, from the record alone."""
-    points = evidence.points(NAME)
-    point = points[points["machine"].eq(best["machine"]) & points["point"].eq(best["point"])].iloc[0]
-    chip = "" if best["device"] == "cpu" else chips.listed(point["device_name"])
-    return _predicted(best, chip) if chip else {"reason": f"{point['device_name']} is not in the list of chips"}
 
 
 def _predicted(best: dict, chip: str) -> dict:
@@ -179,7 +143,6 @@ STUDY = Study(
             "your-network-elsewhere",
             "How long would other chips take?",
             "Predictions use the network's operations and the public record; bounds are 90 % intervals."
-            f" The bar `{HELD_OUT}` is a prediction for this machine from the record without its chip."
             " Dollars are at the median rent on record.",
             table=elsewhere,
             lines=_timed,
