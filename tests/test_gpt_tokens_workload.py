@@ -160,9 +160,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("plant", FAULTS.values(), ids=FAULTS)
-@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
-def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant, precision):
-    workload = small(text, precision)
+def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant):
+    workload = small(text, "amp_bf16")  # whose tolerances are the wider ones
     plant(workload, monkeypatch)
     assert not passes(workload, tmp_path)
 

@@ -380,12 +380,11 @@ def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(record, p
     assert verdict.passed, verdict.reason
 
 
-@pytest.mark.parametrize("num_steps", [1, 3])
 @pytest.mark.parametrize("name", plants.EVERY)
-def test_training_that_is_wrong_is_caught(record, name, num_steps):
+def test_training_that_is_wrong_is_caught(record, name):
     workload = plants.tiny("amp_fp16" if "scaler" in name else "fp32")
     plants.EVERY[name](workload)
-    assert not parity.check(workload, record, num_steps).passed
+    assert not parity.check(workload, record, 1).passed
 
 
 def test_the_first_step_of_a_reference_is_computed_once_for_all_trials(record, tmp_path, monkeypatch):

@@ -53,9 +53,9 @@ def test_a_charts_tables_have_the_same_columns_whatever_there_is(study, chart):
 
 
 @each_chart
-def test_the_same_rows_give_the_same_picture_and_tables(study, chart):
-    first, second = (chart.draw(given(study.name, "two machines", True)) for _ in range(2))
-    assert first._repr_png_() == second._repr_png_()
+def test_the_same_rows_give_the_same_tables(study, chart):
+    first = drawn(study.name, chart.name, "two machines", True)
+    second = chart.draw(given(study.name, "two machines", True))
     for one, other in zip((first.table, *first.tables.values()), (second.table, *second.tables.values()), strict=True):
         pandas.testing.assert_frame_equal(one, other)
 
