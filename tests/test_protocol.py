@@ -304,6 +304,7 @@ input()
 @pytest.mark.parametrize(("step_seconds", "taken"), [(1e-3, [4]), (60.0, [])])
 def test_windows_begin_when_the_loaders_queue_is_in_steady_state(record, clock, monkeypatch, step_seconds, taken):
     monkeypatch.setattr(protocol, "time", time)
+    monkeypatch.setattr(protocol, "POLL_SECONDS", 1.0)  # next to other tests, a worker may get no core for a while
     workload, filled, steps = FakeWorkload(clock), record.path.with_suffix(".filled"), []
     workload.description = lambda: {"num_workers": 2}
 
