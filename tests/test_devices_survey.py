@@ -52,8 +52,24 @@ def jax_is(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(LIBRARY)]))
 
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    monkeypatch.setattr(survey, "ANSWERS", {})
+    monkeypatch.setitem(survey.ANSWERS, "jax", None)
+    del survey.ANSWERS["jax"]
     return put
+
+
+@pytest.fixture
+def machine_says(monkeypatch, command):
+    """Return a function to what `benchbook machine` prints of JAX alone."""
+
+    def said() -> str:
+        monkeypatch.setattr(devices, "installed", lambda: ("jax",))
+        monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.ZeusSensor(None, "rapl"))
+        status, text = command("machine")
+        assert status == 0, text
+        assert re.search(r"torch +│ +│ +│ +│ not installed", text), text
+        return text
+
+    return said
 
 
 def test_planning_and_running_import_no_framework(tmp_path):
@@ -61,7 +77,7 @@ def test_planning_and_running_import_no_framework(tmp_path):
     assert printed.splitlines()[-1] == "none of them"
 
 
-def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, tmp_path):
+def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, machine_says, tmp_path):
     jax_is(f"{JAX.format('tpu')}open({str(tmp_path / 'asked')!r}, 'a').write('asked '); print('a library that greets')")
     answers = [survey.ask("jax") for _ in range(2)]
     assert [each.kind for each in answers[0].devices] == ["tpu", "cpu"]
@@ -69,12 +85,13 @@ def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, tmp_pa
     assert survey.device("best", "jax") == Device("tpu", "TPU v5e", "jax")
     with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
         survey.device("cuda", "jax")
+    assert re.search(r"jax +│ tpu +│ TPU v5e +│ rapl", machine_says())
     assert (tmp_path / "asked").read_text().split() == ["asked"]
     with pytest.raises(ValueError, match="unknown framework 'theano'; allowed: torch, tensorflow, jax"):
         survey.kinds("theano")
 
 
-def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(jax_is, command):
+def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(jax_is, machine_says, command):
     jax_is(JAX.format("neuron"))
     with pytest.raises(DeviceUnavailable, match=r"jax is not measured on 'neuron' here: .* not in benchbook's table"):
         survey.device("best", "jax")
@@ -84,6 +101,7 @@ def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_repla
     assert "Left out: 'neuron' of jax" in said
     with pytest.raises(DeviceUnavailable, match="jax is not measured on 'neuron' here"):
         profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax", "device": "best"}]} | LIMIT, "all")
+    assert re.search(r"jax +│ neuron +│ +│ +│ not used: .* not in benchbook's table", machine_says())
 
 
 # What JAX raises where JAX_PLATFORMS names its device, and what XLA's client does.
@@ -124,33 +142,15 @@ HANGS = "import time; time.sleep(60)"
     ],
 )
 def test_a_broken_framework_is_an_error_that_names_it_and_is_not_asked_for_a_cpu(
-    jax_is, monkeypatch, text, error, words
+    jax_is, machine_says, monkeypatch, text, error, words
 ):
     jax_is(text)
     monkeypatch.setattr(survey, "TIMEOUT_SECONDS", 30.0 if text != HANGS else 1.0)
     assert survey.device("cpu", "jax") == Device("cpu", identity.identify().chip, "jax")
     with pytest.raises(error, match=words):
         survey.kinds("jax")
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (JAX.format("tpu"), r"jax +│ tpu +│ TPU v5e +│ rapl"),
-        (JAX.format("neuron"), r"jax +│ neuron +│ +│ +│ not used: .* not in benchbook's table"),
-        (KILLS, r"jax +│ +│ +│ +│ jax could not be asked for its devices: driver too old"),
-    ],
-)
-def test_the_machine_lists_devices_with_their_sensor_and_why_an_accelerator_is_not_used(
-    jax_is, monkeypatch, command, text, line
-):
-    jax_is(text)
-    monkeypatch.setattr(devices, "installed", lambda: ("jax",))
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.ZeusSensor(None, "rapl"))
-    status, said = command("machine")
-    assert status == 0, said
-    assert re.search(line, said), said
-    assert re.search(r"torch +│ +│ +│ +│ not installed", said)
+    if text == KILLS:
+        assert re.search(r"jax +│ +│ +│ +│ jax could not be asked for its devices: driver too old", machine_says())
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")

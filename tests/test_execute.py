@@ -117,19 +117,21 @@ except processes.Stopped as stop:
 """
 
 
-def test_temporary_files_are_deleted_and_those_of_another_container_stay(point, tmp_path, monkeypatch):
+def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, tmp_path, monkeypatch):
+    """It reads no user's settings of IPython, and deletes its own temporary files alone."""
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "00.py").write_text(f"open({str(tmp_path / 'read')!r}, 'w')")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     other = tmp_path / "t" / f"benchbook-{2**22 + 1}-live"  # the process has this number in its own container
     other.mkdir(parents=True)
     monkeypatch.setattr("tempfile.tempdir", str(other.parent))
-    assert run_with(point, "", monkeypatch) == "ok"
-    assert list(other.parent.iterdir()) == [other]
-
-
-def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, monkeypatch):
     with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
         run_with(replace(point, parameters=point.parameters | {"batchsize": 1}), "", monkeypatch)
     assert not folder_of(point).exists()  # an error before anything runs
     assert run_with(point, "", monkeypatch) == "ok"
+    assert list(other.parent.iterdir()) == [other]
+    assert not (tmp_path / "read").exists()
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
@@ -137,15 +139,6 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     monkeypatch.setenv("FAULT", "exception")
     session.run([point], "tester")  # nothing runs: nothing fails
     assert rows_of(point)["status"].tolist() == ["ok", "ok"]
-
-
-def test_a_users_settings_of_ipython_do_not_reach_a_run(point, tmp_path, monkeypatch):
-    startup = tmp_path / "ipython" / "profile_default" / "startup"
-    startup.mkdir(parents=True)
-    (startup / "00.py").write_text(f"open({str(tmp_path / 'read')!r}, 'w')")
-    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    assert run_with(point, "", monkeypatch) == "ok"
-    assert not (tmp_path / "read").exists()
 
 
 @pytest.mark.parametrize(
