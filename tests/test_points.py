@@ -116,6 +116,14 @@ def test_a_point_has_a_title_for_people_without_the_hash_of_its_name():
     assert points.setting(cut) == "reference, CPU, ..."
 
 
+@pytest.mark.parametrize("name", ["network", "example", "loader", "loss"])
+def test_of_a_users_file_the_folder_is_not_published_and_does_not_count(name):
+    given = points.declared("your_network") | {"device": "cpu"}
+    here, there = (given | {name: f"{folder}/own.py:make"} for folder in ("/home/me", "C:\\private"))
+    assert points.public(here)[name] == points.public(there)[name] == "own.py:make"
+    assert points.point_name("your_network", here) == points.point_name("your_network", there)
+
+
 def test_texts_in_arguments_are_written_as_digests_and_tell_points_apart():
     def made(arguments, network="net.py:network"):
         return {**points.declared("your_network"), "device": "cpu", "network": network, "arguments": arguments}

@@ -110,6 +110,18 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert "What does a toy cost?" in (outputs / "report" / "toy.html").read_text()  # its newest executed notebook
 
 
+def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(project, tmp_path):
+    program = "from benchbook.running import profiles, session\n"
+    program += "print(session.measure(profiles.read('smoke', 'toy'), 'desk'))"
+    fault = {"TOY_FAULT_1": "parameter renamed", "PYTHONPATH": str(project / "lib")}
+    given = environment_of_tests() | fault | {"BENCHBOOK_OUTPUTS": str(tmp_path / "outputs")}
+    text = subprocess.check_output([sys.executable, "-c", program], env=given, text=True)
+    assert text.count("toy has no parameter 'variant'") == 1, text
+    rows = records.merge(records.find(tmp_path / "outputs" / "runs"))
+    assert rows["variant"].unique().tolist() == ["reference"]
+    assert set(rows["status"]) == {"ok"}
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -60,6 +60,9 @@ def commit(fault):
         for path in layout.outputs().rglob("*.csv"):
             path.unlink()
             path.mkdir()
+    if fault == "parameter renamed":
+        [path] = (layout.root() / "notebooks").glob("*_toy.ipynb")
+        path.write_text(path.read_text().replace("variant: str", "kind: str"))
     if fault == "kill":
         os.kill(os.getppid(), 9)
         time.sleep(600)

@@ -301,8 +301,9 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     from benchbook.studies.study import Evidence
 
     own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
-    for point, reason in left_out:
-        say(f"Left out: {point.title} ({reason})")
+    for reason in dict.fromkeys(reason for _, reason in left_out):
+        titles = [point.title for point, own in left_out if own == reason]
+        say(f"Left out: {'; '.join(titles)} ({reason})")
     if own and until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
         own_studies = [each for name, each in studies.every().items() if name in set(lines["study"])]

@@ -14,7 +14,7 @@ from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import launch
 from benchbook.rows import ceilings, networks, records
-from benchbook.rows.points import nested
+from benchbook.rows.points import FILES, nested
 from benchbook.running import profiles, session
 from benchbook.studies.your_network import choices, loading
 
@@ -66,13 +66,13 @@ def measure(
         return
     if script_arguments:
         raise ValueError(f"{script_arguments[0]!r} after {network!r}; allowed: arguments of a script, such as train.py")
-    for name in loading.NAMED:  # files become absolute paths, because a kernel has another current folder
+    for name in FILES:  # files become absolute paths, because a kernel has another current folder
         place, colon, attribute = given[name].rpartition(":")
         if place.endswith(".py"):
             given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
     given |= {"variant": "tuned" if tuned else "reference"}
     choices.check(given)
-    _look(network, {name: given[name] for name in loading.NAMED})
+    _look(network, {name: given[name] for name in FILES})
     entry = {"points": [nested(STUDY, given | {"num_processes": processes})], "time_limit_minutes": minutes}
     points = profiles.points_of(STUDY, entry, "all")
     name = identify(machine).name

@@ -17,7 +17,7 @@ BUDGET = "budget"  # the parameter that says how much to measure; its keys are i
 # Parameters that change no result: the data folder, the number of processes, and what else a notebook shows.
 UNMEASURED = frozenset({"data_root", "num_processes", "try_seconds", "explore"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
-FILES = frozenset({"network", "example", "loss"})
+FILES = ("network", "example", "loader", "loss")
 # Callables that take a network's name, and the argument with the name.
 REGISTRIES = {
     "timm:create_model": "model_name",
@@ -112,7 +112,7 @@ def nested(study: str, parameters: dict) -> dict:
 def public(parameters: dict) -> dict:
     """Return parameters for publication: no data folder, files by name only, digests of texts in `arguments`."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
-    files = {name: kept[name] for name in FILES & kept.keys() if ".py:" in str(kept[name])}
+    files = {name: kept[name] for name in kept.keys() & FILES if ".py:" in str(kept[name])}
     kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
     if isinstance(kept.get("arguments"), str):
         kept["arguments"] = _without_texts(kept["arguments"], REGISTRIES.get(str(kept.get("network")), ""))

@@ -210,7 +210,7 @@ def _choices_of(study: str, parameters: dict) -> dict:
     """Return a manifest's parameters as an entry of a profile, for any machine."""
     if "device" not in parameters:
         raise ValueError("its manifest has no parameters")
-    for name in FILES & parameters.keys():
+    for name in parameters.keys() & FILES:
         if ".py:" in str(parameters[name]):
             raise ValueError(f"{name} {parameters[name]!r} is a file of that machine's user")
     is_cpu = parameters["device"] == "cpu"
@@ -340,7 +340,7 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
             overrides = dict(zip(choices, values, strict=True)) | place
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
-            for name in FILES & parameters.keys():
+            for name in parameters.keys() & FILES:
                 if ".py:" in parameters[name]:  # in a profile, paths are relative to the project's folder
                     parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas
@@ -41,9 +42,9 @@ class Measurement:
     session: str
     in_kernel: bool = False
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Return the folder of the point's rows."""
+        """Return the folder of the point's rows, which stays though the notebook may be edited meanwhile."""
         return layout.point(self.machine, self.study, points.point_name(self.study, self.parameters))
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchbook.measuring import support
+from benchbook.rows.points import FILES
 from benchbook.studies.your_network import loading, sizes
 
 ALLOWED = {
@@ -39,6 +40,6 @@ def check(chosen: Mapping[str, Any]) -> None:
     loading.keywords(chosen.get("arguments", ""))
     if chosen.get("example") and chosen.get("loader"):
         raise ValueError(f"example {chosen['example']!r} and loader {chosen['loader']!r}; allowed: one of them")
-    for what in loading.NAMED:
+    for what in FILES:
         if chosen.get(what):
             loading.find(chosen[what], what)

@@ -20,7 +20,6 @@ FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.p
 HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
 RELATIVE = "name a file of a package as package.module:callable, from the folder that has the package"
 TRAINS = 'put what a script does under `if __name__ == "__main__":`, or measure its loop with benchbook.measure'
-NAMED = ("network", "example", "loader", "loss")  # parameters that name a callable
 MOST_NAMED = 8  # callables of a module that an error lists
 
 

@@ -19,6 +19,7 @@ from benchbook.measuring import calibration
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import train_window
 from benchbook.measuring.writer import Run
+from benchbook.rows.points import FILES
 from benchbook.studies.your_network import choices, loading, sizes
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Plan:
         given, run = process.parameters, process.run
         run.describe(model=identity(given["network"], given["arguments"]))
         with run.during("setup"):
-            run.manifest["own_files"] = loading.origins({name: given[name] for name in loading.NAMED})
+            run.manifest["own_files"] = loading.origins({name: given[name] for name in FILES})
             plan = cls(process.device, **{each.name: given[each.name] for each in fields(cls) if each.name != "device"})
             if plan.sequence_length:
                 run.add_settings(sequence_length=plan.sequence_length)
