@@ -31,7 +31,7 @@ from rows import make_row, write
 @pytest.fixture
 def project(tmp_path):
     """Return a copy of the project with the study `toy`, in which there is all that `make` would set up."""
-    toy.copy_project(tmp_path / "project")
+    toy.copy_project(tmp_path / "project", has_frameworks=False)
     for name in ("ready", "requirements/here.txt"):
         (tmp_path / "project" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "project" / name).touch()

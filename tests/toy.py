@@ -1,4 +1,4 @@
-"""A copy of the project with one study more: a folder, a notebook, an entry in a profile; nothing else is changed.
+"""A copy of the project with one study more: a folder, a notebook, an entry in a profile; nothing else is needed.
 
 The study trains the network of plain Python in fakes.py, whose file is copied into its folder.
 """
@@ -100,7 +100,21 @@ toy:
 """
 
 
-def copy_project(folder: Path) -> Path:
+# In the place of frameworks, which take seconds to import in each process; the toy uses none.
+NO_FRAMEWORK = """
+
+def backend(framework):
+    from importlib import metadata
+    from types import SimpleNamespace
+
+    versions = {"framework": framework, "framework_version": metadata.version(framework), "num_threads": 1}
+    questions = ("refused", "name", "capability", "compiles_first", "reset_peak_memory", "synchronize")
+    none = dict.fromkeys(questions, lambda *given: None)
+    return SimpleNamespace(kinds=lambda: ("cpu",), software=lambda device: versions, **none)
+"""
+
+
+def copy_project(folder: Path, has_frameworks: bool = True) -> Path:
     """Copy the project into a folder, add the study `toy` and its points to the profile `smoke`; return its library.
 
     With that as PYTHONPATH, everything is done in the copy.
@@ -116,6 +130,9 @@ def copy_project(folder: Path) -> Path:
     shutil.copyfile(Path(__file__).with_name("fakes.py"), study / "workload.py")
     for name, content in {"__init__": "", "plan": PLAN, "study": RESULTS}.items():
         (study / f"{name}.py").write_text(content)
+    if not has_frameworks:
+        with (folder / "lib" / "benchbook" / "frameworks" / "devices.py").open("a") as module:
+            module.write(NO_FRAMEWORK)
     title = "# What does a toy cost?"
     write_notebook(folder / "notebooks" / "50_toy.ipynb", title, PARAMETERS.strip(), CELL.strip())
     with (folder / "notebooks" / "profiles" / "smoke.yaml").open("a") as profile:
