@@ -31,17 +31,20 @@ class Tiny(nn.Module):
         return self.dense(self.dropout(F.relu(self.norm(self.convolution(images))).flatten(1)))
 
 
-def tiny(precision: str = "fp32", seed: int = 0) -> TorchWorkload:
-    """Return a workload of 48 small images that takes milliseconds a step, with momentum and weight decay."""
+def tiny(precision: str = "fp32", seed: int = 0, count: int = 48, batch_size: int = 8) -> TorchWorkload:
+    """Return a workload of small images that takes milliseconds a step, with momentum and weight decay.
+
+    Parity compares batches of 8.
+    """
     torch.manual_seed(seed)
-    labels = (numpy.arange(48) % 3).astype("int64")
-    pixels = numpy.random.default_rng(seed).integers(0, 150, (48, 6, 6)) + 50 * labels[:, None, None]
+    labels = (numpy.arange(count) % 3).astype("int64")
+    pixels = numpy.random.default_rng(seed).integers(0, 150, (count, 6, 6)) + 50 * labels[:, None, None]
     stored = LabelsByImage(pixels.astype("uint8"), labels)
     images, target = torch.from_numpy(pixels[:, None] / 255).float(), torch.from_numpy(labels)
 
     def batches(epoch: int) -> Iterator[tuple]:
-        order = torch.randperm(48, generator=torch.Generator().manual_seed(epoch))
-        return ((images[part], target[part]) for part in order.split(8))
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(epoch))
+        return ((images[part], target[part]) for part in order.split(batch_size))
 
     model = Tiny()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-4)
@@ -54,14 +57,14 @@ def tiny(precision: str = "fp32", seed: int = 0) -> TorchWorkload:
     )
     return TorchWorkload(
         device=CPU,
-        batch_size=8,
+        batch_size=batch_size,
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
         scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
         train_batches=batches,
-        test_batches=lambda: iter([(images, target)]),
-        columns={"model": "tiny", "dataset": "random", "dataset_samples": 48},
+        test_batches=lambda: iter([(1 - images, target)]),
+        columns={"model": "tiny", "dataset": "random", "dataset_samples": count},
         settings=Settings(precision),
         plain=plain,
     )
