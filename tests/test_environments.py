@@ -63,6 +63,7 @@ for _name in ("nms", "qnms"):
     _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 """
 SECOND = layout.root() / ".venv-arm64-on-linux"
+NO_STAND_INS = f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}"
 UNREACHABLE = re.compile(r"failed to (fetch|download)|error sending request|dns error|timed out", re.IGNORECASE)
 
 FIT = """
@@ -240,7 +241,7 @@ def linux_requirements() -> tuple[list[str], list[str]]:
 def python() -> Path:
     """Return the interpreter of an environment on Linux with the Mac's versions; it is kept for the next time."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        pytest.skip(f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}")
+        pytest.skip(NO_STAND_INS)
     requirements, constraints = linux_requirements()
     content = "\n".join([*requirements, "", *constraints, TORCHVISION_OPERATORS])
     stamp = SECOND / hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -263,7 +264,15 @@ def python() -> Path:
 
 
 @pytest.mark.slow
-def test_keras_trains_three_steps_on_the_macs_tensorflow(python):
+def test_keras_trains_three_steps_on_the_macs_tensorflow(tmp_path):
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        pytest.skip(NO_STAND_INS)
+    direct, constraints = linux_requirements()
+    (tmp_path / "constraints.txt").write_text("\n".join([*direct, *constraints]).replace("[cpu]", ""))
+    run_uv(uv_binary(), "venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv"))
+    python, needed = tmp_path / "venv" / "bin" / "python", ("keras", "numpy", "pandas", "tensorflow-cpu")
+    install = (uv_binary(), "pip", "install", "--quiet", "--python", str(python))
+    run_uv(*install, *needed, "-c", str(tmp_path / "constraints.txt"))
     ended = subprocess.run(
         [python, "-c", FIT], capture_output=True, text=True, env=os.environ | {"KERAS_BACKEND": "tensorflow"}
     )
