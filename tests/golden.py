@@ -29,7 +29,7 @@ import study_rows
 from benchbook import studies
 from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
-from benchbook.judging import confirmation
+from benchbook.judging import confirmation, parity
 from benchbook.judging.verdicts import Verdict
 from benchbook.machine import layout
 from benchbook.measuring import tuned
@@ -37,7 +37,7 @@ from benchbook.measuring.window import endless
 from benchbook.record import chips, estimate, predict
 from benchbook.record.observations import Unknown
 from benchbook.record.predict import Question
-from benchbook.report import aggregation, claim_outcomes, costs, pages
+from benchbook.report import aggregation, claim_outcomes, costs
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
 from benchbook.studies import findings
@@ -89,21 +89,18 @@ def values() -> dict[str, dict]:
     """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
     merged = aggregation.merge(layout.outputs() / "runs")
     evidence = merged.evidence
-    tables = {"tuning": confirmation.table(evidence.measured)}
+    tables = {"tuning": confirmation.table(evidence.measured), "parity": parity.verdicts(evidence.measured)}
     for study in studies.every().values():
         for chart in study.charts:
             drawing = merged.drawings[chart.name]
             tables |= {chart.name: drawing.table, **drawing.tables}
-    cost_table = pages.cost_table(costs.marks(evidence, merged.headlines, {}, TODAY))
+    cost_table = pandas.DataFrame(map(vars, costs.marks(evidence, "", {}, TODAY)))
     cost_table = cost_table[["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
-        "headline.json": keyed(
-            merged.headlines.drop(columns="of"), ["source", "study", "machine", "variant", "device"]
-        ),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
-        "findings.json": {line.study: {"finding": numbers(line.finding)} for line in merged.findings.itertuples()},
+        "findings.json": {study: {"finding": numbers(finding)} for study, finding in merged.findings.items()},
         "tables.json": {
             f"{name} | {key}": record
             for name, table in tables.items()

@@ -70,19 +70,14 @@ def test_a_number_in_two_places_is_one_number(outputs, shown):
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
         assert f"{wording.rate(rate)} {unit}/s ({bounds})" in progress.result((outputs / "runs").joinpath(*key))
 
-    # The figure of MNIST's epochs and the headline have one time of an epoch.
-    drawn = pandas.read_csv(figures / "mnist-epochs.csv").query("source == 'measured'")
-    lines = merged.headlines.query("study == 'mnist_speedup' and source == 'measured'")
-    epochs = lines.set_index(["machine", "variant"])["seconds_per_epoch"].dropna().to_dict()
-    for line in drawn.to_dict("records"):
-        if (key := (line["machine"], line["variant"])) in epochs:
-            assert line["seconds"] == pytest.approx(epochs[key])
-
-    # The start page, the data and the article say one time of a task.
+    # The start page, the data, a figure and the article say one time of a task.
     marks = marks_of(report)
     costs = pandas.read_csv(report / "costs.csv")
+    drawn = pandas.read_csv(figures / "simclr-epochs.csv").query("source == 'published'")
+    printed = costs.query("task == 'simclr' and source == 'published'")
+    assert sorted(printed["seconds"]) == pytest.approx(sorted(200 * 60 * drawn["minutes"]))
     assert [mark["seconds"] for mark in marks] == pytest.approx(costs["seconds"].tolist())
-    first = next(mark for mark in marks if mark["source"] == "published" and mark["count"] == 1)
+    first = next(mark for mark in marks if mark["source"] == "published" and mark["devices"] == 1)
     article = " ".join(shown["text/html"])
     assert html.escape(f"{first['time']}: {first['name']}") in article
 

@@ -1,12 +1,10 @@
 """Points that trained something else than they should have: found, named, and never the best of anything."""
 
-import pandas
 import pytest
 
 from benchbook import studies
 from benchbook.judging import compare, verdicts
-from benchbook.report import headline
-from benchbook.studies import figures, quantities
+from benchbook.studies import figures, findings, quantities
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
 
@@ -30,17 +28,14 @@ def outcome(rows):
 
 def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_for_its_study():
     turned = point("turned", 900.0, parity=GOOD | {"gradient_cosine": -1.0, "worst_cosine": -1.0})
-    rows = make_rows([*turned, *point("right", 300.0)])
+    rows = make_rows([*turned, *point("right", 300.0, variant="controlled")])
     evidence = Evidence(rows)
     assert evidence.summary.set_index("point")["status"].to_dict() == {"right": "ok", "turned": "wrong"}
     assert set(evidence.without_wrong().rows["point"]) == {"right"}
     assert "cosine -1.0000" in evidence.summary.set_index("point")["message"]["turned"]
-    printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
-    line = headline.table(Evidence(make_rows([*turned, *point("right", 300.0), printed])), studies.every())
-    assert line[line["source"] == "measured"]["images_per_second"].tolist() == [300.0]
-    alone = headline.table(Evidence(make_rows([*turned, printed])), studies.every())
-    [measured] = alone[alone["source"] == "measured"].to_dict("records")
-    assert (pandas.isna(measured["status"]), pandas.isna(measured["images_per_second"])) == (False, True)
+    study = studies.every()["mnist_speedup"]
+    assert findings.finding(study, evidence).startswith("One MNIST epoch (equal loader) takes ")
+    assert findings.finding(study, Evidence(make_rows(turned))).startswith("Wrong here: ")
 
 
 @pytest.mark.parametrize(
@@ -117,15 +112,14 @@ def test_a_point_compared_in_fewer_steps_than_its_profile_asks_is_unproven(rows,
 
 
 def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_says_so():
-    unproven = [row | {"point": "q", "run_id": "run-q"} for row in asked(3, 0)]
+    unproven = [row | {"point": "q", "run_id": "run-q", "variant": "controlled"} for row in asked(3, 0)]
     for row in unproven:
         row["samples_per_second"] = 900.0 if row["phase"] == "train" else None
     rows = make_rows([*asked(3, 3), *unproven])
     evidence = Evidence(rows)
     assert evidence.summary.set_index("point")["verdict"]["q"].kind == verdicts.UNPROVEN
-    printed = make_row(source="published", machine="printed", run_id="p", point="p", samples_per_second=1.0)
-    table = headline.table(Evidence(make_rows([*asked(3, 3), *unproven, printed])), studies.every())
-    assert table[table["source"] == "measured"]["images_per_second"].tolist() == [100.0]
+    text = findings.finding(studies.every()["mnist_speedup"], evidence)
+    assert text.startswith("One MNIST epoch (reference) takes ")
     compared, _ = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
     assert compared["stability_a"].item().reasons == (("not_compared",),)
     outcomes = {figures.outcome(line) for line in evidence.summary.to_dict("records")}

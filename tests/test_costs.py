@@ -6,9 +6,8 @@ import re
 import pandas
 import pytest
 
-from benchbook import studies
 from benchbook.record import articles
-from benchbook.report import costs, headline
+from benchbook.report import costs
 from benchbook.report.costs import TASKS
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -19,18 +18,22 @@ TODAY = datetime.date(2026, 11, 22)
 
 def marks_of(lines) -> list[costs.Mark]:
     every = Evidence(pandas.concat([make_rows(lines), articles.rows()], ignore_index=True))
-    return costs.marks(every, headline.table(every, studies.every()), {"desk": 16.0}, TODAY)
+    return costs.marks(every, "desk", {"desk": 16.0}, TODAY)
 
 
 @pytest.fixture(scope="module")
 def every():
     """Return the marks of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
     study = {"study": "segmentation_scaling", "image_size": 512, "dataset": "triangles-512px", "precision": "fp32"}
+    study |= {"settings": {"width": 1.0}}
     lines = [*windows([40.0 + i for i in range(6)], **study)]
     lines += windows([90.0] * 3, machine="small", run_id="run-3", **study | {"image_size": 64})
+    lines += windows([90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}})
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **study)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
-    lines += windows([80.0] * 6, run_id="simclr", study="simclr_epochs", image_size=32, dataset="cifar10", batch_size=8)
+    lines += windows(
+        [80.0] * 6, run_id="simclr", study="simclr_epochs", image_size=32, dataset="cifar10", batch_size=128
+    )
     lines += point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
     lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
     return marks_of([*lines, failed])
@@ -42,13 +45,13 @@ def of(every, key, **named):
 
 
 def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
-    (mark,) = of(every, "segmentation", source="measured")  # not the other size, nor the failure
+    (mark,) = of(every, "segmentation", source="measured")  # not the smaller ones, nor the failure
     assert (mark.machine, mark.memory_gb) == ("desk", 16.0)
     assert mark.low < mark.seconds < mark.high
     assert mark.seconds == pytest.approx(100_000 / 42.5)
-    assert mark.sources == ("rows in outputs/runs/desk/segmentation_scaling/reference-cpu",)
-    (simclr,) = of(every, "simclr", source="measured")  # its article's epoch was not timed
-    assert simclr.seconds == 200 * 50_000 / 80
+    assert mark.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
+    (simclr,) = of(every, "simclr", source="measured")  # whole batches of the article's epoch
+    assert simclr.seconds == pytest.approx(200 * 49_920 / 80)
     (gpt,) = of(every, "gpt2", source="measured")  # adapters are other work
     assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
 
@@ -82,3 +85,28 @@ def test_the_shortest_times_are_in_the_words_of_their_marks(every):
         for source in costs.SOURCES:
             own = of(every, task.key, source=source, devices=1)
             assert line[source] == (f"{own[0].time}: {own[0].name}" if own else "")
+
+
+STEADY = {"study": "resnet50_cost", "image_size": 224, "dataset": "imagenet", "precision": "fp32", "run_id": "a"}
+FAST = {"point": "fast", "run_id": "b"}
+
+
+@pytest.mark.parametrize(
+    ("rates", "columns", "rate"),
+    [
+        ([200.0] * 6, {"batch_size": 512}, 200),
+        ([200.0] * 6, {"dataset": "synthetic"}, 100),
+        ([200.0, 800.0, 210.0, 790.0, 220.0, 780.0], {}, 100),
+        ([200.0] * 6, {"settings": {"num_parity_steps": 3}}, 100),  # which no step proves
+        ([200.0] * 6, {"image_size": 64}, 100),
+        ([200.0] * 6, {"status": "interrupted"}, 100),
+    ],
+    ids=["fastest", "other data", "unstable", "unproven", "other work", "failed"],
+)
+def test_of_several_points_the_fastest_that_may_speak_is_shown(rates, columns, rate):
+    half = STEADY | {"point": "half", "precision": "bf16"}
+    rows = [*windows([100.0] * 6, **STEADY), *windows(rates, **STEADY | FAST | columns), *windows([50.0] * 6, **half)]
+    both = Evidence(pandas.concat([make_rows(rows), articles.rows()], ignore_index=True))
+    marks = {mark.family: mark for mark in costs.of_study(TASKS[0], both, "desk", {}) if mark.here}
+    assert marks["fp32"].seconds == pytest.approx(90 * costs.IMAGENET / rate)
+    assert marks["half"].seconds == pytest.approx(90 * costs.IMAGENET / 50)  # each family of precisions has its own

@@ -58,7 +58,7 @@ def drawn(*lines, draw=figures.draw_bars, **options):
 
 def figure_of(table, column, kind=Bars, **options):
     """Return a study's figure of a table."""
-    chart = kind("name", "", "", table=lambda _: table, title=lambda *_: "A title", column=column, **options)
+    chart = kind("name", table=lambda _: table, title=lambda *_: "A title", column=column, **options)
     return chart.draw(Evidence(make_rows([make_row()]))).figure
 
 

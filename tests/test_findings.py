@@ -5,11 +5,10 @@ import re
 
 import pandas
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchbook import studies
-from benchbook.judging import intervals
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.record.naming import Name, Names
@@ -47,7 +46,7 @@ def starts(num_processes, *points, **columns):
 
 def test_a_finding_names_the_machine_the_way_and_its_hedges():
     text = finding(point(), point((200.0,) * 6, "tuned"))
-    assert "(tuned) takes 5.0 min on a Chip A, at the measured rate (one process only" in text
+    assert "not confirmed) takes 5.0 min on a Chip A, at the measured rate (one process only" in text
     assert "desk" not in text
 
 
@@ -64,31 +63,6 @@ def test_a_sound_point_has_no_hedge_and_an_unstable_one_says_so_first():
     unstable = finding(starts(5, (50.0, 150.0, 60.0, 140.0, 55.0, 145.0)))
     assert unstable.startswith("Unstable: One MNIST epoch")
     assert "its speed varied" in unstable
-
-
-@settings(max_examples=40, deadline=None)
-@example(rates=(90.0, 90.0, 90.0, 90.0, 102.0, 108.0, 110.0, 90.0), num_processes=3)
-@given(rates=st.tuples(*[st.floats(90, 130)] * 8), num_processes=st.integers(1, 4))
-def test_a_machine_is_the_fastest_only_if_the_ratios_interval_says_so(rates, num_processes):
-    own = [starts(num_processes, (rate,) * 3)[3 * n : 3 * n + 3] for n, rate in enumerate(rates[:num_processes])]
-    theirs = [
-        starts(num_processes, (rate,) * 3, machine="attic", chip="Chip B")[3 * n : 3 * n + 3]
-        for n, rate in enumerate(rates[4 : 4 + num_processes])
-    ]
-    text, medians = finding(*own, *theirs), [rates[:num_processes], rates[4 : 4 + num_processes]]
-    runs = [n for n in range(num_processes) for _ in range(3)]
-    numbers = [intervals.interval([rate for rate in some for _ in range(3)], runs) for some in medians]
-    first, other = (intervals.Interval(n.value, n.low, n.high, n.kind, str(i)) for i, n in enumerate(numbers))
-    ratio = intervals.divide(first, other)
-    apart = ratio.kind == intervals.INTERVAL and not ratio.low <= 1 <= ratio.high
-    assert ("the fastest of 2 machines" in text) <= apart
-
-
-def test_the_fastest_of_several_machines_says_so_but_not_of_other_work():
-    other = {"machine": "attic", "chip": "Chip B"}
-    assert "on a Chip B, the fastest of 2 machines" in finding(starts(4), starts(4, (300.0,) * 6, **other))
-    for change in ({"dataset": "digits-28px"}, {"framework": "mlx"}, {"variant": "tuned"}):
-        assert "machines" not in finding(starts(4), starts(4, (300.0,) * 6, **other | change))
 
 
 def test_a_steady_point_speaks_before_a_faster_unstable_one():

@@ -313,4 +313,4 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
     refused = [run for run in hurt if run not in kept]
     assert all(any(run_id in line for line in said) for _, run_id in refused)
     assert 40 < len(refused) < 120
-    assert len(merged.headlines) > 50
+    assert len(merged.evidence.summary) > 50

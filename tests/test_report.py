@@ -21,9 +21,8 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import study_rows
-from benchbook import studies
 from benchbook.record import articles
-from benchbook.report import aggregation, costs, headline, pages, site, tables
+from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -46,8 +45,7 @@ def rows_of(**columns) -> pandas.DataFrame:
 
 @functools.cache
 def published_costs() -> list[costs.Mark]:
-    every = Evidence(articles.rows())
-    return costs.marks(every, headline.table(every, studies.every()), {}, datetime.date.today())
+    return costs.marks(Evidence(articles.rows()), "", {}, datetime.date.today())
 
 
 def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:

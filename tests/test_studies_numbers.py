@@ -113,19 +113,14 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
     assert words(drawing)[:2] == ["19.6 s", "20.4 s"]
 
 
-def test_the_last_calibration_of_each_device_counts_and_an_efficiency_is_of_its_own_session():
+def test_the_last_calibration_of_each_device_counts():
     products = [calibration(rate) for rate in (4e9, 5e9, 6e9)] + [calibration(2e10, precision="bf16")]
     rows = [*products, calibration(2e10, model="copy"), calibration(1.0, "before")]
-    trained = {"flops_per_sample": 1e6, "precision": "fp32"}
-    runs = point("mnist_speedup", (1250,), session="calibrated", **trained), loader([1250], session="x", **trained)
-    both = evidence(rows, *runs)
+    both = evidence(rows)
     assert set(calibrate.ceilings(both)["session"]) == {"calibrated"}
     left = calibrate.STUDY.charts[0].draw(both)
     assert [bar.get_width() for bar in left.figure.axes[0].patches] == [2e-2, 5e-3]
     assert words(left) == ["20 GFLOP/s, n=1", "5 GFLOP/s, n=3"]
-    table = calibrate.efficiency(both)
-    assert len(table) == 2
-    assert table["efficiency"].dropna().tolist() == [0.25]
 
 
 def test_amounts_have_decimal_prefixes():
@@ -243,16 +238,6 @@ def test_accuracy_after_the_articles_epochs_and_memory_are_quantities_of_an_acce
     assert not {"knn_accuracy", "peak_memory_bytes"} & set(
         named(simclr.STUDY.quantities(evidence([row | {"device": "cpu"} for row in rows])))
     )
-
-
-def test_compared_steps_are_those_of_the_last_run():
-    rows = steps([0.0, 0.1], run_id="a"), steps([0.0, 2e-4], run_id="b"), steps([1e-2], precision="amp_bf16")
-    compared = vae.compared_steps(evidence(*rows))
-    assert compared["precision"].tolist() == ["amp_bf16", "fp32", "fp32"]
-    assert compared["loss_error"].tolist() == pytest.approx([1e-2, 0, 2e-4])
-    assert compared["tolerance"].tolist() == [3e-2, 1e-3, 1e-3]
-    apart = vae.STUDY.charts[0].draw(evidence(steps([0, 2e-3, 5e-3], device="mps")))
-    assert apart.tables["parity"]["parted_at"].tolist() == [2]
 
 
 def test_divergence_and_first_losses_are_of_the_articles_own_run():

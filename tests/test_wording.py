@@ -44,13 +44,12 @@ def test_a_number_is_never_further_off_than_its_digits_allow():
 def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
     varied = Verdict((("spread", 0.11), ("drift", 0.06), ("thermal",)))
     point = {"num_processes": 1, "interval": "range", "verdict": varied}
-    assert wording.hedged([point]) == " (one process only; its speed varied; it was too hot for full speed)"
-    assert wording.hedged([{"num_processes": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}]) == ""
-    assert "tuning not confirmed" in wording.hedged([{"variant": "tuned, not confirmed"}])
+    assert wording.hedged(point) == " (one process only; its speed varied; it was too hot for full speed)"
+    assert wording.hedged({"num_processes": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}) == ""
+    assert "tuning not confirmed" in wording.hedged({"variant": "tuned, not confirmed"})
     both = Verdict((("spread", 0.09), ("few_steps", 1, 3)))
     assert wording.hedges({"verdict": both}) == ["its speed varied", "not fully checked against float64"]
-    assert wording.hedged([point | {"verdict": None}, {"interval": "range"}]) == " (one process only)"
-    assert wording.hedged([{"interval": "range"}], "", "drawn shapes") == " (drawn shapes; few repeats)"
+    assert wording.hedged({"interval": "range"}, "", "drawn shapes") == " (drawn shapes; few repeats)"
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():

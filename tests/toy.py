@@ -24,7 +24,7 @@ def losses(evidence):
     return Drawing(figure, table, "Points: a loss for each window")
 
 
-STUDY = Study("toy", "A toy", (Chart("toy-losses", "Does the loss fall?", "A window is one epoch.", losses),))
+STUDY = Study("toy", "A toy", (Chart("toy-losses", losses),))
 """
 PARAMETERS = """
 variant: str = "reference"  # reference or controlled

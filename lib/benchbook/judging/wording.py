@@ -9,7 +9,6 @@ from benchbook.judging.verdicts import CHANGED, REASONS, UNPROVEN, UNSTABLE, Ver
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
-ONE_PROCESS, FEW_REPEATS = "one process only", "few repeats"
 
 
 def number(value: float) -> str:
@@ -109,9 +108,9 @@ def hedges(point: dict) -> list[str]:
     reasons = []
     processes = point.get("num_processes")
     if pandas.notna(processes) and processes == 1:
-        reasons.append(ONE_PROCESS)
+        reasons.append("one process only")
     elif point.get("interval") == intervals.RANGE:
-        reasons.append(FEW_REPEATS)
+        reasons.append("few repeats")
     if isinstance(verdict := point.get("verdict"), Verdict):
         reasons += [
             REASONS[code][2].format(*values)
@@ -126,16 +125,9 @@ def hedges(point: dict) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def hedged(points: list[dict], *further: str) -> str:
-    """Return the hedges of all points in brackets, to follow their numbers; empty if there are none.
-
-    Args:
-        points: see `hedges`; a hedge of several points appears once.
-        further: hedges to put first; empty ones are left out.
-    """
-    words = list(dict.fromkeys([*filter(None, further), *(hedge for point in points for hedge in hedges(point))]))
-    if ONE_PROCESS in words and FEW_REPEATS in words:
-        words.remove(FEW_REPEATS)
+def hedged(point: dict, *further: str) -> str:
+    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if there are none."""
+    words = [*filter(None, further), *hedges(point)]
     return f" ({'; '.join(words)})" if words else ""
 
 

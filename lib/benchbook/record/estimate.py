@@ -7,7 +7,7 @@ other currencies: see `in_dollars`.
 import datetime
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pandas
 
@@ -117,7 +117,7 @@ def rental_offers(chip: str, today: datetime.date) -> pandas.DataFrame:
         Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No lines if no
         price is known.
     """
-    return _of_chip(chip, _offers(today)).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
+    return _of_chip(chip, _offers, today).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
 
 
 def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -167,15 +167,21 @@ def purchase_prices(chip: str, today: datetime.date) -> pandas.DataFrame:
     Returns:
         Columns: chip, usd, date, age_years, includes, source. No lines if no price is known.
     """
-    launched = _launches(today)
-    listed = [_of_chip(chip, _purchases(today)), launched[launched["chip"] == chip]]
-    return pandas.concat(listed, ignore_index=True)[PURCHASES]
+    launched, of_chips, _ = _grouped(_launches, today)
+    listed = [_of_chip(chip, _purchases, today), launched.take(of_chips.get(chip, []))]
+    return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)[PURCHASES]
 
 
-def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
+def _of_chip(chip: str, listing: Callable[[datetime.date], pandas.DataFrame], today: datetime.date) -> pandas.DataFrame:
     """Return the prices of a chip, else the prices of its product without a memory size or board in their name."""
-    exact = prices[prices["chip"] == chip]
-    return exact if len(exact) else prices[prices["product"] == chips.product(chip)]
+    prices, of_chips, of_products = _grouped(listing, today)
+    return prices.take(of_chips.get(chip, of_products.get(chips.product(chip), [])))
+
+
+@functools.cache
+def _grouped(listing: Callable, today: datetime.date) -> tuple[pandas.DataFrame, dict, dict]:
+    prices = listing(today)
+    return prices, prices.groupby("chip").indices, prices.groupby("product").indices
 
 
 @functools.cache
@@ -187,6 +193,7 @@ def _offers(today: datetime.date) -> pandas.DataFrame:
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
     listed["includes"] = machine.where(listed["instance"].ne(""), "not stated")
     listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not stated"
+    listed = listed.dropna(subset="usd_per_hour")
     return _identified(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas
 
 from benchbook import studies
-from benchbook.judging import confirmation, verdicts
+from benchbook.judging import verdicts
 from benchbook.machine import condition, layout
 from benchbook.record import articles
-from benchbook.report import claim_outcomes, costs, headline, machines, pages
+from benchbook.report import claim_outcomes, costs, machines, pages
 from benchbook.report.costs import Mark
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.studies import findings, predictions
@@ -40,24 +40,14 @@ class Aggregation:
         return machines.table(self.evidence.measured, self.manifests)
 
     @cached_property
-    def headlines(self) -> pandas.DataFrame:
-        """Return a line for each machine, study, variant and device; see `headline.table`."""
-        return headline.table(self.evidence, studies.every())
-
-    @cached_property
-    def findings(self) -> pandas.DataFrame:
-        """Return the finding of each study; see `findings.table`."""
-        return findings.table(self.evidence, studies.every().values())
+    def findings(self) -> dict[str, str]:
+        """Return the finding of each study by its name; see `findings.finding`."""
+        return {name: findings.finding(study, self.evidence) for name, study in studies.every().items()}
 
     @cached_property
     def claims(self) -> pandas.DataFrame:
         """Return the outcome of each claim; see `claim_outcomes.table`."""
         return claim_outcomes.table(claim_outcomes.judged(self.evidence), self.evidence.names)
-
-    @cached_property
-    def tuning(self) -> pandas.DataFrame:
-        """Return what each search promised, and what windows confirmed; see `confirmation.table`."""
-        return confirmation.table(self.evidence.measured)
 
     @cached_property
     def drawings(self) -> dict[str, Drawing]:
@@ -69,29 +59,12 @@ class Aggregation:
     def costs(self) -> list[Mark]:
         """Return the costs of all tasks; see `costs.marks`."""
         memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
-        return costs.marks(self.evidence, self.headlines, memory, datetime.date.today())
+        here = costs.this_machine(self.evidence.measured, self.manifests)
+        return costs.marks(self.evidence, here, memory, datetime.date.today())
 
     def fastest(self) -> pandas.DataFrame:
         """Return the shortest time of one device for each task; see `costs.shortest`."""
         return costs.shortest(self.costs)
-
-    def missing(self) -> pandas.DataFrame:
-        """Return the numbers of files, points, charts and claims that are left out, with the five most common reasons.
-
-        Returns:
-            Columns: what, number, why.
-        """
-        failed = self.evidence.summary[~self.evidence.summary["status"].isin(records.TRAINED)]
-
-        undrawn = [name for name, drawing in self.drawings.items() if drawing.figure is None]
-        reasons = {
-            "files and runs": self.left_out,
-            "points": failed["study"].map(studies.title) + ": " + failed["status"].str.replace("_", " "),
-            "charts": [f"nothing to compare yet: {', '.join(undrawn)}"] * len(undrawn),
-            "claims": self.claims.loc[self.claims["outcome"] == claim_outcomes.OUT_OF_REACH, "why"],
-        }
-        counts = {kind: pandas.Series(own, dtype=str).value_counts().head(5) for kind, own in reasons.items()}
-        return pandas.concat(counts, names=["what", "why"]).rename("number").reset_index()[["what", "number", "why"]]
 
     def write(self, folder: Path) -> None:
         """Write the tables of all charts, and what the site shows next to the notebooks."""

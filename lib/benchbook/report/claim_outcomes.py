@@ -11,13 +11,7 @@ from benchbook.studies import quantities
 from benchbook.studies.study import Evidence, cached
 
 OUT_OF_REACH = "out of reach"
-MEANS = {
-    claims.CONFIRMED: "a measurement, or a count of the network, agrees",
-    claims.CONTRADICTED: "a measurement, or a count of the network, disagrees",
-    claims.UNDECIDED: "measured, but with too wide an interval, or with different results",
-    OUT_OF_REACH: "not measured here on the article's chip, or no measurement can judge it",
-}
-OUTCOMES = tuple(MEANS)
+OUTCOMES = (claims.CONFIRMED, claims.CONTRADICTED, claims.UNDECIDED, OUT_OF_REACH)
 ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
 COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "outcome", "why", "arithmetic", "holds"]
 
@@ -41,16 +35,14 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         the formula with the article's own figures, else with the measured ones. holds: the result of the article's
         figures, one of ARITHMETIC, empty without figures.
     """
-    printed = claims.read(layout.published() / "claims.csv").set_index("id")
+    printed = claims.read(layout.published() / "claims.csv").set_index("id")[["study", "article", "unit"]]
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
-    ranked = []
-    sources = printed[["study", "article", "unit"]].to_dict("index")
-    for name, own in lines.groupby("id", sort=False):
-        source = {"unit": ""} | sources.get(name, {})
-        link = {"link": links.get(source.get("article"), "")}
-        ranked.append(source | link | _outcome(own.to_dict("records"), names, source["unit"]))
-    ranked = pandas.DataFrame(ranked, columns=COLUMNS)
-    return ranked.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
+    lines = lines.groupby("id", sort=False)
+    told = [_outcome(own.to_dict("records"), names, printed["unit"].get(name, "")) for name, own in lines]
+    told = pandas.DataFrame(told, columns=[name for name in COLUMNS if name not in (*printed, "link")])
+    told = told.join(printed, on="id").assign(link=lambda own: own["article"].map(links))
+    told = told.fillna({"unit": "", "link": ""})[COLUMNS]
+    return told.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
 
 
 def _outcome(lines: list[dict], names: Names, unit: str) -> dict:

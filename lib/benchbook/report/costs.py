@@ -1,25 +1,23 @@
 """The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time, memory and prices seen.
 
-Measured times come from the headline table, published ones from the headline table and the record; for the other chips
-the time is predicted, and a prediction is an interval.
+Measured times and those of articles are the values of the studies' lead charts; other published times come from the
+record. For the other chips the time is predicted, and a prediction is an interval.
 """
 
 import datetime
 import functools
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pandas
 
-from benchbook import record
-from benchbook.judging import intervals, wording
+from benchbook import studies
+from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import identity
 from benchbook.record import articles, chips, estimate, naming, predict
 from benchbook.record.observations import Unknown
 from benchbook.record.predict import Question
-from benchbook.rows import manifests, networks
+from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
 MEASURED, PUBLISHED, PREDICTED = SOURCES = ("measured", "published", "predicted")
@@ -29,8 +27,7 @@ PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
 MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connection between machines
 MINUTE = 60.0
 IMAGENET = 1_281_167
-# The work of a published figure differs in recipe, but every source states the time to the same accuracy.
-TO_ACCURACY = "time_to_75.9"
+LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # a mark each, of the best of its points
 
 
 @dataclass(frozen=True)
@@ -43,9 +40,9 @@ class Task:
         note: what is counted.
         samples: images or sequences to train on, in all epochs together.
         work: the study or network to predict; its name in the record.
-        study: the study whose headline has measured and published times; empty for none.
-        epoch: images in an epoch of the study's article; None: times are at the training rate.
-        points: the study whose measured points of `work` have the times; empty for none.
+        study: whose lead chart has measured values, and its article's; empty for none.
+        seconds: from a value of that chart to the seconds of the task.
+        where: a query that selects the task's own work from the chart's table; empty: all of it.
         metric: of published times to an accuracy, which are not predicted; empty: times at a rate.
     """
 
@@ -55,8 +52,8 @@ class Task:
     samples: float
     work: str
     study: str = ""
-    epoch: float | None = None
-    points: str = ""
+    seconds: Callable[[pandas.Series], pandas.Series] | None = None
+    where: str = ""
     metric: str = ""
 
 
@@ -64,28 +61,30 @@ TASKS = (
     Task(
         "resnet50", "ResNet-50, 90 epochs",
         "90 epochs of ImageNet, each with 1,281,167 images of 224 x 224 pixels, at the training rate, without tests.",
-        90 * IMAGENET, "resnet50_cost", study="resnet50_cost", epoch=IMAGENET,
+        90 * IMAGENET, "resnet50_cost", "resnet50_cost", lambda rate: 90 * IMAGENET / rate, "image_size == 224",
     ),
     Task(
         "resnet50-accuracy", "ResNet-50 to 75.9 %",
         "Published times until 75.9 % of ImageNet's test images are classified correctly. Batch size and recipe differ"
         " between sources. Nothing is predicted.",
-        1, "resnet50_cost", metric=TO_ACCURACY,
+        1, "resnet50_cost", metric="time_to_75.9",
     ),
     Task(
         "simclr", "SimCLR, 200 epochs",
         "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, with the article's test.",
-        200 * 50_000, "simclr_epochs", study="simclr_epochs", epoch=50_000,
+        200 * 50_000, "simclr_epochs", "simclr_epochs", lambda minutes: 200 * MINUTE * minutes,
     ),
     Task(
         "segmentation", "Segmentation, 100,000 images",
         "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate.",
-        100_000, "segmentation_scaling", study="segmentation_scaling",
+        100_000, "segmentation_scaling", "segmentation_scaling", lambda milliseconds: 100_000 * milliseconds / 1000,
+        "image_size == 512 and (width == 1 or source == 'published')",
     ),
     Task(
         "gpt2", "GPT-2 small, a billion tokens",
         "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests.",
-        1e9 / 1024, "gpt2_124m", points="gpt_tokens",
+        1e9 / 1024, "gpt2_124m", "gpt_tokens", lambda rate: 1e9 / rate,  # articles' figures are in the record
+        "source == 'measured' and model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
     ),
 )  # fmt: skip
 
@@ -108,7 +107,7 @@ class Mark:
         memory_gb: of one device; None if unknown.
         fits: the largest batch that fits into this memory, in words.
         price: prices seen, with their dates; empty without one.
-        sources: citations, or the folder of the rows.
+        sources: citations, separated by "|", or the folder of the rows.
     """
 
     task: str
@@ -120,7 +119,7 @@ class Mark:
     low: float | None
     high: float | None
     basis: str
-    sources: tuple[str, ...]
+    sources: str
     chip: str = ""
     devices: int = 1
     here: bool = False
@@ -138,37 +137,31 @@ class Mark:
         return value if span in (None, value) else f"{value} ({span})"
 
 
-def marks(
-    evidence: Evidence, headlines: pandas.DataFrame, memory: dict[str, float], today: datetime.date
-) -> list[Mark]:
+def marks(evidence: Evidence, here: str, memory: Mapping[str, float], today: datetime.date) -> list[Mark]:
     """Return the marks of all tasks: measured and published ones first, each by its time.
 
     Args:
         evidence: measured and published rows.
-        headlines: from `headline.table`.
+        here: the name of this machine.
         memory: gigabytes of main memory by machine.
         today: the day from which the age of prices is counted.
     """
-    here = this_machine(evidence.folder)
     found = []
     for task in TASKS:
-        known = [*_measured(task, evidence, headlines, here, memory), *_published(task)]
+        known = [*(of_study(task, evidence, here, memory) if task.study else ()), *_published(task)]
         taken = {(chips.product(mark.chip), mark.family) for mark in known if mark.devices == 1}
         known += _predicted(task, taken) if not task.metric else []
-        found += sorted(known, key=lambda mark: (mark.source == PREDICTED, mark.seconds, mark.name, mark.family))
-    return [_described(mark, today) for mark in found]
+        known = sorted(known, key=lambda mark: (mark.source == PREDICTED, mark.seconds, mark.name, mark.family))
+        found += [_described(mark, networks.describe(task.work), today) for mark in known]
+    return found
 
 
-def this_machine(folder: Path | None) -> str:
-    """Return this machine's id in the rows of a folder: its own, else that of a machine with the same fingerprint."""
-    this = identity.identify()
-    if folder is None or (folder / this.name).is_dir():
-        return this.name
-    for own in sorted(path for path in folder.glob("*") if path.is_dir()):
-        _, manifest = next(manifests.files(own), (None, {}))
-        if (manifest.get("machine") or {}).get("fingerprint") == this.fingerprint:
-            return own.name
-    return this.name
+def this_machine(measured: pandas.DataFrame, manifests: Mapping[str, dict]) -> str:
+    """Return this machine's name in measured rows: its own, else that of a machine with the same fingerprint."""
+    this, machines = identity.identify(), measured.drop_duplicates("run_id").set_index("run_id")["machine"]
+    known = {run: (manifest.get("machine") or {}).get("fingerprint") for run, manifest in manifests.items()}
+    alike = sorted(name for run, name in machines.items() if known.get(run) == this.fingerprint)
+    return this.name if this.name in machines.array or not alike else alike[0]
 
 
 def shortest(every: Iterable[Mark]) -> pandas.DataFrame:
@@ -184,58 +177,47 @@ def shortest(every: Iterable[Mark]) -> pandas.DataFrame:
     return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
 
 
-def _measured(task: Task, evidence: Evidence, headlines: pandas.DataFrame, here: str, memory: dict) -> Iterator[Mark]:
-    """Yield the marks of measured points and of the study's article; other image sizes are other work."""
-    if task.points:
-        points = evidence.points(task.points)
-        adapted = [bool(settings.get("lora_rank")) for settings in points["settings"]]
-        alike = points["model"].eq(task.work) & points["sequence_length"].eq(
-            networks.describe(task.work).sequence_length
-        )
-        points = points[alike & ~pandas.Series(adapted, points.index, dtype=bool)]
-        lines = points.assign(
-            source=MEASURED, images_per_second=points["samples_per_second"], seconds_per_epoch=math.nan
-        )
-        lines = [line | {"of": line} for line in lines.to_dict("records")]
-    else:
-        lines = headlines[headlines["study"].eq(task.study)].to_dict("records")
-    usual = set(evidence.published.loc[evidence.published["study"].eq(task.study), "dataset"].dropna())
-    size = networks.describe(task.work).image_size
-    for line in lines:
-        point, rate = line["of"], line["images_per_second"]
-        timed = task.epoch and pandas.notna(line["seconds_per_epoch"])
-        seconds = line["seconds_per_epoch"] * task.samples / task.epoch if timed else task.samples / rate
-        own_size = point.get("image_size")
-        if not math.isfinite(seconds) or (size and pandas.notna(own_size) and own_size != size):
-            continue
-        is_measured, data = line["source"] == MEASURED, line["dataset"]
-        count = int(point["device_count"]) if pandas.notna(point.get("device_count")) else 1
-        words = [evidence.names.place(line | {"device_count": count}), line["variant"] if is_measured else ""]
-        words += [f"on {naming.dataset(data)}"] if is_measured and usual and data not in usual else []
-        bounded = pandas.notna(rate) and pandas.notna(line["low"])
-        low, high = (seconds * rate / line[end] for end in ("high", "low")) if bounded else (None, None)
+def of_study(task: Task, evidence: Evidence, here: str, memory: Mapping[str, float]) -> Iterator[Mark]:
+    """Yield the marks of a study's lead chart: of several points of a LINE the first in the ranking below."""
+    chart = studies.every()[task.study].charts[0]
+    lines = chart.table(evidence)
+    lines = lines[lines[chart.value].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
+    lines = lines[lines["status"].isin(records.TRAINED)]
+    lines = lines.query(task.where, engine="python") if task.where else lines
+    ends = task.seconds(lines[["low", "high"]].astype(float))
+    datasets = evidence.printed(task.study)["dataset"].dropna()
+    ranking = {
+        "on_other_data": len(datasets) > 0 and ~lines["dataset"].isin(datasets.mode()[:1]),
+        "unproven": lines["verdict"].map(verdicts.is_unproven),
+        "unstable": lines["verdict"].map(verdicts.is_unstable),
+        "seconds": task.seconds(lines[chart.value].astype(float)),
+    }
+    counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
+    lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(family_of))
+    lines = lines.assign(low=ends.min(axis=1), high=ends.max(axis=1))
+    lines = lines.sort_values(list(ranking), kind="stable").drop_duplicates(LINE)
+    points = evidence.summary.set_index(statistics.POINT_KEY)
+    references = evidence.printed(task.study).drop_duplicates("machine").set_index("machine")["reference"]
+    for line in lines.to_dict("records"):
+        machine, is_measured = line["machine"], line["source"] == MEASURED
+        words, basis, sources = [evidence.names.place(line)], "one publication; bounds are its rounding", ""
+        if is_measured:
+            point = points.loc[(machine, task.study, line["point"])]
+            words += [line["variant"]]
+            is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
+            words += [f"on {naming.dataset(line['dataset'])}"] if is_other else []
+            starts = wording.count(int(point["num_processes"]), "process")
+            kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
+            basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
+            basis += wording.hedged({name: line[name] for name in ("verdict", "status")})
+            sources = f"rows in outputs/runs/{machine}/{task.study}/{line['point']}"
+        low, high = (line["low"], line["high"]) if pandas.notna(line["low"]) else (None, None)
         yield Mark(
-            task.key, line["machine"], ", ".join(filter(None, words)), line["source"],
-            family_of(point.get("precision")), seconds, low, high, _basis(line, point), _sources(line, point),
-            chip=chips.listed(point.get("device_name")) or chips.canonical(line["chip"]) or "", devices=count,
-            here=is_measured and line["machine"] == here,
-            memory_gb=memory.get(line["machine"]) if point.get("device") == "cpu" else None,
+            task.key, machine, ", ".join(words), line["source"], line["family"], line["seconds"], low, high, basis,
+            sources or references[machine], devices=line["device_count"], here=is_measured and machine == here,
+            chip=evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or "",
+            memory_gb=memory.get(machine) if line["device"] == "cpu" else None,
         )  # fmt: skip
-
-
-def _basis(line: dict, point: dict) -> str:
-    if line["source"] != MEASURED:
-        return "one publication; bounds are its rounding"
-    kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
-    doubts = wording.hedged([{name: line[name] for name in ("verdict", "status")}])
-    starts = wording.count(int(point["num_processes"]), "process")
-    return f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}{doubts}"
-
-
-def _sources(line: dict, point: dict) -> tuple[str, ...]:
-    if line["source"] != MEASURED:
-        return (str(point.get("reference")),)
-    return (f"rows in outputs/runs/{line['machine']}/{point['study']}/{point['point']}",)
 
 
 def _published(task: Task) -> Iterator[Mark]:
@@ -252,18 +234,21 @@ def _published(task: Task) -> Iterator[Mark]:
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
         family = printed["computed"].map(family_of)
         printed = printed.assign(seconds=task.samples / printed["rate"].astype(float), family=family)
-    cited = [record.citation(line) for line in printed.to_dict("records")]
-    for (chip, count, family), own in printed.assign(cited=cited).groupby(["chip", "device_count", "family"]):
-        seconds = float(own.groupby("publication")["seconds"].median().median())
-        low, high = (own["seconds"].min(), own["seconds"].max()) if len(own) > 1 else (None, None)
-        publications = wording.count(int(own["publication"].nunique()), "publication")
-        several = "; bounds are the least and most" if len(own) > 1 else ""
-        basis = f"{wording.count(len(own), 'figure')} in {publications}{several}"
-        name = chip if count == 1 else f"{count:.0f} x {chip}"
-        sources = tuple(sorted(set(own["cited"])))
+    printed = printed.assign(cited=[articles.citation(line) for line in printed.to_dict("records")])
+    key = ["chip", "device_count", "family"]
+    middle = printed.groupby([*key, "publication"])["seconds"].median().groupby(key).median()
+    groups = printed.groupby(key)
+    ends = groups["seconds"].agg(["min", "max", "size"]).assign(publications=groups["publication"].nunique())
+    cited = groups["cited"].agg(lambda own: " | ".join(sorted(set(own))))
+    for (chip, count, family), least, most, number, publications in ends.itertuples(name=None):
+        basis = f"{wording.count(number, 'figure')} in {wording.count(publications, 'publication')}"
+        basis += "; bounds are the least and most" if number > 1 else ""
+        low, high = (least, most) if number > 1 else (None, None)
+        name, of = chip if count == 1 else f"{count:.0f} x {chip}", (chip, count, family)
         yield Mark(
-            task.key, name, name, PUBLISHED, family, seconds, low, high, basis, sources, chip=chip, devices=int(count)
-        )
+            task.key, name, name, PUBLISHED, family, float(middle[of]), low, high, basis, cited[of], chip=chip,
+            devices=int(count),
+        )  # fmt: skip
 
 
 def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[Mark]:
@@ -279,7 +264,7 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[Mark]:
         seconds, low, high = (task.samples / value for value in (rate.value, rate.high, rate.low))
         mark = Mark(
             task.key, chip, chip, PREDICTED, family, seconds, low, high, f"{rate.basis}; bounds are a 90 % interval",
-            ("Predicted by benchbook from the public record",), chip=chip,
+            "Predicted by benchbook from the public record", chip=chip,
         )  # fmt: skip
         # Sizes of a product with the same specifications have the same prediction; the shortest name stands for them.
         key = (chips.product(chip), family, f"{seconds:.4g}")
@@ -294,14 +279,11 @@ def family_of(precision: object) -> str:
     return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
-def _described(mark: Mark, today: datetime.date) -> Mark:
+def _described(mark: Mark, network: networks.Network, today: datetime.date) -> Mark:
     """Return a mark with the memory of its chip, what fits into it, and the prices seen."""
-    network = networks.describe(next(task.work for task in TASKS if task.key == mark.task))
     unit = "sequence" if network.sequence_length else "image"
-    batches = {}
-    if mark.family in PREDICTED_IN:
-        batches = estimate.largest_batches(network, mark.chip, mark.family, mark.memory_gb)
-    fits = ""
+    is_known, fits = mark.family in PREDICTED_IN, ""
+    batches = estimate.largest_batches(network, mark.chip, mark.family, mark.memory_gb) if is_known else {}
     for least, most in batches.values():
         span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
         fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
@@ -315,15 +297,12 @@ def _described(mark: Mark, today: datetime.date) -> Mark:
 @functools.cache
 def _prices(chip: str, count: int, today: datetime.date) -> str:
     """Return the newest purchase price and the usual rent of a chip, with their dates."""
-    seen = []
-    bought = estimate.purchase_prices(chip, today)
-    if len(bought):
-        newest = bought.iloc[0]
-        seen.append(f"{wording.price(count * float(newest['usd']))} ({_date(newest['date'])})")
-    offers = estimate.rental_offers(chip, today).dropna(subset="usd_per_hour")
+    newest = estimate.purchase_prices(chip, today)[:1].to_dict("records")
+    seen = [f"{wording.price(count * float(price['usd']))} ({_date(price['date'])})" for price in newest]
+    offers = estimate.rental_offers(chip, today)
     if len(offers):
         usual = estimate.usual_offers(offers)
-        hourly = wording.price(count * estimate.usual_rent(offers))
+        hourly = wording.price(count * float(usual["usd_per_hour"].median()))
         dates = sorted({_date(date) for date in usual["date"]})
         span = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
         seen.append(f"{hourly} an hour ({wording.count(len(usual), 'offer')}, {span})")

@@ -30,6 +30,7 @@ POLICY = (
     f"default-src 'none'; script-src 'self' file: 'sha256-{HASH}'; style-src 'self' file: 'unsafe-inline';"
     " img-src 'self' file: data:; base-uri 'none'; form-action 'self' file:"
 )
+OWN_FILES = (".buildinfo", "objects.inv", "reports", ".doctrees")  # of Sphinx and MyST-NB
 # https://www.sphinx-doc.org/en/master/usage/configuration.html
 SETTINGS = {
     "project": "benchbook",
@@ -123,7 +124,7 @@ def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
             (source / f"{name}.md").write_text(text, encoding="utf-8")
         _run_sphinx(source, built, figures / "data", alts)
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(built, folder)
+        shutil.copytree(built, folder, ignore=shutil.ignore_patterns(*OWN_FILES))
     return folder / "index.html"
 
 
@@ -198,9 +199,6 @@ def _run_sphinx(source: Path, built: Path, data: Path, alts: Mapping[str, str]) 
     app.connect("doctree-read", describe)
     app.connect("html-page-context", _add_policy, priority=900)  # after furo's
     app.build()
-    for name in (".buildinfo", "objects.inv", "reports", ".doctrees"):
-        path = built / name
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:

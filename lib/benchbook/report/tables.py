@@ -3,6 +3,7 @@
 import numpy
 import pandas
 
+from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import libraries
 from benchbook.record import naming
@@ -38,14 +39,13 @@ WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": l
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 
 
-def as_html(table: pandas.DataFrame, name: str, names: Names, studies: dict[str, str]) -> str:
+def as_html(table: pandas.DataFrame, name: str, names: Names) -> str:
     """Return a table as HTML, with all text escaped.
 
     Args:
         table: with columns of COLUMNS; those that are missing or empty are left out.
         name: a key of COLUMNS.
         names: of machines.
-        studies: titles by name.
     """
     table = table.reset_index(drop=True)
     more = {"id": table["machine"], "machine": table["machine"].map(names.machine)}
@@ -54,7 +54,7 @@ def as_html(table: pandas.DataFrame, name: str, names: Names, studies: dict[str,
     if name == "summary":
         more["rows"] = [f"{line.machine}/{line.study}/{line.point}" for line in table.itertuples()]
     if "study" in table:
-        more["study"] = table["study"].map(lambda study: studies.get(study, study))
+        more["study"] = table["study"].map(studies.title)
     content = table.assign(**more)
     content = shown(content[[column for column in COLUMNS[name].split() if column in content]])
     for column in set(WORDS) & set(content):

@@ -3,14 +3,14 @@
 Measured rows keep training, evaluation and set-up apart. Here they are scaled to the article's images and added.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas
 
 from benchbook.judging import intervals, wording
 from benchbook.judging.intervals import Interval
-from benchbook.studies import charts, quantities, tables
+from benchbook.studies import quantities, tables
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence
 
@@ -82,12 +82,6 @@ class ArticleEpoch:
         named = {part: f"{part}_{self.unit}" for part in parts} | {"seconds": self.unit}
         return ranked[columns].rename(columns=named).reset_index(drop=True)
 
-    def seconds(self, table: pandas.DataFrame) -> dict[tuple[str, str], float]:
-        """Return the seconds of each measured epoch in `table`'s result, by machine and point."""
-        measured = table[table["source"] == "measured"]
-        times = measured[self.unit] * SECONDS[self.unit]
-        return dict(zip(zip(measured["machine"], measured["point"], strict=True), times, strict=True))
-
     def quantities(self, table: pandas.DataFrame, name: str) -> list[dict]:
         """Return the seconds of measured epochs that repeat the article's, for claims.
 
@@ -114,19 +108,11 @@ class ArticleEpoch:
         last = ", at the measured rate"
         return Sentence(text, none, self.unit, lambda time: wording.duration(time * size), "least", measured=last)
 
-    def chart(self, name: str, heading: str, note: str, table: charts.Table, title: Sentence, **bars) -> charts.Bars:
-        """Return a chart with a bar for each epoch, stacked from its parts; published bars are grey.
-
-        Args:
-            name, heading, note: of the chart.
-            table: from the evidence to `table`.
-            title: from `sentence`.
-            bars: further attributes of `charts.Bars`.
-        """
+    @property
+    def look(self) -> dict[str, Any]:
+        """Return attributes of `charts.Bars` for a bar of each epoch in `table`, stacked from its parts."""
         shown = [part for part in PARTS if part != "setup" or self.setup_phases]
-        parts = {f"{part}_{self.unit}": PARTS[part] for part in shown}
-        look = {"parts": parts, "alike": ("dataset",)}
-        return charts.Bars(name, heading, note, table=table, title=title, **look, **bars)
+        return {"parts": {f"{part}_{self.unit}": PARTS[part] for part in shown}, "alike": ("dataset",)}
 
 
 def input_shares(
@@ -163,31 +149,3 @@ def share_sentence(what: str) -> Sentence:
     none = f"The share of a training step that {what[0].lower()}{what[1:]} takes is not distinguishable from 0"
     text = f"{what} takes {{value}} of a training step"
     return Sentence(text, "", "share", wording.percent, equal=0, undecided=none)
-
-
-def input_chart(
-    name: str, note: str, shares: charts.Table, what: str, label: tuple[str, ...], usual: Mapping[str, object]
-) -> charts.Bars:
-    """Return a chart with a bar for each share: the time that ready batches would save.
-
-    Args:
-        name, note: of the chart.
-        shares: from the evidence to `input_shares`; a line without a share is not drawn.
-        what: takes the share, in the title.
-        label, usual: see `charts.Plot`.
-    """
-    return charts.Bars(
-        name,
-        "How much of a step is input?",
-        note,
-        table=shares,
-        lines=lambda table, evidence: table[table["share"].notna()].rename(columns=BOUNDS),
-        alike=("dataset",),
-        label=label,
-        usual=usual,
-        text="{share:.1%} (the host waited {waited:.0%})",
-        percent=True,
-        reference=0,
-        xlabel="share of training time that ready batches would save",
-        title=share_sentence(what),
-    )

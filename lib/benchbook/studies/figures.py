@@ -54,7 +54,6 @@ DOUBTFUL, FAILED = "unstable, unproven, changed or diverged", "failed or wrong, 
 PUBLISHED, PREDICTED = "published", "predicted"
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
-MARK_WIDTH, LETTER_WIDTH = 0.6, 0.063  # inches of a legend entry's mark with its space, and of each letter
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # in each line of a label
 # Formats of the columns in labels; other columns show their value.
@@ -288,10 +287,7 @@ def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_po
     if "failed" in outcomes:
         entries.append(Line2D([], [], marker="X", label=FAILED, **mark))
     if entries:
-        longest = max(len(entry.get_label()) for entry in entries)
-        columns = int(figure.get_figwidth() / (MARK_WIDTH + LETTER_WIDTH * longest))
-        at = {"loc": "outside lower center", "ncols": max(1, min(len(entries), columns)), "fontsize": 8}
-        figure.legend(handles=entries, **at)
+        figure.legend(handles=entries, loc="outside lower center", ncols=2, fontsize=8)
 
 
 def render(figure: Figure) -> bytes:

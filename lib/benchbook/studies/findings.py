@@ -1,28 +1,18 @@
 """Sentences made from tables: titles of charts, and the finding of each study, which is its first charts' titles."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas
 
-from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.rows import records
 from benchbook.studies.figures import PREDICTED, bounds_kind, is_measured
 from benchbook.studies.study import Evidence, Study
-
-# Machines are compared in points that agree in these columns, as far as a table has them.
-SAME = ("variant", "loader", "framework", "precision", "dataset", "model", "image_size", "batch_size", "layers")
-_STABILITY = ["num_processes", "interval", "verdict", "variant", "status"]
-
-
-def table(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
-    """Return the finding of each study, in columns study, title and finding (at most two sentences)."""
-    lines = [(study.name, study.title, finding(study, evidence)) for study in studies]
-    return pandas.DataFrame(lines, columns=["study", "title", "finding"])
 
 
 @dataclass(frozen=True)
@@ -74,14 +64,8 @@ class Sentence:
         values = lines[self.column].astype(float)
         return lines.loc[values.idxmin() if self.best == "least" else values.idxmax()].to_dict()
 
-    def __call__(self, table: pandas.DataFrame, names: naming.Names, place: str = "") -> str:
-        """Return the sentence, without its full stop.
-
-        Args:
-            table: with the columns named in `text`.
-            names: of machines.
-            place: replaces `Names.in_sentence` of the best line.
-        """
+    def __call__(self, table: pandas.DataFrame, names: naming.Names) -> str:
+        """Return the sentence, without its full stop; the table has the columns named in `text`."""
         every = self.lines(table)
         lines, line, failed = self._decided(every), self.line(table), _failures(table)
         if lines.empty:
@@ -90,7 +74,7 @@ class Sentence:
         if "framework" in values:
             values["framework"] = libraries.WORDS.get(values["framework"])
         if line and "machine" in line:
-            values |= {"place": place or names.in_sentence(line)}
+            values |= {"place": names.in_sentence(line)}
         value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)
         used = pandas.DataFrame([line]) if line else lines
         doubts = (verdicts.UNSTABLE, verdicts.is_unstable), (verdicts.UNPROVEN, verdicts.is_unproven)
@@ -99,15 +83,11 @@ class Sentence:
         return failed + first + self.text.format(**values | {"value": value}) + last
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the lines whose interval leaves out `equal`."""
+        """Return the lines whose interval leaves out `equal`; a range of one process decides nothing."""
         if self.equal is None or lines.empty:
             return lines
-        return lines[[decides(_interval(line, self.column), self.equal) for line in lines.to_dict("records")]]
-
-
-def decides(number: Interval, equal: float = 1.0) -> bool:
-    """Return whether a number differs from `equal` by more than chance; a range of one process decides nothing."""
-    return number.kind != intervals.RANGE and not number.low <= equal <= number.high
+        numbers = [_interval(line, self.column) for line in lines.to_dict("records")]
+        return lines[[one.kind != intervals.RANGE and not one.low <= self.equal <= one.high for one in numbers]]
 
 
 def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
@@ -140,38 +120,10 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     number, further = _interval(line, title.column), [] if is_named else [stand_in(line, study.dataset)]
     if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
         further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
-    hedges = hedged(evidence, [line], *further)
-    text = title(lines, evidence.names, place(evidence, line, lines, title))
-    return (text.replace(", not confirmed", "") if "not confirmed" in hedges else text) + hedges
-
-
-def place(evidence: Evidence, line: dict, others: pandas.DataFrame, title: Sentence) -> str:
-    """Return where a line was measured, as a phrase; and that it is the fastest of several machines, if it is.
-
-    It is if the ratio to the best line of each other machine has an interval that leaves out 1. Machines are compared
-    in lines that agree in the columns SAME.
-    """
-    same = [name for name in SAME if name in others and pandas.notna(line[name])]
-    alike = title.lines(others)
-    alike = alike[(alike[same] == pandas.Series(line)[same]).all(axis=1) & alike["machine"].ne(line["machine"])]
-    own, sign = _interval(line, title.column), -1 if title.best == "least" else 1
-    ratios = [intervals.divide(own, _interval(other, title.column)) for other in alike.to_dict("records")]
-    fastest = ratios and all(decides(ratio) and (ratio.value - 1) * sign > 0 for ratio in ratios)
-    count = 1 + alike["machine"].nunique()
-    return evidence.names.in_sentence(line) + (f", the fastest of {count} machines" if fastest else "")
-
-
-def hedged(evidence: Evidence, lines: list[dict], *further: str) -> str:
-    """Return the reasons for caution about some points, in brackets; see `wording.hedged`.
-
-    Args:
-        evidence: its summary has the number of processes and the verdict of each point.
-        lines: of any table, with machine and point.
-        further: hedges that come first; empty ones are left out.
-    """
-    summary = evidence.summary.drop_duplicates(["machine", "point"]).set_index(["machine", "point"])[_STABILITY]
-    points = [(line["machine"], line.get("point")) for line in lines]
-    return wording.hedged([summary.loc[point].to_dict() for point in points if point in summary.index], *further)
+    key = line["machine"], study.name, line.get("point")
+    points = evidence.summary.set_index(statistics.POINT_KEY, drop=False)
+    point = points.loc[key].to_dict() if key in points.index else {}
+    return title(lines, evidence.names) + wording.hedged(point, *further)
 
 
 def stand_in(line: dict, dataset: str) -> str:
@@ -192,12 +144,11 @@ def _failures(table: pandas.DataFrame) -> str:
 
 def _interval(line: dict, column: str) -> Interval:
     """Return a table's value with its bounds; a measured value without an interval has a range."""
-    number = {"low": float("-inf"), "high": float("inf")} | {"value": line[column]}
-    number |= {name: line[name] for name in ("low", "high") if pandas.notna(line.get(name))}
+    ends = {"low": -math.inf, "high": math.inf}
+    ends |= {name: line[name] for name in ends if pandas.notna(line.get(name))}
     kind = bounds_kind(line)
     kind = intervals.RANGE if kind in (PREDICTED, intervals.RANGE) else line.get("interval") or intervals.ROUNDING
-    session = line.get("session") or line.get("machine")  # two machines are two sessions
-    return Interval.from_row(number | {"kind": kind, "session": session}, "value", kind="kind")
+    return Interval(line[column], **ends, kind=kind)
 
 
 def _has(lines: pandas.DataFrame, is_so: Callable[[object], bool]) -> pandas.Series:

@@ -57,10 +57,6 @@ def core_sentence(pairs: pandas.DataFrame) -> str:
 CHARTS = (
     Bars(
         "prediction-errors",
-        "How fast is a machine that was not measured?",
-        "Predictions use the public record: the chip's published specifications, the work's operations, and published"
-        " measurements. To test them, each published rate is predicted with its chip hidden, and with its publication"
-        " hidden as well. The regression answers, or the plain ratio for makers and networks where that errs less.",
         table=errors,
         lines=lambda table, evidence: table[table["group"].eq(RECORD) & table["situation"].isin([CHIP, BOTH])],
         title=error_title,

@@ -92,7 +92,7 @@ class Evidence:
         return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
 
 
-# Caches a table for each evidence: charts, quantities and headline ask for the same tables.
+# Caches a table for each evidence: charts, quantities and costs ask for the same tables.
 cached = lru_cache(maxsize=8)
 
 
@@ -162,14 +162,10 @@ class Chart:
 
     Attributes:
         name: file name without extension.
-        heading: the question, or the subject of the chart.
-        note: how to read the chart; may be empty.
         make: from the evidence to the drawing, for a chart that fits no kind of `charts`.
     """
 
     name: str
-    heading: str
-    note: str = ""
     make: Callable[[Evidence], Drawing] | None = None
 
     def draw(self, evidence: Evidence) -> Drawing:
@@ -190,8 +186,6 @@ class Study:
         claim: id of the article's claim that the notebook's title asks about; may be empty.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
         quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
-        epoch_seconds: from the evidence to the seconds of the article's epoch, by machine and point; None if an epoch
-            takes the images of the article's data set over the rate of training.
     """
 
     name: str
@@ -201,7 +195,6 @@ class Study:
     claim: str = ""
     dataset: str = ""
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
-    epoch_seconds: Callable[[Evidence], dict[tuple[str, str], float]] | None = None
 
     @property
     def question(self) -> str:

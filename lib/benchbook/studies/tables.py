@@ -49,11 +49,7 @@ def ratio(line: dict, base: dict, column: str) -> dict:
         ratio, low, high, interval (the kind of bounds), num_windows (the smaller number), verdict (the worse one).
     """
     value = intervals.divide(Interval.from_row(line, column), Interval.from_row(base, column))
-    return {
-        "ratio": value.value,
-        "low": value.low,
-        "high": value.high,
-        "interval": value.kind,
+    return value.columns("ratio") | {
         "num_windows": min(line["num_windows"], base["num_windows"]),
         "verdict": verdicts.worse(line["verdict"], base["verdict"]),
     }

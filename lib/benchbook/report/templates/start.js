@@ -14,6 +14,8 @@ const rank = (mark) => [certain(mark) ? 0 : 1, mark.seconds];
 const order = (a, b) => rank(a)[0] - rank(b)[0] || rank(a)[1] - rank(b)[1];
 const words = (text) => text.toLowerCase().split(/[\s,]+/).filter(Boolean);
 const matches = (mark, text) => words(text).every((word) => mark.name.toLowerCase().includes(word));
+const memory = (mark) => mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`;
+const [least, most] = ["low", "high"].map((end) => (mark) => mark[end] ?? mark.seconds);
 const digits = (ratio) => ratio >= 100 ? ratio.toFixed(0) : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
 
 // The marks of the task and precision: in the fastest precision, one for each machine or chip.
@@ -32,15 +34,15 @@ function fill(side, mark) {
   for (const cell of byId("card").querySelectorAll(`.${side}`)) {
     const key = cell.parentElement.dataset.line ?? "name";
     cell.textContent = !mark ? "" : key === "precision" ? families[mark.family]
-      : key === "sources" ? mark.sources.join("; ") : key === "basis" ? `${mark.source}: ${mark.basis}`
-      : mark[key] ?? "unknown";
+      : key === "basis" ? `${mark.source}: ${mark.basis}`
+      : key === "memory" ? memory(mark) ?? "unknown" : mark[key] ?? "unknown";
   }
 }
 // The ratio of two times, with the least and most that their bounds allow.
 function ratio(have, consider) {
   if (!have || !consider || have === consider) return "";
   const [fast, slow] = have.seconds <= consider.seconds ? [have, consider] : [consider, have];
-  const [value, low, high] = [slow.seconds / fast.seconds, slow.low / fast.high, slow.high / fast.low];
+  const [value, low, high] = [slow.seconds / fast.seconds, least(slow) / most(fast), most(slow) / least(fast)];
   const kinds = have.source === consider.source ? `both ${have.source}` : `${fast.source} against ${slow.source}`;
   const precision = have.family === consider.family ? "" : `; ${families[fast.family]} against ${families[slow.family]}`;
   const bounds = low === high ? "without bounds" : `${digits(low)} to ${digits(high)}`;
@@ -53,7 +55,7 @@ function options() {
   for (const option of field("precision").options) option.disabled = option.value !== "best" && !known.has(option.value);
   if (field("precision").selectedOptions[0].disabled) field("precision").value = [...known][0];
   const devices = field("devices").value;
-  const counts = [...new Set(own.map((mark) => mark.count))].sort((a, b) => a - b);
+  const counts = [...new Set(own.map((mark) => mark.devices))].sort((a, b) => a - b);
   field("devices").replaceChildren(...counts.map((count) => made("option", `${count} device${count > 1 ? "s" : ""}`)),
     made("option", "any number"));
   [...field("devices").options].forEach((option, place) => { option.value = counts[place] ?? ""; });
@@ -67,7 +69,7 @@ function update() {
   const every = chosen();
   const devices = field("devices").value;
   const [have, consider] = ["have", "consider"].map((name) => find(every, field(name).value));
-  const listed = every.filter((mark) => !devices || mark.count === Number(devices)).sort(order);
+  const listed = every.filter((mark) => !devices || mark.devices === Number(devices)).sort(order);
   const first = have ?? listed.find((mark) => mark.here);
   if (listed.includes(first)) listed.unshift(...listed.splice(listed.indexOf(first), 1));
   const shown = showsAll ? listed : listed.slice(0, SHOWN_AT_FIRST);
@@ -84,7 +86,7 @@ function update() {
     const name = made("th", mark.name);
     name.scope = "row";
     if (mark.here) name.append(made("small", " this machine"));
-    row.append(name, ...[mark.time, families[mark.family], mark.memory, mark.price].map((text) => made("td", text ?? "")),
+    row.append(name, ...[mark.time, families[mark.family], memory(mark), mark.price].map((text) => made("td", text ?? "")),
       made("td", `${mark.source}: ${mark.basis}`));
     return row;
   }));

@@ -1,4 +1,4 @@
-"""The results of calibration: the ceilings of each device, and the share that training reaches."""
+"""The results of calibration: the ceilings of each device."""
 
 import pandas
 
@@ -18,21 +18,6 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
     every = evidence.ceilings
     last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
     return every[every["session"] == last].reset_index(drop=True)
-
-
-def efficiency(evidence: Evidence) -> pandas.DataFrame:
-    """Return each trained point's share of its session's ceiling.
-
-    Returns:
-        Columns: machine, device, study, point, variant, framework, precision, dataset, batch_size, flops_per_second,
-        ceiling, efficiency, low, high (the bounds of the point's rate over the ceiling's median), interval (the kind of
-        bounds), num_windows, verdict, status.
-    """
-    table = best_rates.efficiency(evidence.summary, evidence.ceilings)
-    share = table["efficiency"] / table["samples_per_second"]
-    columns = ["machine", "device", "study", "point", "variant", "framework", "precision", "dataset", "batch_size"]
-    columns += ["flops_per_second", "ceiling", "efficiency", "low", "high", "interval", "num_windows", "verdict"]
-    return table.assign(low=share * table["low"], high=share * table["high"])[[*columns, "status"]]
 
 
 def amount(value: float) -> str:
@@ -88,17 +73,12 @@ STUDY = Study(
     charts=(
         Bars(
             "ceilings",
-            "What can each device do at most?",
-            "Measured in each device's last calibration, not taken from a data sheet; of each precision the fastest"
-            " framework. The table has all of them, and the speed of memory copies. A further table has the share of"
-            " the ceiling that training reaches in the same session and precision.",
             table=ceilings,
             lines=_products,
             title=PRODUCTS,
             label=("precision", "framework"),
             usual={"precision": ""},
             xlabel="matrix products, TFLOP/s",
-            tables={"efficiency": efficiency},
         ),
     ),
 )

@@ -153,9 +153,6 @@ STUDY = Study(
     charts=(
         Bars(
             "gpt-tokens",
-            "Tokens per second",
-            "Settings are added one at a time; a label lists those in use. The table adds memory, joules per million"
-            " tokens and dollars per billion; that of the ladder has each setting's speed-up over fp32.",
             table=rates,
             title=RATE,
             label=LABEL,
@@ -167,9 +164,6 @@ STUDY = Study(
         ),
         Points(
             "gpt-loss",
-            "How long does training take to a test loss?",
-            "Minutes are of training alone; tests are not timed. The table of targets has the minutes and money to the"
-            " published loss, read off raw curves.",
             table=curves,
             title=Sentence(
                 "{network} reaches a test loss of {value} on {place}", "No test loss was measured", "loss", best="least"
@@ -184,8 +178,6 @@ STUDY = Study(
         ),
         Points(
             "gpt-batches",
-            "Which batch is the fastest, and which is the largest?",
-            "A cross marks a batch that failed, such as one too large for memory.",
             table=rates,
             title=RATE,
             x="batch_size",

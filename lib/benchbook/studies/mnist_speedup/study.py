@@ -5,7 +5,7 @@ import pandas
 from benchbook.judging import confirmation, statistics, wording
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars
-from benchbook.studies.epochs import RATE, ArticleEpoch, input_chart, input_shares
+from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached, most_samples
 
@@ -122,12 +122,11 @@ STUDY = Study(
     claim="mnist-m1-speedup",
     dataset="mnist",
     charts=(
-        EPOCH.chart(
+        Bars(
             "mnist-epochs",
-            "Seconds for one epoch",
-            "",
-            epochs,
-            SAYS,
+            table=epochs,
+            title=SAYS,
+            **EPOCH.look,
             **LABEL,
             text="{seconds:.1f} s",
             xlabel="seconds for data set-up, one training epoch and the test",
@@ -135,8 +134,6 @@ STUDY = Study(
         ),
         Bars(
             "mnist-speedup",
-            "Speed-up of the accelerator over its CPU",
-            "First with the article's loaders, then with equal ones, where only the chip makes a difference.",
             table=lambda evidence: speedups(epochs(evidence)),
             title=FASTER,
             text="{speedup:.2f}x",
@@ -145,15 +142,18 @@ STUDY = Study(
             xlabel="CPU seconds / accelerator seconds, same machine",
             **LABEL,
         ),
-        input_chart(
+        Bars(
             "mnist-input-share",
-            "The share saved is 1 - resident step / loop step, at the article's batch size. The host's wait may overlap"
-            " device work.",
-            shares,
-            "The loader",
+            table=shares,
+            lines=lambda table, evidence: table[table["share"].notna()].rename(columns=BOUNDS),
+            title=share_sentence("The loader"),
+            text="{share:.1%} (the host waited {waited:.0%})",
+            alike=("dataset",),
+            percent=True,
+            reference=0,
+            xlabel="share of training time that ready batches would save",
             **LABEL,
         ),
     ),
     quantities=lambda evidence: EPOCH.quantities(epochs(evidence).query("framework == 'torch'"), "seconds"),
-    epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
 )

@@ -185,8 +185,6 @@ STUDY = Study(
     charts=(
         Bars(
             "mobilenetv2-settings",
-            "Images a second and joules an image",
-            "A cross marks a failure; published settings are grey. Joules are missing if no sensor was read.",
             table=settings,
             title=RATE,
             label=LABEL,
@@ -197,9 +195,6 @@ STUDY = Study(
         ),
         Points(
             "mobilenetv2-loss",
-            "Does the network learn, and does the frozen one converge?",
-            f"The table judges each frozen network (rule: {RULE}). One with random weights cannot converge and is not"
-            " judged.",
             table=losses,
             lines=_unlike_guessing,
             title=Sentence(

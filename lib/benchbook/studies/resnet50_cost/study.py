@@ -256,8 +256,6 @@ STUDY = Study(
     charts=(
         Points(
             "resnet50-batches",
-            "Images a second by batch",
-            "A cross marks a batch that did not fit into memory. The table has the share of the measured ceiling.",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
             title=RATE,
@@ -272,9 +270,6 @@ STUDY = Study(
         ),
         Bars(
             "resnet50-scaling",
-            "Do several devices pay?",
-            "Weak: each device has as many images as one device alone. Strong: the devices share the batch of one."
-            " Processes on one CPU are compared with one process that has all its cores.",
             table=lambda evidence: scaling(points(evidence)),
             title=Sentence(
                 "Several devices reach {value} of the ideal speed",
@@ -291,10 +286,6 @@ STUDY = Study(
         ),
         Bars(
             "resnet50-money",
-            "What does a million images cost?",
-            "At every known price: on demand, reserved, stated by the run, or electricity alone for a machine that was"
-            " bought. The table of accuracy has the hours, joules and dollars to the article's 75.7 %, read off raw"
-            " curves.",
             table=costs,
             title=COST,
             label=("variant", "precision", "kind"),

@@ -180,8 +180,6 @@ STUDY = Study(
     charts=(
         Bars(
             "segmentation-times",
-            "Milliseconds an image",
-            "The article's figures come from code that was not released: they are in the table alone.",
             table=image_times,
             title=TIME,
             label=("framework", "variant", "precision", "compiled", "batch_size", "sustained_minutes"),
@@ -191,16 +189,9 @@ STUDY = Study(
             text="{ms_per_image:,.0f} ms",
             xlabel="milliseconds an image, training",
         ),
-        Chart(
-            "segmentation-masks",
-            "Masks over images, before training and after",
-            "The first validation images, with the masks that the newest run of the best point saved in its manifest.",
-            draw_masks,
-        ),
+        Chart("segmentation-masks", draw_masks),
         Points(
             "sustained",
-            "Minutes without a pause",
-            "The table has the rates of the first and of the last minute. Without a fan, a machine slows down.",
             table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
             lines=lambda ends, evidence: statistics.sustained(evidence.measured).merge(ends[[*RUN, "change"]], on=RUN),
             title=Sentence(

@@ -188,12 +188,11 @@ STUDY = Study(
     claim="simclr-gpu-epoch",
     dataset="cifar10",
     charts=(
-        EPOCH.chart(
+        Bars(
             "simclr-epochs",
-            "Minutes for one epoch",
-            "Training and the nearest-neighbour evaluation, each scaled to the article's images.",
-            epochs,
-            SAYS,
+            table=epochs,
+            title=SAYS,
+            **EPOCH.look,
             label=("variant", "precision"),
             usual={"precision": "fp32"},
             text="{minutes:.3g} min",
@@ -202,7 +201,6 @@ STUDY = Study(
         ),
         Points(
             "simclr-accuracy",
-            "How accurate does it become?",
             table=accuracies,
             title=ACCURACY,
             x="epochs",
@@ -216,9 +214,6 @@ STUDY = Study(
         ),
         Bars(
             "support",
-            "Which precisions work, and do they pay?",
-            "Each precision takes the same steps from the same weights, on views that are already on the device, and is"
-            " compared with fp32 without the compiler. A cross marks a failure; the table has its message.",
             table=support_matrix,
             lines=lambda cells, evidence: cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells,
             alike=("dataset", "batch_size"),
@@ -231,5 +226,4 @@ STUDY = Study(
         ),
     ),
     quantities=claimed,
-    epoch_seconds=lambda evidence: EPOCH.seconds(epochs(evidence)),
 )

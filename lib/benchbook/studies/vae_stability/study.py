@@ -46,21 +46,6 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     return table[[*key, "images_seen", "loss", "low", "high", "num_runs", "status"]]
 
 
-def compared_steps(evidence: Evidence) -> pandas.DataFrame:
-    """Return the steps compared with float64, from the last run of each device, precision and framework version.
-
-    Returns:
-        Columns: machine, device, precision, framework_version, dataset, step, loss, reference_loss, loss_error,
-        tolerance, apart.
-    """
-    steps = parity.steps(evidence.newest(NAME))
-    steps = steps[steps["step"].notna()]
-    key = ["machine", "device", "precision", "framework_version", "dataset"]
-    last = steps.groupby(key, dropna=False)["run_id"].transform("max")
-    columns = [*key, "step", "loss", "reference_loss", "loss_error", "tolerance", "apart"]
-    return steps.loc[steps["run_id"] == last, columns].sort_values([*key, "step"]).reset_index(drop=True)
-
-
 def claimed(evidence: Evidence) -> list[dict]:
     """Return whether the article's run diverges on an accelerator and trains on the CPU, and an accelerator's losses.
 
@@ -122,10 +107,6 @@ STUDY = Study(
     charts=(
         Points(
             "vae-loss",
-            "Does the loss diverge?",
-            "Each window's loss per image, next to the published log. The first steps are single batches, like the"
-            " lines of that log. The table of parity has a verdict for every study, device, precision and version that"
-            " was compared with float64; do not trust the figures of a point that fails.",
             table=losses,
             title=last_losses,
             x="images_seen",
@@ -136,10 +117,6 @@ STUDY = Study(
             xlabel="images seen",
             ylabel="loss per image",
             look={"xscale": "log", "yscale": "log"},
-            tables={
-                "vae-parity": compared_steps,
-                "parity": lambda evidence: parity.verdicts(evidence.measured),
-            },
         ),
     ),
     quantities=claimed,

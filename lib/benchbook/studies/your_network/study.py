@@ -141,9 +141,6 @@ STUDY = Study(
     charts=(
         Bars(
             "your-network-elsewhere",
-            "How long would other chips take?",
-            "Predictions use the network's operations and the public record; bounds are 90 % intervals."
-            " Dollars are at the median rent on record.",
             table=elsewhere,
             lines=_timed,
             title=ELSEWHERE,
@@ -155,9 +152,6 @@ STUDY = Study(
         ),
         Points(
             "your-network-batch-sizes",
-            "Which batch size is the fastest, and which is the largest?",
-            "Each batch size has two windows, the point's own has more; bounds are ranges. A cross marks a failure,"
-            " such as a batch too large for memory.",
             table=batch_sizes,
             title=batch_sizes_title,
             column="samples_per_second",
