@@ -21,7 +21,8 @@ from processes import run_cells
 # By study and variant, or framework; SimCLR's reference, which a search is compared with, starts eight processes for
 # each window.
 TAKES_LONG = {("resnet50_cost", "tuned"), ("simclr_epochs", "reference"), ("simclr_epochs", "tuned")}
-TAKES_LONG |= {("segmentation_scaling", "tuned"), ("mobilenetv2_energy", "tensorflow")}
+TAKES_LONG |= {("segmentation_scaling", "tuned"), ("mobilenetv2_energy", "tensorflow"), ("gpt_tokens", "tuned")}
+TAKES_LONG |= {("mnist_speedup", "controlled"), ("mnist_speedup", "tuned")}  # which .ci/run measures in kernels
 
 
 def takes_long(point: Point) -> bool:
