@@ -24,7 +24,7 @@ from benchbook.machine import processes
 from benchbook.rows import records
 from toy import copy_project
 
-ENDED, SOME_FAILED = 0, 3
+ENDED, REFUSED, SOME_FAILED = 0, 2, 3
 LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault
 LIMIT_OF_REPORT_SECONDS = 600.0  # for the report after that
 PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some happen during a start, some during a point
@@ -161,6 +161,8 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
         soak.statuses[status] += 1
         if status in (ENDED, SOME_FAILED):
             return faults
+        if soak.statuses[REFUSED] > 1 + faults["torn notebook"]:
+            sys.exit("the study is refused, and no fault is the reason")
         soak.start()
 
 

@@ -30,6 +30,7 @@ PARAMETERS = """
 variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
 num_processes: int = 1  # that measure
+seed: int = 1  # tells points apart
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
 # With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
