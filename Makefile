@@ -86,9 +86,11 @@ pack: $(READY) ## Check this machine's rows and manifests, and zip them to send:
 share: $(READY) ## Show this machine's files and the texts in them, ask, and send them as a pull request by gh: MACHINE=name; DRY=1 sends nothing
 	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
 
-picture: report ## Take the README's picture again: the report's start page, in Chromium
-	@chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --virtual-time-budget=4000 --window-size=1280,860 \
-		--screenshot=.github/answer.png 'file://$(CURDIR)/outputs/report/index.html#have=Apple%20M1&consider=NVIDIA%20RTX%204090&train=resnet50&precision=fp32'
+picture: ## Take the README's picture from the executed example of MNIST: the figure of its result
+	@python3 -c "import base64, json; from pathlib import Path; \
+		cells = json.loads(Path('outputs/examples/01_mnist_speedup.ipynb').read_text())['cells'][:-1]; \
+		found = [out['data'] for cell in cells for out in cell.get('outputs', ()) if 'image/png' in out.get('data', {})]; \
+		Path('.github/answer.png').write_bytes(base64.b64decode(found[-1]['image/png']))"
 
 # `resolve` turns the pins of an environment file into a lock with hashes; arguments: the file's name and the platform.
 # Only wheels, so that nothing is compiled at set-up. torch needs macOS 14.

@@ -1,5 +1,6 @@
 """README and its kin: what they name exists."""
 
+import base64
 import re
 import runpy
 import subprocess
@@ -49,6 +50,11 @@ def test_the_readme_lists_every_notebook_and_profile():
     assert listed == [path.stem for path in layout.notebooks().values()]
     for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"):
         assert f"`{path.stem}`" in read("README.md")
+
+
+def test_the_readmes_picture_is_of_the_executed_example():
+    text = read("outputs/examples/01_mnist_speedup.ipynb")
+    assert base64.b64encode((HIDDEN / "answer.png").read_bytes()).decode() in text, "make picture"
 
 
 @pytest.mark.parametrize("page", PAGES)
