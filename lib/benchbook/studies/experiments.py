@@ -184,12 +184,12 @@ class Experiment(Process):
         planned, count = self.plan(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
         check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
-        with tqdm(total=total, unit="window", file=sys.stdout) as bar, self._moving(bar):
+        with tqdm(total=total, unit=" windows", file=sys.stdout) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
                 bar.set_description_str(f"process {number} of {count}" if number else check, False)
                 bar.set_postfix_str(row["phase"], False)
-                bar.update(row["phase"] in WINDOWS)
+                bar.update(row["phase"] == ("train" if total else "calibrate"))
 
             show(self.measurement.left()[0], {"phase": "start"})
             self.measurement.measure(show)
