@@ -85,6 +85,8 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
 def recover(folder: Path, ending: tuple[str, str] | None = None) -> list[str]:
     """End every run of a point whose process is gone: cut a torn line and write its failure row.
 
+    If its marker is damaged, there is no failure row, and a file without a row is removed.
+
     Args:
         folder: of the point's rows.
         ending: status and message of the row, if they are known.
@@ -98,6 +100,11 @@ def recover(folder: Path, ending: tuple[str, str] | None = None) -> list[str]:
         if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
             run.fail(*(ending or ("interrupted", "the process that measured was gone")))
             ended.append(run.run_id)
+    for path in folder.glob("*.csv"):  # a marker that was damaged told nothing of its run
+        if path.is_file() and not any(path.with_suffix(ending).exists() for ending in (".running", ".json")):
+            records.cut_torn_line(path)
+            if path.read_bytes().count(b"\n") < 2:  # a header at most
+                path.unlink()
     return ended
 
 

@@ -152,7 +152,8 @@ class Measurement:
     def fail(self, number: int, run_id: str, status: str, message: str) -> None:
         """Write the failure row of a process, unless it wrote its own."""
         run = runs.resume(self.folder, run_id)
-        if run is None and (self.folder / f"{run_id}.csv").exists():
+        written = self.folder / f"{run_id}.csv"
+        if run is None and written.exists() and written.stat().st_size:
             return
         if run is None:  # it failed before its run began
             own = (self.study, self.folder.name, run_id, self.machine, self.parameters, self.session)
