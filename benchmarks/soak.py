@@ -20,11 +20,12 @@ from pathlib import Path
 import psutil
 import yaml
 
+from benchbook.commands.output import SOME_FAILED
 from benchbook.machine import processes
 from benchbook.rows import records
 from toy import copy_project
 
-ENDED, REFUSED, SOME_FAILED = 0, 2, 3
+ENDED, REFUSED = 0, 2
 LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault
 LIMIT_OF_REPORT_SECONDS = 600.0  # for the report after that
 PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some happen during a start, some during a point

@@ -69,6 +69,16 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert "Stopped (SIGTERM)" in make.communicate(timeout=60)[0]  # the study ends with its make
     assert not psutil.wait_procs(family, timeout=20)[1]
 
+    again = make_study(project, outputs, "MACHINE=007", "DEADLINE=10", **hang)  # which the end takes
+    text = again.communicate(timeout=120)[0]
+    assert f"Error {cli.SOME_LEFT_OUT}" in text
+    assert "Left out: A toy: controlled, CPU (needs about 5 s, 0 s were left)" in text
+    assert "run the same command again" in text
+    rows = records.merge(records.find(folder))
+    assert rows["run_id"].nunique() == 2
+    assert (outputs / "state" / "007" / ".session").read_text() == rows["session"].unique().item()
+    assert not (outputs / "report").exists()
+
     choice = ("--profile", "smoke", "--studies", "toy", "--machine", "007")
     killed = study(outputs, *choice, PYTHONPATH=str(project / "lib"), **hang)
     wait_for(lambda: len(list(folder.glob("controlled-*/*.csv"))) == 2, killed)

@@ -151,7 +151,8 @@ class Experiment(Process):
         library = libraries.FRAMEWORKS[framework].library
         network = Path(inspect.getfile(self.study_plan)).with_name(f"network_{library}.py")
         training = Path(frameworks.__file__).parent / framework / "training.py"
-        parts = [code(network.read_text(encoding="utf-8"), name) for name in names]
+        text = network.read_text(encoding="utf-8")
+        parts = [code(text, name) for name in names]
         parts.append(code(training.read_text(encoding="utf-8"), STEPS[framework]))
         return Markdown("```python\n" + "\n\n".join(filter(None, parts)) + "\n```")
 

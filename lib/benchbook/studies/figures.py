@@ -125,7 +125,7 @@ def outcome(line: dict) -> str:
 def bounds_kind(line: dict) -> str:
     """Return the kind of a line's bounds, a key of WHISKERS."""
     if not is_measured(line):
-        return PREDICTED if str(line["source"]).startswith(PREDICTED) else PUBLISHED
+        return PREDICTED if line["source"] == PREDICTED else PUBLISHED
     return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
 
 

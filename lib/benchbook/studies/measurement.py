@@ -152,10 +152,10 @@ class Measurement:
     def fail(self, number: int, run_id: str, status: str, message: str) -> None:
         """Write the failure row of a process, unless it wrote its own."""
         run = runs.resume(self.folder, run_id)
-        written = self.folder / f"{run_id}.csv"
-        if run is None and written.exists() and written.stat().st_size:
-            return
-        if run is None:  # it failed before its run began
+        if run is None:  # it wrote its own, or failed before its first row
+            runs.recover(self.folder)
+            if (self.folder / f"{run_id}.csv").exists():
+                return
             own = (self.study, self.folder.name, run_id, self.machine, self.parameters, self.session)
             manifest = {"run_id": run_id, "process": number, "parameters": points.public(self.parameters)}
             run = Run(self.folder, run_id, runs.identity(*own), manifest=manifest, ended_by_another=True)
