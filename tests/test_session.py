@@ -110,12 +110,28 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert "What does a toy cost?" in (outputs / "report" / "toy.html").read_text()  # its newest executed notebook
 
 
-def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(project, tmp_path):
+def measured(project: Path, outputs: Path, **variables: str) -> str:
+    """Measure the toy's points of `smoke` as desk; return what is printed, and the points that are left out."""
     program = "from benchbook.running import profiles, session\n"
     program += "print(session.measure(profiles.read('smoke', 'toy'), 'desk'))"
-    fault = {"TOY_FAULT_1": "parameter renamed", "PYTHONPATH": str(project / "lib")}
-    given = environment_of_tests() | fault | {"BENCHBOOK_OUTPUTS": str(tmp_path / "outputs")}
-    text = subprocess.check_output([sys.executable, "-c", program], env=given, text=True)
+    given = {"PYTHONPATH": str(project / "lib"), "BENCHBOOK_OUTPUTS": str(outputs)} | variables
+    return subprocess.check_output([sys.executable, "-c", program], env=environment_of_tests() | given, text=True)
+
+
+def test_a_point_whose_end_could_not_be_noted_is_not_measured_again(project, tmp_path):
+    measured(project, tmp_path)
+    rows = records.merge(records.find(tmp_path / "runs"))
+    state = tmp_path / "state" / "desk"
+    done = min(state.rglob("done"))
+    done.unlink()  # the disk was full
+    (state / ".session").write_text(rows["session"].unique().item())
+    assert measured(project, tmp_path).endswith("\n[]\n")
+    assert done.exists()
+    assert len(records.merge(records.find(tmp_path / "runs"))) == len(rows)
+
+
+def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(project, tmp_path):
+    text = measured(project, tmp_path / "outputs", TOY_FAULT_1="parameter renamed")
     assert text.count("toy has no parameter 'variant'") == 1, text
     rows = records.merge(records.find(tmp_path / "outputs" / "runs"))
     assert rows["variant"].unique().tolist() == ["reference"]
