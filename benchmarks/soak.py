@@ -61,8 +61,9 @@ class Soak:
         variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs), "BENCHBOOK_PATIENCE": "0"}
         variables |= {"TMPDIR": str(self.temporary)}
         command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
-        self.study = subprocess.Popen(command, env=os.environ | variables, **quiet)
+        with (self.temporary / "log").open("w") as log:
+            output = {"stdout": log, "stderr": log, "start_new_session": True}
+            self.study = subprocess.Popen(command, env=os.environ | variables, **output)
 
     def disturb(self) -> str:
         """Cause one fault; return its name."""
@@ -162,8 +163,8 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
         soak.statuses[status] += 1
         if status in (ENDED, SOME_FAILED):
             return faults
-        if soak.statuses[REFUSED] > 1 + faults["torn notebook"]:
-            sys.exit("the study is refused, and no fault is the reason")
+        if soak.statuses[REFUSED] > 1 + faults["torn notebook"] + faults["SIGKILL"]:  # of the survey of devices
+            sys.exit(f"the study is refused, and no fault is the reason: {(soak.temporary / 'log').read_text()}")
         soak.start()
 
 

@@ -277,9 +277,11 @@ def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
     parts["page faults and memory"] = (resident, ["page_faults", "peak_memory_bytes"])
     for what, (own, columns) in parts.items():
         earliest: dict[tuple, str] = {}
-        runs = dict(iter(own.dropna(subset=columns, how="all").groupby("run_id")[columns]))
-        for run_id in sorted(runs, key=lambda run_id: run_id[:16]):  # by its time
-            values = tuple(runs[run_id].itertuples(index=False, name=None))
+        runs: dict[str, list[tuple]] = {}
+        for run_id, *values in own.dropna(subset=columns, how="all")[["run_id", *columns]].itertuples(False, None):
+            runs.setdefault(run_id, []).append(tuple(values))
+        for run_id in sorted(runs):  # by its time
+            values = tuple(runs[run_id])
             first = earliest.setdefault(values, run_id)
             if first != run_id and len(set(values)) > 1:
                 copies[run_id] = (what, first)
