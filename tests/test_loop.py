@@ -42,9 +42,10 @@ def measure(step, batches, samples=4, **options):
 
 
 def test_a_rate_counts_the_samples_of_windows_after_the_first_step_and_the_warm_up(now, capsys):
-    seconds = iter([30.0, *[0.25] * 4, *[0.125] * 8])
-    rate = measure(lambda batch: now(next(seconds, 0.0625)), [0])
+    seconds, steps = iter([30.0, 0.25, *[0.125] * 4]), []
+    rate = measure(lambda batch: now(steps.append(next(seconds, 0.0625)) or steps[-1]), [0])
     assert rate.rates == (32.0, *[64.0] * 5)
+    assert len(steps) == 1 + 1 + 4 + 8 + 4 * 16  # as many as last a second at the rate of the window before
     assert (rate.samples_per_second, rate.low, rate.high, rate.input_share) == (64.0, 32.0, 64.0, 0.0)
     said = capsys.readouterr().out
     assert said.startswith("64 samples/s (range 32 to 64 of 6 windows) on")

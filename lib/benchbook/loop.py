@@ -77,7 +77,8 @@ class Meter:
         samples: of a batch; a shorter batch, as at the end of an epoch, counts in proportion.
         device: a key of `KINDS`, or best.
         framework: that trains; empty: the first of `FRAMEWORKS` that the script has imported.
-        window_seconds: of a window, which ends with a step.
+        window_seconds: about the length of a window. It has as many steps as that takes at the rate of the one before:
+            a step returns before its device has computed it, so that the host's clock tells nothing.
         most_seconds: of all windows; they end earlier if the last ones do not widen the range.
 
     Raises:
@@ -101,12 +102,14 @@ class Meter:
         self.windows: list[tuple[float, Window]] = []  # samples and measures
         self._device, self._sensor = _opened(device, framework or _imported())
         self._length: int | None = None  # of the first batch
+        self._wanted = 1  # steps of a window
         self._begin()
         made.append(self)
 
     def _begin(self) -> None:
-        self._count, self._block = 0.0, measuring.window(self._device, self._sensor)
-        self._window, self._began = self._block.__enter__(), time.perf_counter()
+        self._count, self._steps = 0.0, 0
+        self._block = measuring.window(self._device, self._sensor)
+        self._window = self._block.__enter__()
 
     def inputs(self, batches: Iterable) -> Iterator:
         """Yield batches; the time spent waiting for them is the `input_share`."""
@@ -124,11 +127,13 @@ class Meter:
         length = _length(batch)
         self._length = self._length or length
         self._count += self.samples * length / self._length if length else self.samples
-        if self.windows and time.perf_counter() - self._began < self.window_seconds:
+        self._steps += 1
+        if self._steps < self._wanted:
             return False
         self._window.last = last
         self._block.__exit__(None, None, None)
         self.windows.append((self._count, self._window))
+        self._wanted = max(1, round(self._steps * self.window_seconds / max(self._window.seconds, 1e-6)))
         if len(self.windows) == WARM_UP:
             self._before, self._measures_from = contention.cpu_seconds(), time.monotonic()
         self._begin()

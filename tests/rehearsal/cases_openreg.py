@@ -5,7 +5,9 @@ Operations that it lacks, or has wrong, are registered here. What it cannot do: 
 abort the process; GPT's embedding takes a batch from the host; SimCLR's last batch norm has wrong moving statistics.
 """
 
+import functools
 import itertools
+import time
 import warnings
 
 import pytest
@@ -13,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import small
+from benchbook import loop
 from benchbook.frameworks import devices
 from benchbook.machine.kinds import KINDS, Features
 from benchbook.measuring import calibration, parity, protocol
@@ -129,3 +132,33 @@ def test_a_wait_that_does_not_wait_or_waits_for_another_stream_is_found(device):
     for wrong in (lambda device, last: None, lambda device, last: other.synchronize()):
         with pytest.raises(calibration.NotSynchronized):
             calibration.check_synchronize(device, synchronize=wrong)
+
+
+@pytest.mark.parametrize("study", [study for study in STUDIES if study != "simclr_epochs"])
+def test_a_buffer_that_is_used_before_its_new_batch_has_come_is_found(study, device, tmp_path, monkeypatch):
+    workload = build(study, device)
+    copy, stale = workload.to_device, []
+
+    def to_device(batch):
+        stale.append(copy(batch))
+        return stale.pop(0) if len(stale) > 1 else stale[0]  # the batch before
+
+    monkeypatch.setattr(workload, "to_device", to_device)
+    assert not parity.check(workload, run(tmp_path), 2).passed
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_loop_of_ones_own_has_its_rate_only_if_its_windows_wait(waits, device, monkeypatch):
+    matrix = torch.rand(1024, 1024).to("mcpu")
+
+    def step(batch):
+        return functools.reduce(lambda product, _: product @ matrix, range(4), matrix)
+
+    step(None).cpu()
+    started = time.perf_counter()
+    step(None).cpu()
+    seconds = time.perf_counter() - started
+    if not waits:
+        monkeypatch.setattr(type(device.backend), "synchronize", lambda self, device, last=None: None)
+    rate = loop.measure(step, iter([None] * 40), 1, framework="torch", window_seconds=1e-9)  # a step each
+    assert (rate.samples_per_second < 2 / seconds) is waits

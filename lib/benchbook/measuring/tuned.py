@@ -140,7 +140,8 @@ def choose(
         stated |= {"keeps_memory": True}  # also of the reference
     if not choice.is_tuned:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
-    run.manifest["trials"] = trials = choice.trials.to_dict("records")
+    trials = choice.trials.astype(object).where(choice.trials.notna(), None).to_dict("records")  # JSON has no NaN
+    run.manifest["trials"] = trials
     for trial in trials:
         if trial["outcome"] == "unsupported":  # an error's text may hold folders and keys: its name stays
             trial["reason"] = trial["reason"].partition(":")[0]
