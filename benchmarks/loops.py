@@ -1,7 +1,8 @@
-"""Compare `benchbook.measure` and the callbacks with a stop-watch around the same loop: `make bench STUDIES=loops`.
+"""Compare `benchbook.measure` and the callbacks with a stop-watch in the same loop: `make bench STUDIES=loops`.
 
-Each style of training script is measured and timed by turns (measured, timed, timed, measured), because the machine's
-speed drifts. The result is the measured rate over the timed one. Lightning and transformers are used if installed.
+The stop-watch reads the clock after each step, after the first second. Runs of one loop after the other differ by 15 %
+on a shared machine, which would hide what is looked for; overhead.py tells what measuring costs. The result is the
+measured rate over the stop-watch's. Lightning and transformers are used if installed.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from torch.nn import functional as F
 import benchbook
 from benchbook import loop
 
-BATCH, SIDE, BLOCKS, SECONDS = 32, 28, 4, 3.0
+BATCH, SIDE, RUNS, SECONDS, WARM_UP_SECONDS = 32, 28, 5, 4.0, 1.0
 sys.path.append(str(Path(__file__).resolve().parents[1] / "docs" / "examples"))
 
 
@@ -117,59 +118,53 @@ def distributed(model: nn.Module) -> nn.Module:
     return nn.parallel.DistributedDataParallel(model)
 
 
-def timed(step: Callable, batches: Iterable) -> float:
-    """Return the samples per second of a loop by a stop-watch, without its first 5 steps."""
-    stream = (batch for _ in itertools.count() for batch in batches)
-    for batch in itertools.islice(stream, 5):
-        step(batch)
-    samples, started = 0, time.perf_counter()
-    while time.perf_counter() - started < SECONDS:
-        batch = next(stream)
-        step(batch)
-        samples += len(batch[0])
-    return samples / (time.perf_counter() - started)
+def ratio(times: list[float], samples: list[float]) -> float:
+    """Return the last measured rate over that of a stop-watch, from the time after each step and the samples in it."""
+    late = next(number for number, one in enumerate(times) if one > times[0] + WARM_UP_SECONDS)
+    return loop.made[-1].rate().samples_per_second * (times[-1] - times[late]) / sum(samples[late + 1 :])
 
 
-def of_step(step: Callable, batches: Iterable) -> tuple[Callable, Callable]:
-    """Return functions that return the measured and the timed rate of a step."""
+def of_step(step: Callable, batches: Iterable) -> Callable[[], float]:
+    """Return a function that measures a step and returns the ratio."""
 
     def measured() -> float:
+        times, samples = [], []
+
+        def watched(batch):
+            result = step(batch)
+            times.append(time.perf_counter())
+            samples.append(len(batch[0]))
+            return result
+
         with contextlib.redirect_stdout(io.StringIO()):
-            options = {"samples": BATCH, "window_seconds": 0.5, "most_seconds": SECONDS}
-            return benchbook.measure(step, batches, **options).samples_per_second
+            benchbook.measure(watched, batches, BATCH, window_seconds=0.5, most_seconds=SECONDS)
+        return ratio(times, samples)
 
-    return measured, lambda: timed(step, batches)
+    return measured
 
 
-def of_fit(fit: Callable[[object], None], make: type, base: type, hook: str) -> tuple[Callable, Callable]:
-    """Return functions that return the measured and the timed rate of a library's loop.
+def of_fit(fit: Callable[[list], None], make: type, base: type, hook: str) -> Callable[[], float]:
+    """Return a function that measures a library's loop and returns the ratio.
 
     Args:
-        fit: trains with a callback.
+        fit: trains with a list of callbacks.
         make: makes the callback that measures.
         base: of the library's callbacks.
         hook: the method that the library calls after each step.
     """
 
     def measured() -> float:
-        loop.made.clear()
-        with contextlib.redirect_stdout(io.StringIO()):
-            fit(make())
-        return loop.made[0].rate().samples_per_second
-
-    def watched() -> float:
         times = []
         tick = lambda *given, **named: times.append(time.perf_counter())  # noqa: E731
-        with contextlib.suppress(StopIteration), contextlib.redirect_stdout(io.StringIO()):
-            fit(type("Watch", (base,), {hook: tick})())
-        late = [one for one in times if one > times[0] + 0.5]
-        return 1000 / -(-1000 // BATCH) * (len(late) - 1) / (late[-1] - late[0])
+        with contextlib.redirect_stdout(io.StringIO()):
+            fit([type("Watch", (base,), {hook: tick})(), make()])
+        return ratio(times, [1000 / -(-1000 // BATCH)] * len(times))  # an epoch's last batch is short
 
-    return measured, watched
+    return measured
 
 
-def styles() -> dict[str, Callable[[], tuple[Callable, Callable]]]:
-    """Return, for each style, a function that makes the two functions to compare."""
+def styles() -> dict[str, Callable[[], Callable[[], float]]]:
+    """Return, for each style, a function that makes the function which measures it."""
     found = {
         "plain": lambda: of_step(*plain(network())),
         "scaler and autocast": lambda: of_step(*plain(network(), half=True)),
@@ -184,8 +179,8 @@ def styles() -> dict[str, Callable[[], tuple[Callable, Callable]]]:
     return found | ({"Hugging Face's Trainer": trainer} if importlib.util.find_spec("transformers") else {})
 
 
-def keras() -> tuple[Callable, Callable]:
-    """Return the functions for Keras's fit."""
+def keras() -> Callable[[], float]:
+    """Return the function for Keras's fit."""
     import keras
     from keras_meter import Speed
 
@@ -194,19 +189,15 @@ def keras() -> tuple[Callable, Callable]:
     model.add(layers.Dense(10))
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     images, labels = numpy.random.default_rng(1).random((1000, SIDE, SIDE, 1)), numpy.zeros(1000, int)
-    epochs = [8]  # of about the seconds of a measurement; found below
 
-    def fit(callback) -> None:
-        model.fit(images, labels, BATCH, epochs=epochs[0], verbose=0, callbacks=[callback])
+    def fit(callbacks) -> None:
+        model.fit(images, labels, BATCH, epochs=9999, verbose=0, callbacks=callbacks)
 
-    started = time.perf_counter()
-    fit(keras.callbacks.Callback())
-    epochs[0] = max(8, round(8 * SECONDS / (time.perf_counter() - started)))
     return of_fit(fit, lambda: Speed(BATCH), keras.callbacks.Callback, "on_train_batch_end")
 
 
-def lightning() -> tuple[Callable, Callable]:
-    """Return the functions for Lightning's Trainer."""
+def lightning() -> Callable[[], float]:
+    """Return the function for Lightning's Trainer."""
     from lightning import pytorch as lightning
     from lightning_meter import Speed
 
@@ -221,16 +212,16 @@ def lightning() -> tuple[Callable, Callable]:
         def configure_optimizers(self):
             return torch.optim.Adam(self.parameters())
 
-    def fit(callback) -> None:
+    def fit(callbacks) -> None:
         quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
         quiet |= {"enable_checkpointing": False}
-        lightning.Trainer(max_epochs=20, callbacks=[callback], **quiet).fit(Module(), loader())
+        lightning.Trainer(max_epochs=9999, callbacks=callbacks, **quiet).fit(Module(), loader())
 
     return of_fit(fit, lambda: Speed(BATCH), lightning.Callback, "on_train_batch_end")
 
 
-def trainer() -> tuple[Callable, Callable]:
-    """Return the functions for Hugging Face's Trainer."""
+def trainer() -> Callable[[], float]:
+    """Return the function for Hugging Face's Trainer."""
     import transformers
     from trainer_meter import Speed
 
@@ -245,25 +236,22 @@ def trainer() -> tuple[Callable, Callable]:
 
     lines = [{"images": images, "labels": label} for images, label in data()]
 
-    def fit(callback) -> None:
+    def fit(callbacks) -> None:
         given = {"per_device_train_batch_size": BATCH, "use_cpu": True, "report_to": [], "save_strategy": "no"}
-        arguments = transformers.TrainingArguments("/tmp/trainer", num_train_epochs=20, disable_tqdm=True, **given)
-        transformers.Trainer(Network(), arguments, train_dataset=lines, callbacks=[callback]).train()
+        arguments = transformers.TrainingArguments("/tmp/trainer", num_train_epochs=9999, disable_tqdm=True, **given)
+        transformers.Trainer(Network(), arguments, train_dataset=lines, callbacks=callbacks).train()
 
     return of_fit(fit, Speed, transformers.TrainerCallback, "on_step_end")
 
 
 def main() -> None:
-    """Print the ratio of each style, with its range over the blocks."""
+    """Print the ratio of each style, with its range over the runs."""
     wanted = sys.argv[1:]
     for name, make in styles().items():
         if wanted and not any(word in name for word in wanted):
             continue
-        measured, watched = make()
-        ratios = []
-        for _ in range(BLOCKS):
-            first, second, third, fourth = (function() for function in (measured, watched, watched, measured))
-            ratios.append((first + fourth) / (second + third))
+        measured = make()
+        ratios = [measured() for _ in range(RUNS)]
         mean = float(numpy.exp(numpy.mean(numpy.log(ratios))))
         print(f"{name}: {mean:.3f} ({min(ratios):.3f} to {max(ratios):.3f})", flush=True)
 
