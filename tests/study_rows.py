@@ -179,7 +179,7 @@ def machine(study, name="desk", device="cpu", faster=1.0):
         long = {"seconds": 30.0, "settings": {"sustained_minutes": 1.0}, "variant": "tuned"}
         more = point(study, (0.3, 0.3, 0.3, 0.2), test=False, samples=9, **long, **place)
     elif study == "resnet50_cost":
-        stated = {"price_per_hour": 3.6, "purchase_price": 2000.0, "electricity_per_kwh": 0.3}
+        stated = {"price_per_hour": 3.6, "electricity_per_kwh": 0.3}
         more = point(study, rates, settings=stated, batch_size=128, **energy, **place)
         for dataset, size, count in (
             ("synthetic", 256, 4),

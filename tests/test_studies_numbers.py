@@ -312,7 +312,7 @@ def test_a_price_in_another_currency_prices_no_images():
 
 @pytest.mark.parametrize(("boundary", "is_noted"), [("board", True), ("wall", False)])
 def test_electricity_is_a_cost_within_its_boundary(boundary, is_noted):
-    stated = {"purchase_price": 2000.0, "electricity_per_kwh": 0.3}
+    stated = {"electricity_per_kwh": 0.3}
     energy = {"energy_joules": 12_800.0, "energy_method": "nvml", "energy_boundary": boundary}
     windows = gpus(stated=stated, **energy)
     both = evidence(windows, published=True)

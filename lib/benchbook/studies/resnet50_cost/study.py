@@ -31,7 +31,7 @@ ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 _ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 _POINT = [*_ALIKE, "batch_size", "device_count"]
 _SETTING = [name for name in _ALIKE if name != "source"]
-_STATED = ["price_per_hour", "purchase_price", "electricity_per_kwh"]
+_STATED = ["price_per_hour", "electricity_per_kwh"]
 _ENERGY = ["energy_method", "energy_boundary"]
 _CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
 _CURVE += ["run_id", "repeat"]
@@ -48,8 +48,8 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
         device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
-        efficiency (the share), energy_per_sample, energy_method, energy_boundary, price_per_hour, purchase_price,
-        electricity_per_kwh (these three from the run's parameters), status, message, point.
+        efficiency (the share), energy_per_sample, energy_method, energy_boundary, price_per_hour, electricity_per_kwh
+        (these two from the run's parameters), status, message, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
     measured = shared.with_settings(evidence.points(NAME), _STATED)
