@@ -47,6 +47,7 @@ from benchbook.studies.study import Drawing, Evidence
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
+BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
 PLAYING = "BENCHBOOK_PLAYING"  # in the environment of a kernel whose rows are temporary
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
 # The function of each framework's `training` module with the code of a step, which notebooks show.
@@ -185,7 +186,8 @@ class Experiment(Process):
         planned, count = self.plan(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
         check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
-        with tqdm(total=total, unit=" windows", file=sys.stdout) as bar, self._moving(bar):
+        form = {"unit": " windows", "bar_format": BAR if total else None}
+        with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
                 bar.set_description_str(f"process {number} of {count}" if number else check, False)
