@@ -1,6 +1,8 @@
 """Parity: right runs pass, faults of training fail, and what is not finite is a row, not an exception."""
 
 import contextlib
+import dataclasses
+import functools
 import math
 
 import numpy
@@ -377,6 +379,20 @@ def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(di
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16", "amp_fp16"])
 def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(record, precision, num_steps):
     verdict = parity.check(plants.tiny(precision), record, num_steps)
+    assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp_fp16"])
+@pytest.mark.parametrize("kind", ["foreach", "fused"])
+def test_an_optimiser_that_changes_gradients_in_place_as_on_a_gpu_passes(record, kind, precision):
+    """Nesterov's momentum is added to the gradients, and a fused optimiser divides them by the scale."""
+    workload = plants.tiny(precision)
+    for group in workload.optimizer.param_groups:
+        group |= {"nesterov": True, "weight_decay": 0.0, kind: True}
+    workload.optimizer._step_supports_amp_scaling = kind == "fused"
+    rule = functools.partial(SGD, lambda step: 0.1, 0.9, nesterov=True)
+    workload.plain = dataclasses.replace(workload.plain, make_optimizer=rule)
+    verdict = parity.check(workload, record, 3)
     assert verdict.passed, verdict.reason
 
 

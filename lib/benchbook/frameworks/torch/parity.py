@@ -1,6 +1,7 @@
 """A torch workload step by step, for the comparison with float64; and networks in float64 without dropout."""
 
 import copy
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -51,14 +52,28 @@ class TorchSubject(ParitySubject):
             assign(parts[name], array)
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; the gradients are those that the optimiser used, or zeros if a parameter has none."""
-        scale = self.workload.scaler.get_scale()
-        loss = float(self.workload.step(batch))
+        """Try a step; the gradients are those that the optimiser got, or zeros if a parameter has none.
+
+        They are read before the optimiser's step: on GPUs, SGD with Nesterov's momentum adds the momentum to them.
+        """
+        scaler, optimizer, gradients = self.workload.scaler, self.workload.optimizer, {}
+        scale, step = scaler.get_scale(), optimizer.step
+
+        @functools.wraps(step)  # with the mark that a schedule looks for
+        def watched(*given: Any, **named: Any) -> Any:
+            unit = getattr(optimizer, "grad_scale", None)  # a fused optimiser divides by it
+            for name, part in self.workload.model.named_parameters() if differentiated else ():
+                gradient = torch.zeros_like(part) if part.grad is None else part.grad
+                gradients[name] = to_host(gradient if unit is None else gradient / unit)
+            return step(*given, **named)
+
+        optimizer.step = watched
+        try:
+            loss = float(self.workload.step(batch))
+        finally:
+            optimizer.step = step
         self.schedule_step += 1
-        named = self.workload.model.named_parameters() if differentiated else ()
-        gradients = {name: torch.zeros_like(part) if part.grad is None else part.grad for name, part in named}
-        taken = self.workload.scaler.get_scale() >= scale
-        return loss, {name: to_host(gradient) for name, gradient in gradients.items()}, taken
+        return loss, gradients, scaler.get_scale() >= scale
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
