@@ -154,7 +154,7 @@ def test_a_wait_that_does_not_wait_or_waits_for_another_stream_is_found(device):
             calibration.check_synchronize(device, synchronize=wrong)
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", [study for study in STUDIES if study != "resnet50_cost"])  # which repeats one batch
 def test_a_buffer_that_is_used_before_its_new_batch_has_come_is_found(study, device, tmp_path, monkeypatch):
     workload = build(study, device)
     copy, stale = workload.to_device, []
