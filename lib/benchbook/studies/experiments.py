@@ -181,8 +181,9 @@ class Experiment(Process):
         """
         self.workload = self.make = None  # the processes need the memory
         gc.collect()
-        if not self.measurement.left() and "BENCHBOOK_SUPERVISOR" not in os.environ:  # the cell runs again
-            self.measurement.session = runs.new_id()
+        left = self.measurement.left()  # nothing if the study's note of the point's end was lost
+        if not left and "BENCHBOOK_SUPERVISOR" not in os.environ:  # the cell runs again
+            self.measurement.session, left = runs.new_id(), self.measurement.numbers
         planned, count = self.plan(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
         check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
@@ -194,8 +195,8 @@ class Experiment(Process):
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] == ("train" if total else "calibrate"))
 
-            for first in self.measurement.left()[:1]:  # none if only the study's note of the point's end was lost
-                show(first, {"phase": "start"})
+            if left:
+                show(left[0], {"phase": "start"})
             self.measurement.measure(show)
             if self.attended and "unavailable" in self.measurement.finished().values():
                 print("This kernel holds the device, so that it measures here, once: a range. For an interval, restart")
