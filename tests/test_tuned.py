@@ -9,7 +9,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy
 import pandas
 import pytest
 import torch
@@ -27,21 +26,6 @@ from rows import make_row, make_rows
 from small import PLANS
 
 CPU = Device("cpu", "a test's CPU")
-FASTER, SAME = (1.2, 1.0, 1.0, 1.2), (1.0, 1.0, 1.0, 1.0)
-DISTURBED, LUCKY = (1.2, 1.5, 1.5, 1.2), (1.5, 1.0, 1.0, 1.5)
-
-
-@pytest.mark.parametrize(
-    ("blocks", "gain"),
-    [
-        ((FASTER, FASTER, FASTER), 1.2),
-        ((FASTER, FASTER, DISTURBED), 1.2),
-        ((FASTER, DISTURBED, DISTURBED), 0.8),
-        ((SAME, LUCKY, LUCKY), 1.0),
-    ],
-)
-def test_a_gain_is_clear_in_most_blocks_and_in_the_fastest_windows(blocks, gain):
-    assert tuned.gain(numpy.array(blocks)) == pytest.approx(gain)
 
 
 @pytest.fixture
@@ -102,13 +86,13 @@ def test_a_search_tries_every_candidate_within_its_limit(searched, step, limit):
     assert tuned.promised(trials) == pytest.approx(1 / 0.45)
 
 
-@pytest.mark.parametrize("limit", [1e-6, 6.0, 20.0, 40.0, 100.0])
+@pytest.mark.parametrize("limit", [1e-6, 6.0, 20.0, 40.0, 120.0])
 def test_no_search_overruns_its_limit_by_more_than_one_trial(searched, limit):
     settings, trials, seconds, *_ = searched(of_settings(4.0), limit, FIVE)
-    longest = 1.0 + 3 * 4.0 * 1.2  # a build and three steps
-    assert seconds <= max(limit, 1.0 + 3 * 4.0) + longest
+    longest = 1.0 + 5 * 4.0 * 1.2  # a build and five steps
+    assert seconds <= max(limit, 1.0 + 4.0) + longest
     untried = set(trials["outcome"]) & {"no time left"}
-    assert bool(untried) == (limit < 100)
+    assert bool(untried) == (limit < 120)
     if limit < 1:  # the first network alone took longer
         assert (settings, tuned.promised(trials), set(trials["outcome"])) == (Settings(), 1.0, untried)
 
@@ -129,6 +113,22 @@ def test_a_setting_that_is_far_slower_is_given_up_after_a_step(searched):
     assert trials["outcome"].tolist() == ["not faster"]
     assert steps.count(Settings("amp_bf16")) == 2  # a warm-up and a step
     assert compared == []  # what is slower is not worth float64
+
+
+@pytest.mark.parametrize(
+    ("best", "trial", "outcome"),
+    [
+        ([1.0, 1.0], [0.9, 0.9], "taken"),
+        ([1.0, 1.0], [0.9, 3.0], "taken"),  # other load slows a window, and speeds up none
+        ([3.0, 1.0], [1.0, 1.0], "not faster"),
+        ([3.0, 3.0], [2.9, 2.8], "taken"),
+    ],
+)
+def test_a_disturbed_window_neither_hides_a_gain_nor_makes_one(searched, best, trial, outcome):
+    left = {name: iter([1.0, *windows]) for name, windows in {"fp32": best, "amp_bf16": trial}.items()}
+    changes = [{"precision": "amp_bf16"}]
+    _, trials, *_ = searched(lambda made: lambda: next(left[made.precision]), 60, changes)
+    assert trials["outcome"].tolist() == [outcome]
 
 
 @pytest.mark.parametrize("seconds", [0, -1.0, float("nan")])
@@ -180,7 +180,7 @@ PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)
 
 
 class Timed(FakeWorkload):
-    """A workload whose step takes so many seconds, with a loader of so many workers."""
+    """A workload whose step takes so many seconds, or what a function returns, with a loader of so many workers."""
 
     def __init__(self, clock, seconds, settings, num_workers=0):
         super().__init__(clock)
@@ -194,7 +194,7 @@ class Timed(FakeWorkload):
         return iter([(epoch, position, 4) for position in range(3)])
 
     def step(self, batch):
-        self.clock.advance(self.seconds)
+        self.clock.advance(self.seconds() if callable(self.seconds) else self.seconds)
         self.log.append(batch)
         return 0.5
 

@@ -1,11 +1,10 @@
 """Search for the fastest settings of a workload that still pass parity, and confirm them against its reference.
 
 Candidates are tried one after the other on top of the best so far, so that a search takes seconds and does not try all
-combinations. Each first gets a step or two; then the two best get windows that alternate with the reference's. The
-winner is taken if it is clearly faster (see `gain`) and passes parity. The search's measurements are never published:
-fresh windows of its choice and of the study's reference alternate, and decide which of the two the point measures. The
-first process of a point in a session searches and confirms. Later processes take over its choice, so that the search
-runs once and all windows of a point have the same settings.
+combinations. One that is clearly faster is the best from then on; the last of them is taken if it passes parity. The
+search's measurements are never published: fresh windows of its choice and of the study's reference alternate, and
+decide which of the two the point measures. The first process of a point in a session searches and confirms. Later
+processes take over its choice, so that the search runs once and all windows of a point have the same settings.
 
 If the C library can keep the memory that a step frees, it does so from before the search until the end of such a
 process, because this cannot be switched off again. The reference's windows have it as well, so the confirmed speed-up
@@ -22,7 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-import numpy
 import pandas
 
 from benchbook.frameworks import allocator
@@ -40,11 +38,9 @@ from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, records
 
 LEAST_GAIN = 1.03  # a setting must be faster by this factor; less is noise on most machines
-FINALISTS = 2  # that get longer trials
-BLOCKS = 3  # of four windows: reference, trial, trial, reference
-BLOCK_STEPS = 5  # in the shortest block, including the step that determines its windows' length
-SHORT_SECONDS, TRIAL_SECONDS = 0.1, 0.4  # a window's length in a short and in a longer trial
-RESERVE = 1 / 3  # of the time limit, for longer trials and float64
+NUM_PAIRS = 2  # of windows: one of the best settings so far, one of the trial
+TRIAL_SECONDS = 0.4  # length of such a window; of one step if that takes longer
+RESERVE = 1 / 3  # of the time limit, for float64
 LEAST_SECONDS = 10.0  # a trial's process gets at least this long before it is killed
 TRIAL_STEPS = 3  # that a trial is compared with float64; the choice is compared in all steps afterwards
 WARM_UP_STEPS = 3  # fewer if one is as long as a window
@@ -170,11 +166,11 @@ def fastest(
     parity_steps: int,
     changes: Sequence[dict],
 ) -> tuple[Settings, pandas.DataFrame]:
-    """Search for the fastest settings that pass parity.
+    """Search for the fastest settings that pass parity, in one pass over the changes.
 
-    Each candidate gets a short trial on top of the fastest so far. The two fastest get longer trials, which alternate
-    with the reference. The winner is compared with float64, and the next one if the winner fails. The limit includes
-    all of this: no short trial begins in its last third, and no comparison except the first after its end.
+    Windows of each candidate alternate with those of the best settings so far, to which the candidate adds one change.
+    The last candidate that was faster is compared with float64; if it fails, the one before it, and so on. The limit
+    includes all of this: no trial begins in its last third, and no comparison except the first after its end.
 
     Args:
         build: makes a workload with fresh weights, called with settings=...; its batches should be on the device.
@@ -193,68 +189,45 @@ def fastest(
     """
     if not time_limit_seconds > 0:
         raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned settings come from a search)")
-    end, lines, workloads = time.monotonic() + time_limit_seconds, {}, {}
+    end, best, ratio, lines = time.monotonic() + time_limit_seconds, Settings(), 1.0, {}
     with tempfile.TemporaryDirectory() as folder:
-        attempt = functools.partial(_attempt, Path(folder), workloads, build)
         if device.features.aborts:
             attempt = functools.partial(_attempt_in_process, end, Path(folder), build)
-        result = attempt("short", Settings(), math.inf)
-        if "seconds_per_step" not in result:
-            raise RuntimeError(f"no step with the reference's settings: {result['reason']}")
-        reference = result["seconds_per_step"]
+        else:
+            ready = {best: _ready(build, best)}
+            attempt = functools.partial(_attempt, Path(folder), build, ready)
         for change in changes:
-            best, *others = [*_faster(lines), Settings()]
-            for dropped in workloads.keys() - {Settings(), best, *others[: FINALISTS - 1]}:
-                del workloads[dropped]
             trial, begun = replace(best, **change), time.monotonic()
             if end - begun <= RESERVE * time_limit_seconds:
                 lines[trial] = {"outcome": "no time left"}
                 continue
-            line = {"outcome": "not faster"} | attempt("short", trial, reference / HOPELESS)
-            if seconds := line.pop("seconds_per_step", None):
-                line["ratio"] = reference / seconds
-                if line["ratio"] > LEAST_GAIN * lines.get(best, {"ratio": 1.0})["ratio"]:
-                    line["outcome"] = "faster"
-            lines[trial] = line | {"seconds": time.monotonic() - begun}
-        best = _winner(attempt, lines, reference, end, min(parity_steps, TRIAL_STEPS))
+            line = lines[trial] = {"outcome": "not faster"} | attempt(_gain, trial, best)
+            is_faster = line["ratio"] > LEAST_GAIN
+            line |= {"ratio": ratio * line["ratio"], "seconds": time.monotonic() - begun}
+            if is_faster:
+                line["outcome"], best, ratio = "faster", trial, line["ratio"]
+        best = _right(attempt, lines, end, min(parity_steps, TRIAL_STEPS))
     trials = [asdict(trial) | line for trial, line in lines.items()]
     return best, pandas.DataFrame(trials, columns=COLUMNS)
 
 
-def _faster(lines: dict[Settings, dict]) -> list[Settings]:
-    """Return the settings that were faster, the fastest first."""
+def _right(attempt: Callable[..., dict], lines: dict[Settings, dict], end: float, parity_steps: int) -> Settings:
+    """Return the fastest settings that agree with float64, and complete the outcomes in the trials' lines."""
     faster = [trial for trial, line in lines.items() if line["outcome"] == "faster"]
-    return sorted(faster, key=lambda trial: -lines[trial]["ratio"])
-
-
-def _winner(
-    attempt: Callable[..., dict], lines: dict[Settings, dict], reference: float, end: float, parity_steps: int
-) -> Settings:
-    """Return the fastest of the settings that were faster in short trials, and update the outcomes in their lines."""
-
-    def update(stage: str, trial: Settings, limit: float) -> None:
-        begun = time.monotonic()
-        lines[trial] |= attempt(stage, trial, limit)
-        lines[trial]["seconds"] += time.monotonic() - begun
-
-    finalists = _faster(lines)[:FINALISTS]
-    for number, trial in enumerate(finalists):
-        share = (end - time.monotonic()) / (len(finalists) - number + 1)  # float64 gets a share as well
-        if BLOCK_STEPS * reference < share:
-            update("long", trial, share)
-            if lines[trial]["outcome"] == "faster" and not lines[trial]["ratio"] > LEAST_GAIN:
-                lines[trial]["outcome"] = "not faster"
-    for number, trial in enumerate(_faster(lines)):
-        if number and time.monotonic() >= end:
+    taken = Settings()
+    for trial in reversed(faster):
+        begun, line = time.monotonic(), lines[trial]
+        if trial != faster[-1] and begun >= end:
             break
-        update("parity", trial, parity_steps)
-        if lines[trial]["outcome"] == "faster":
-            lines[trial]["outcome"] = "taken"
+        line |= {"outcome": "taken"} | attempt(_parity, trial, parity_steps)
+        line["seconds"] += time.monotonic() - begun
+        if line["outcome"] == "taken":
+            taken = trial
             break
-    best = next((trial for trial in lines if lines[trial]["outcome"] == "taken"), Settings())
-    for trial in _faster(lines):  # not compared with float64
-        lines[trial]["outcome"] = "no time left" if best == Settings() else "not fastest"
-    return best
+    for trial in faster:
+        if lines[trial]["outcome"] == "faster":  # not compared with float64
+            lines[trial]["outcome"] = "no time left" if taken == Settings() else "not fastest"
+    return taken
 
 
 def promised(trials: pandas.DataFrame) -> float:
@@ -262,59 +235,56 @@ def promised(trials: pandas.DataFrame) -> float:
     return float(trials.loc[trials["outcome"] == "taken", "ratio"].astype(float).prod())
 
 
-def gain(seconds: numpy.ndarray) -> float:
-    """Return a trial's speed-up over the reference: the smaller of the blocks' median and that of the fastest windows.
-
-    Other load on a machine makes windows slower, never faster.
-
-    Args:
-        seconds: of windows of the same work, shape (blocks, 4): reference, trial, trial, reference.
-    """
-    reference, trial = seconds[:, [0, 3]], seconds[:, [1, 2]]
-    return float(min(numpy.median(reference.sum(axis=1) / trial.sum(axis=1)), reference.min() / trial.min()))
-
-
-def _attempt(
-    folder: Path,
-    workloads: dict[Settings, Workload],
-    build: Callable[..., Workload],
-    stage: str,
-    trial: Settings,
-    limit: float,
-) -> dict:
+def _attempt(folder: Path, build: Callable, ready: dict, stage: Callable, trial: Settings, other: object) -> dict:
     """Return the result of a trial's stage, as columns of its line; a device or framework may not support it."""
     try:
-        return {"short": _short, "long": _long, "parity": _parity}[stage](folder, workloads, build, trial, limit)
+        return stage(folder, build, ready, trial, other)
     except Exception as error:  # a missing compiler or kernel may raise any error
-        if trial == Settings():
-            raise
         return {"outcome": "unsupported", "reason": failures.refusal(error)["message"], "ratio": math.nan}
 
 
-def _short(folder: Path, workloads: dict, build: Callable, trial: Settings, most_seconds: float) -> dict:
-    """Return the seconds of a step, after a step of warm-up; a step over `most_seconds` is timed only once."""
-    workload = workloads[trial] = build(settings=trial)
+def _attempt_in_process(
+    end: float, folder: Path, build: Callable, stage: Callable, trial: Settings, other: object
+) -> dict:
+    """Return what `_attempt` does, from its own process: an operation that the device lacks may abort the process."""
+    seconds = max(LEAST_SECONDS, end - time.monotonic())
+    task = (folder, build, {}, stage, trial, other)
+    result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, log=folder / "log", seconds=seconds)
+    if failed is None:
+        return result
+    if failed.is_late:
+        return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
+    return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300], "ratio": math.nan}
+
+
+def _gain(folder: Path, build: Callable, ready: dict, trial: Settings, best: Settings) -> dict:
+    """Return a trial's speed-up over the best settings so far, from the fastest of windows that alternate.
+
+    Other load on a machine makes windows slower, never faster.
+    """
+    for old in ready.keys() - {best}:
+        del ready[old]
+    for settings in (best, trial):
+        if settings not in ready:
+            ready[settings] = _ready(build, settings)
+    pairs = [(_seconds(*ready[best], 1), _seconds(*ready[trial], 1))]
+    seconds, tried = pairs[0]
+    if tried * HOPELESS < seconds or trial.compiled or trial.fused:  # either may be compiled again in its second step
+        num_steps = max(1, round(TRIAL_SECONDS / seconds))
+        if num_steps > 1:
+            pairs.clear()
+        while len(pairs) < NUM_PAIRS:
+            pairs.append((_seconds(*ready[best], num_steps), _seconds(*ready[trial], num_steps)))
+    old, new = map(min, zip(*pairs, strict=True))
+    return {"ratio": old / new}
+
+
+def _ready(build: Callable[..., Workload], settings: Settings) -> tuple[Workload, Iterator]:
+    """Return a workload that has taken its first step, and its further batches."""
+    workload = build(settings=settings)
     batches = endless(workload)
     _seconds(workload, batches, 1)
-    single = _seconds(workload, batches, 1)
-    if single > most_seconds and not (trial.compiled or trial.fused):  # a network or optimiser may be compiled twice
-        return {"seconds_per_step": single}
-    count = max(1, round(SHORT_SECONDS / single))
-    longer = (_seconds(workload, batches, count) / count for _ in range(2 if count > 1 else 1))
-    return {"seconds_per_step": min(single, *longer)}
-
-
-def _long(folder: Path, workloads: dict, build: Callable, trial: Settings, time_limit_seconds: float) -> dict:
-    """Return the gain over the reference, from one to BLOCKS blocks of four windows."""
-    until, blocks = time.monotonic() + time_limit_seconds, []
-    for settings in (Settings(), trial):
-        if settings not in workloads:
-            _short(folder, workloads, build, settings, math.inf)
-    reference, tried = ((workloads[settings], endless(workloads[settings])) for settings in (Settings(), trial))
-    count = max(1, round(TRIAL_SECONDS / _seconds(*reference, 1)))
-    while not blocks or (len(blocks) < BLOCKS and time.monotonic() < until):
-        blocks.append([_seconds(*each, count) for each in (reference, tried, tried, reference)])
-    return {"ratio": gain(numpy.array(blocks))}
+    return workload, batches
 
 
 def _seconds(workload: Workload, batches: Iterator, count: int) -> float:
@@ -322,7 +292,7 @@ def _seconds(workload: Workload, batches: Iterator, count: int) -> float:
     return train_window(workload, NO_SENSOR, list(itertools.islice(batches, count)))["seconds"]
 
 
-def _parity(folder: Path, workloads: dict, build: Callable, trial: Settings, num_steps: int) -> dict:
+def _parity(folder: Path, build: Callable, ready: dict, trial: Settings, num_steps: int) -> dict:
     """Return an outcome if a comparison of fresh weights with float64 fails, else nothing."""
     workload = build(settings=trial)
     names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # its rows are discarded
@@ -330,18 +300,6 @@ def _parity(folder: Path, workloads: dict, build: Callable, trial: Settings, num
     verdict = parity.check(workload, record, num_steps, cache=folder)
     record.path.unlink(missing_ok=True)
     return {} if verdict.passed else {"outcome": "parity failed", "reason": verdict.reason}
-
-
-def _attempt_in_process(end: float, folder: Path, build: Callable, stage: str, trial: Settings, limit: float) -> dict:
-    """Return what `_attempt` does, from its own process: an operation that the device lacks may abort the process."""
-    seconds = max(LEAST_SECONDS, end - time.monotonic())
-    task = (folder, {}, build, stage, trial, limit)
-    result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, log=folder / "log", seconds=seconds)
-    if failed is None:
-        return result
-    if failed.is_late:
-        return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
-    return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300], "ratio": math.nan}
 
 
 def _warm_up(workload: Workload) -> None:
