@@ -108,7 +108,7 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
         first = time.perf_counter() - begun
         verdict = parity.check(workload, record, 1)
         protocol.warm_up(workload, record, 2)
-        amount = protocol.Plan(1, 3, window_seconds=SECONDS, evaluates=False)
+        amount = protocol.Amount(1, 3, window_seconds=SECONDS, evaluates=False)
         rows = protocol.measure_windows(workload, record, amount)
         steps = int(rows["samples"].iloc[-1]) // plan.batch_size
     whole = time.perf_counter() - begun

@@ -48,7 +48,7 @@ def train_replica(folder: str, choices: dict, killed_at: int = 0) -> list[float]
     workload = build(CPU, group, killed_at=killed_at, **choices)
     record = run(Path(folder) / str(group.rank))
     protocol.warm_up(workload, record, 1)
-    protocol.measure_windows(workload, record, protocol.Plan(num_windows=3, samples_per_window=8))
+    protocol.measure_windows(workload, record, protocol.Amount(num_windows=3, samples_per_window=8))
     replicas.leave()
     rows = records.read(record.path)
     return rows.loc[rows["phase"].isin(["train", "evaluate"]), "loss"].tolist()

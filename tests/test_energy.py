@@ -8,7 +8,7 @@ import pytest
 
 from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
-from benchbook.measuring.protocol import Plan
+from benchbook.measuring.protocol import Amount
 from benchbook.rows import records
 from fakes import FakeWorkload
 from rows import make_row, make_rows
@@ -59,7 +59,7 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
-    rows = protocol.measure_windows(workload, record, Plan(num_windows=2))
+    rows = protocol.measure_windows(workload, record, Amount(num_windows=2))
     assert list(rows["phase"]) == ["idle"] * bool(idle_watts) + ["compile", "warmup", "train", "train", "evaluate"]
     assert idle_watts is None or rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
     said = rows[["idle_watts", "energy_method", "energy_boundary"]].astype(object).drop_duplicates()
@@ -79,7 +79,7 @@ def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, recor
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
-    protocol.measure_windows(workload, record, Plan(num_windows=2))
+    protocol.measure_windows(workload, record, Amount(num_windows=2))
     rows = records.read(record.path)
     trained = rows[rows["phase"] == "train"]
     assert trained["status"].tolist() == ["ok", "ok"]

@@ -88,7 +88,7 @@ def test_two_ranks_train_as_one_process_with_synchronised_batch_norms(log, tmp_p
 
     alone, other = build(CPU, devices.Group(), **choices), run(tmp_path / "one")
     protocol.warm_up(alone, other, 1)
-    expected = protocol.measure_windows(alone, other, protocol.Plan(num_windows=3, samples_per_window=8))
+    expected = protocol.measure_windows(alone, other, protocol.Amount(num_windows=3, samples_per_window=8))
     expected = expected[expected["phase"].isin(["train", "evaluate"])]
     assert losses == pytest.approx(expected["loss"].tolist(), rel=1e-6)
     assert rows["accuracy"].iloc[-1] == expected["accuracy"].iloc[-1]

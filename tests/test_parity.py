@@ -13,7 +13,7 @@ import plants
 from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
 from benchbook.judging import parity as judge
 from benchbook.judging.parity import TOLERANCES, Agreement
-from benchbook.measuring import parity, reference
+from benchbook.measuring import float64, parity
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -99,13 +99,13 @@ def right(number):
     weights = {"large": numpy.full((4, 4), 1.0 + number), "small": numpy.full(4, 1.0)}
     gradients = {"large": numpy.arange(16.0).reshape(4, 4), "small": numpy.array([0.1, 0.2, 0.0, 0.1])}
     statistics = {"mean": numpy.zeros(3)}
-    return reference.Step(weights, statistics, 8.0 / 2**number, gradients, {"mean": numpy.ones(3)})
+    return float64.Step(weights, statistics, 8.0 / 2**number, gradients, {"mean": numpy.ones(3)})
 
 
 @pytest.fixture
 def measured(record, monkeypatch):
     """Return a function to rows and verdict of a fake workload against a right reference."""
-    monkeypatch.setattr(reference, "follow", lambda *start: right)
+    monkeypatch.setattr(float64, "follow", lambda *start: right)
 
     def take(fake, precision="fp32", num_steps=3, record=record):
         before = len(records.read(record.path)) if record.path.exists() else 0
@@ -343,7 +343,7 @@ def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, 
         with workload.compared("fp32") as subject:
             place = subject.plain.noise if subject.plain.noise else lambda batch, number: batch
             batch = place(subject.batches(1)[0], 0)
-            path = reference.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+            path = float64.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
             nearness = parity.compare(subject.step(batch)[1], path(0).gradients)
         hook.remove()
         assert nearness["worst_norm_ratio_layer"] == layer
@@ -354,7 +354,7 @@ def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
     workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
     with workload.compared("fp32") as subject:
         batch = subject.to_host(subject.batches(1)[0])
-        network = reference.Torch(subject.plain, subject.weights(), subject.statistics())
+        network = float64.Torch(subject.plain, subject.weights(), subject.statistics())
         (loss, gradients, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
     assert type(network.network).__name__ == "Network"  # not the lean one
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
@@ -367,7 +367,7 @@ def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(di
     workload = vae.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
     with workload.compared("amp_fp16") as subject:
         batch = subject.plain.noise(subject.batches(1)[0], 0)
-        path = reference.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
+        path = float64.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
         _, gradients = subject.step(batch)
         scale = subject.workload.scaler.get_scale()
     expected = path(0).gradients
@@ -404,8 +404,8 @@ def test_training_that_is_wrong_is_caught(record, name):
 
 
 def test_the_first_step_of_a_reference_is_computed_once_for_all_trials(record, tmp_path, monkeypatch):
-    calls, differentiate = [], reference.Torch.differentiate
-    monkeypatch.setattr(reference.Torch, "differentiate", lambda *given: calls.append(1) or differentiate(*given))
+    calls, differentiate = [], float64.Torch.differentiate
+    monkeypatch.setattr(float64.Torch, "differentiate", lambda *given: calls.append(1) or differentiate(*given))
     for number, precision in enumerate(["fp32", "amp_bf16"]):
         assert parity.check(plants.tiny(precision), run(tmp_path / str(number)), 1, cache=tmp_path).passed
     assert len(calls) == 1

@@ -11,7 +11,7 @@ import torch
 import plants
 import small
 from benchbook.measuring import protocol, sensors
-from benchbook.measuring.protocol import Plan
+from benchbook.measuring.protocol import Amount
 from benchbook.measuring.window import steps_lasting, train_window
 from benchbook.rows import records
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 def _measure(workload, record, num_warmup_steps=2, **plan):
     protocol.warm_up(workload, record, num_warmup_steps)
     workload.log.clear()
-    return protocol.measure_windows(workload, record, Plan(**plan))
+    return protocol.measure_windows(workload, record, Amount(**plan))
 
 
 def _trained(rows):
@@ -155,7 +155,7 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record
     workload = FakeWorkload(clock, broken_steps={3 + 4: RuntimeError("the device is gone")})
     protocol.warm_up(workload, record, 2)
     with pytest.raises(RuntimeError, match="the device is gone"):
-        protocol.measure_windows(workload, record, Plan(num_windows=3))
+        protocol.measure_windows(workload, record, Amount(num_windows=3))
     rows = records.read(record.path)
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train"]
     assert list(rows["status"]) == ["ok", "ok", "ok", "crashed"]
@@ -185,7 +185,7 @@ def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock
 )
 def test_a_plan_that_cannot_be_is_refused_with_what_is_allowed(wrong, message):
     with pytest.raises(ValueError, match=message):
-        Plan(**wrong)
+        Amount(**wrong)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:
     if num_warmup_steps is not None:
         protocol.warm_up(workload, record, num_warmup_steps)
     # Two windows of an epoch each, then a third: the schedule has stepped, and a diverged loss would show.
-    rows = protocol.measure_windows(workload, record, Plan(num_repeats=num_repeats, num_windows=3))
+    rows = protocol.measure_windows(workload, record, Amount(num_repeats=num_repeats, num_windows=3))
     return rows[rows["phase"].isin(["train", "evaluate"])].groupby("repeat")["loss"].apply(list).tolist()
 
 
@@ -286,7 +286,7 @@ def test_the_warm_up_tells_the_steps_of_a_window(
     workload = FakeWorkload(clock)
     described = workload.description() | {"num_workers": num_workers}
     workload.description = lambda: described
-    plan = Plan(window_seconds=10.0, samples_per_window=samples_per_window)
+    plan = Amount(window_seconds=10.0, samples_per_window=samples_per_window)
     rows = protocol.measure_windows(workload, record, plan, step_seconds)
     assert rows.loc[rows["phase"] == "train", "steps"].tolist() == [num_steps]
     assert (rows["phase"] == "warmup").any() == searches

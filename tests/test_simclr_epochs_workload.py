@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity, reference
+from benchbook.measuring import float64, parity
 from benchbook.studies.simclr_epochs import neighbours, network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
@@ -125,7 +125,7 @@ def test_steps_are_those_of_float64(tiny, tmp_path, settings):
 def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_changes_none(tiny):
     workload = tuned(tiny)
     before = workload.snapshot()["model"]
-    make = functools.partial(reference.Torch, workload.plain, statistics={}, dtype="float32")
+    make = functools.partial(float64.Torch, workload.plain, statistics={}, dtype="float32")
     with workload.compared("fp32") as subject:
         random = torch.get_rng_state()
         first, second = (workload.plain.parity_weights(make, subject.weights()) for _ in range(2))

@@ -234,7 +234,7 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
     choice = tuned.choose(record, device, *makes, trial=makes[0], plain=Settings(), changes=None, **limits)
     workload = choice.build(settings=choice.settings)
     record.describe(**workload.description())
-    rows = protocol.measure_windows(workload, record, protocol.Plan(num_windows=6))
+    rows = protocol.measure_windows(workload, record, protocol.Amount(num_windows=6))
     record.end()
     return choice, rows, built
 

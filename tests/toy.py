@@ -82,7 +82,7 @@ class Plan:
         if os.environ.get("TOY_HANGS") == process.parameters["variant"]:
             time.sleep(600)
         commit(os.environ.get("TOY_FAULT_BEFORE"))
-        protocol.measure_windows(process.workload, process.run, protocol.Plan(num_windows=2))
+        protocol.measure_windows(process.workload, process.run, protocol.Amount(num_windows=2))
         commit(os.environ.get(f"TOY_FAULT_{process.number}"))
 """
 CELL = """

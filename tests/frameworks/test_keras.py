@@ -8,7 +8,7 @@ from benchbook.frameworks.keras.runtime import import_keras, to_host, zero_kerne
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity, reference
+from benchbook.measuring import float64, parity
 from fakes import run
 from processes import FRAMEWORK
 
@@ -316,7 +316,7 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     images, labels = data
     made = workload(data, make_model=normalised)
     with made.compared("fp32") as subject:
-        network = reference.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
+        network = float64.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     pixels = images.astype(float) / 3
     logits = ((pixels - pixels.mean(axis=(0, 1, 2))) / numpy.sqrt(pixels.var(axis=(0, 1, 2)) + 0.01)).mean(axis=(1, 2))
     share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
@@ -332,7 +332,7 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
     numpy.testing.assert_array_equal(weights(made)[0], kernel)
     with made.compared("fp32") as subject:
         assert len(subject.weights()) == 5
-        network = reference.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
+        network = float64.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     images, labels = data
     assert len(network.differentiate((images,), labels)[1]) == 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchbook.frameworks import batches, devices
 from benchbook.frameworks.workload import Settings
-from benchbook.measuring import parity, reference
+from benchbook.measuring import float64, parity
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
@@ -64,7 +64,7 @@ def exact_steps(made, count):
     with made.compared("fp32") as subject:
         batches = [subject.to_host(subject.batches(1)[0])] * count
         start = (made.plain, subject.weights(), subject.statistics(), batches)
-    return list(map(reference.follow(made.device.framework, *start), range(count)))
+    return list(map(float64.follow(made.device.framework, *start), range(count)))
 
 
 def logits(made):

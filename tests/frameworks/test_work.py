@@ -14,7 +14,7 @@ import plants
 import small
 from benchbook.frameworks import devices
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.measuring import parity, protocol, reference
+from benchbook.measuring import float64, parity, protocol
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import network_torch as gpt
@@ -154,7 +154,7 @@ def fixed_loss(workload) -> float:
     with workload.compared("fp32") as subject:
         batch = workload.plain.noise(subject.batches(1)[0], 0) if workload.plain.noise else subject.batches(1)[0]
         shapes = subject.to_host(batch)
-        make = reference.Torch if framework == "torch" else reference.Keras
+        make = float64.Torch if framework == "torch" else float64.Keras
         named = {} if framework == "torch" else {"framework": framework}
         network = make(workload.plain, subject.weights(), subject.statistics(), **named)
         begun = subject.weights()

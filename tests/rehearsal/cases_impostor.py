@@ -11,7 +11,7 @@ import torch
 
 from benchbook.frameworks import devices
 from benchbook.measuring import parity, protocol, tuned
-from benchbook.measuring.protocol import Plan
+from benchbook.measuring.protocol import Amount
 from benchbook.studies.vae_stability import network_torch as vae_network
 from fakes import run
 from small import GREY, build_either_way
@@ -86,7 +86,7 @@ def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, res
         verdict = parity.check(workload, record, 1)
         assert verdict.passed, verdict.reason
     protocol.warm_up(workload, record, 1)
-    plan = Plan(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
+    plan = Amount(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
     rows = protocol.measure_windows(workload, record, plan)
     trained = rows[rows["phase"] == "train"]
     assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)  # from the same fresh weights

@@ -19,7 +19,7 @@ from benchbook import loop
 from benchbook.frameworks import devices
 from benchbook.machine.kinds import KINDS, Features
 from benchbook.measuring import calibration, parity, protocol
-from benchbook.measuring.protocol import Plan
+from benchbook.measuring.protocol import Amount
 from fakes import run
 
 torch_mcpu = pytest.importorskip("torch_mcpu")
@@ -100,7 +100,7 @@ def test_a_study_is_checked_warmed_up_measured_and_restored(study, device, tmp_p
     verdict = parity.check(workload, record, 1)
     assert verdict.passed, verdict.reason
     protocol.warm_up(workload, record, 1)
-    plan = Plan(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
+    plan = Amount(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
     trained = protocol.measure_windows(workload, record, plan).query("phase == 'train'")
     assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)
     assert set(trained["status"]) == {"ok"}

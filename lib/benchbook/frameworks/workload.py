@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.parity import ParitySubject
+from benchbook.frameworks.subject import ParitySubject
 from benchbook.machine.precisions import PRECISIONS
 
 

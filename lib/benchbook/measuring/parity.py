@@ -2,7 +2,7 @@
 
 `check` writes rows; `benchbook.judging.parity` judges them, and its verdict is never stored. Weights and batches are
 the same on both sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see
-`reference`.
+`float64`.
 """
 
 import math
@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Optimizer
+from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
 from benchbook.judging.parity import Agreement, tolerance_of, verdict
 from benchbook.machine.libraries import FRAMEWORKS
-from benchbook.measuring import failures, reference
-from benchbook.measuring.reference import Step
+from benchbook.measuring import failures, float64
+from benchbook.measuring.float64 import Step
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
 
@@ -99,7 +99,7 @@ def _compare_steps(
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
         batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
-    path = reference.follow(
+    path = float64.follow(
         FRAMEWORKS[framework].reference or framework,
         plain,
         subject.weights(),

@@ -35,7 +35,7 @@ POLL_SECONDS, IDLE_SHARE = 0.2, 0.1  # workers that use less than this share of 
 
 
 @dataclass(frozen=True)
-class Plan:
+class Amount:
     """How much to measure.
 
     Attributes:
@@ -74,7 +74,7 @@ class Plan:
         """Return whether a window is an epoch."""
         return not (self.samples_per_window or self.window_seconds)
 
-    def parts(self) -> list["Plan"]:
+    def parts(self) -> list["Amount"]:
         """Return the parts of a repeat; an evaluation follows each."""
         one = replace(self, num_windows=1) if self.evaluate_each_epoch else self
         return [one] * (self.num_windows // one.num_windows)
@@ -176,35 +176,35 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
     return watts
 
 
-def measure_windows(workload: Workload, record: Run, plan: Plan, step_seconds: float = 0.0) -> pandas.DataFrame:
+def measure_windows(workload: Workload, record: Run, amount: Amount, step_seconds: float = 0.0) -> pandas.DataFrame:
     """Measure a workload as planned, appending each row when it is measured.
 
     Args:
         workload: with fresh weights, warmed up.
         record: the run that stores the rows.
-        plan: how much to measure.
+        amount: how much to measure.
         step_seconds: from `warm_up`.
 
     Returns:
         This run's rows. A loss that is not finite ends its repeat early, with status `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
-    num_steps = _steps_of_a_window(workload, record, sensor, plan, step_seconds)
-    if plan.window_seconds:
+    num_steps = _steps_of_a_window(workload, record, sensor, amount, step_seconds)
+    if amount.window_seconds:
         workload.restore(fresh)
-    for repeat in range(plan.num_repeats):
+    for repeat in range(amount.num_repeats):
         if repeat:
-            time.sleep(plan.cooldown_seconds)
+            time.sleep(amount.cooldown_seconds)
             workload.restore(fresh)
         if num_steps:
             train = trainer(workload, sensor)
-            _reach_steady_state(workload, record, train, plan.window_seconds / num_steps)
+            _reach_steady_state(workload, record, train, amount.window_seconds / num_steps)
             windows = iter(functools.partial(train, num_steps), None)
         else:
             windows = _epochs(workload, sensor, record.common["variant"])
-        for part in plan.parts():
+        for part in amount.parts():
             last = _train(workload, record, part, windows, repeat)
-            if plan.evaluates:
+            if amount.evaluates:
                 with record.during("evaluate"):
                     _evaluate(workload, record, sensor, repeat, last["epoch"])
             if last["status"] == "diverged":
@@ -242,24 +242,24 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
     return records.read(record.path)
 
 
-def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, plan: Plan, step_seconds: float) -> int:
+def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, amount: Amount, step_seconds: float) -> int:
     """Return the steps of a window, 0 for a whole epoch.
 
-    If the plan says how long a window lasts, windows are trained to find out, unless `step_seconds` tells: where no
+    If the amount says how long a window lasts, windows are trained to find out, unless `step_seconds` tells: where no
     loader works during the steps, or where the fewest steps last long enough without it.
     """
-    if plan.whole_epochs:
+    if amount.whole_epochs:
         return 0
-    least = max(1, round(plan.samples_per_window / workload.batch_size))
-    if not plan.window_seconds:
+    least = max(1, round(amount.samples_per_window / workload.batch_size))
+    if not amount.window_seconds:
         return least
     if step_seconds:
-        needed = math.ceil(plan.window_seconds / step_seconds)
+        needed = math.ceil(amount.window_seconds / step_seconds)
         if needed <= least or not workload.description().get("num_workers"):
             return max(least, needed)
     train = trainer(workload, sensor)
     with record.during("warmup"):
-        return steps_lasting(plan.window_seconds, lambda count: record.append(**train(count)), least)
+        return steps_lasting(amount.window_seconds, lambda count: record.append(**train(count)), least)
 
 
 def _reach_steady_state(workload: Workload, record: Run, train: Callable, step_seconds: float) -> None:
@@ -299,13 +299,13 @@ def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator
         yield train_window(workload, sensor, batches)
 
 
-def _train(workload: Workload, record: Run, plan: Plan, windows: Iterator[dict], repeat: int) -> dict:
+def _train(workload: Workload, record: Run, amount: Amount, windows: Iterator[dict], repeat: int) -> dict:
     """Append the windows of a repeat, or of a part of it; return the last row."""
     with record.during("train"):
-        for _ in range(plan.num_windows):
+        for _ in range(amount.num_windows):
             measures = next(windows)
             epoch = workload.epoch  # read after the window: one that begins at an epoch's end is in the next epoch
-            if plan.whole_epochs:
+            if amount.whole_epochs:
                 workload.end_epoch()
             row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
             if measures["status"] == "diverged":

@@ -184,7 +184,7 @@ class Experiment(Process):
         left = self.measurement.left()  # nothing if the study's note of the point's end was lost
         if not left and "BENCHBOOK_SUPERVISOR" not in os.environ:  # the cell runs again
             self.measurement.session, left = runs.new_id(), self.measurement.numbers
-        planned, count = self.plan(), self.measurement.count
+        planned, count = self.amount(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
         check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
         form = {"unit": " windows", "bar_format": BAR if total else None}

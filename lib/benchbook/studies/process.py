@@ -56,7 +56,7 @@ class Process:
     has_begun: bool = False
 
     is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
-    whole_epochs = property(lambda self: self.plan(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
+    whole_epochs = property(lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
 
     def load(self, make: Callable[..., Any], *given: Any) -> Any:
         """Return the data set that a function makes of these arguments; its time becomes a row of phase `setup`.
@@ -129,27 +129,27 @@ class Process:
         agreement, *_ = [parity.check(self.workload, self.run, steps, precision) for precision in (own, *others)]
         return agreement
 
-    def measure(self, **amount: Any) -> None:
+    def measure(self, **changed: Any) -> None:
         """Warm up, and measure the windows of the budget, one row each; the first process also evaluates.
 
         Args:
-            amount: further fields of `protocol.Plan`.
+            changed: see `amount`.
         """
         seconds = protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
         if minutes := self.parameters.get("sustained_minutes"):
             protocol.measure_minutes(self.workload, self.run, minutes)
         else:
-            plan = self.plan(**{"evaluates": self.is_first} | amount)
+            amount = self.amount(**{"evaluates": self.is_first} | changed)
             # After the windows that confirm, `tuned` was slower for about a second of steps; the search adds them.
             known = 0.0 if self.parameters["variant"] == "tuned" else seconds
-            protocol.measure_windows(self.workload, self.run, plan, known)
+            protocol.measure_windows(self.workload, self.run, amount, known)
 
-    def plan(self, **amount: Any) -> protocol.Plan:
-        """Return the windows to measure: the budget, changed by `amount`."""
-        known = {each.name for each in fields(protocol.Plan)}
+    def amount(self, **changed: Any) -> protocol.Amount:
+        """Return the windows to measure: those of the budget, with some fields of `protocol.Amount` changed."""
+        known = {each.name for each in fields(protocol.Amount)}
         if self.group.size > 1:  # ranks with clocks of their own would disagree on the number of steps
-            amount |= {"window_seconds": 0.0}
-        return protocol.Plan(**{name: value for name, value in self.parameters.items() if name in known} | amount)
+            changed |= {"window_seconds": 0.0}
+        return protocol.Amount(**{name: value for name, value in self.parameters.items() if name in known} | changed)
 
 
 def plan_of(study: str) -> Any:

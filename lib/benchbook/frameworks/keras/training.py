@@ -14,8 +14,8 @@ import ml_dtypes  # bfloat16 and similar types of NumPy, as TensorFlow and JAX u
 import numpy
 
 from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
-from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 

@@ -12,8 +12,8 @@ from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, leaves, to_array, to_host
-from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 

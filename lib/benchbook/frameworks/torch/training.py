@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.torch.devices import BACKEND
-from benchbook.frameworks.torch.parity import TorchSubject, to_host, without_dropout
+from benchbook.frameworks.torch.subject import TorchSubject, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 

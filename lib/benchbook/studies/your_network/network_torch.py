@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm as BatchNorm
 from torch.nn.parameter import is_lazy
 
-from benchbook.frameworks.torch.parity import call, cast, copied
 from benchbook.frameworks.torch.runtime import flops_per_sample
+from benchbook.frameworks.torch.subject import call, cast, copied
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute
 from benchbook.frameworks.workload import Settings
 from benchbook.machine.precisions import PRECISIONS

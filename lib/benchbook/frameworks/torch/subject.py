@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from benchbook.frameworks.parity import ParitySubject
 from benchbook.frameworks.plain import Arrays
+from benchbook.frameworks.subject import ParitySubject
 
 # Parts of the names of layers that drop values at random in training and none in inference.
 RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")

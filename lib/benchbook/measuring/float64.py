@@ -82,12 +82,12 @@ class Torch:
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64") -> None:
         import torch
 
-        from benchbook.frameworks.torch import parity
+        from benchbook.frameworks.torch import subject
 
-        self.plain, self.torch, self.dtype, self.parity = plain, torch, getattr(torch, dtype), parity
+        self.plain, self.torch, self.dtype, self.subject = plain, torch, getattr(torch, dtype), subject
         with torch.random.fork_rng(devices=[]):
             self.network = plain.make_network().cpu()
-        parity.cast(self.network, self.dtype)
+        subject.cast(self.network, self.dtype)
         self.parameters = {name: part for name, part in self.network.named_parameters() if part.requires_grad}
         self.buffers = {name: part for name, part in self.network.named_buffers() if part.is_floating_point()}
         self.load(weights, statistics)
@@ -97,12 +97,12 @@ class Torch:
         with self.torch.no_grad():
             for parts, arrays in ((self.parameters, weights), (self.buffers, statistics)):
                 for name in parts.keys() & arrays.keys():
-                    self.parity.assign(parts[name], arrays[name])
+                    self.subject.assign(parts[name], arrays[name])
 
     def differentiate(self, inputs: tuple | dict, target: Any) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
-        to_host = self.parity.to_host
-        with self.parity.without_dropout(self.network, self.plain.may_be_random):
+        to_host = self.subject.to_host
+        with self.subject.without_dropout(self.network, self.plain.may_be_random):
             loss = self._loss(inputs, target)
             self.network.zero_grad()
             loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
@@ -114,7 +114,7 @@ class Torch:
         from torch.utils._pytree import tree_map_only
 
         inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
-        return self.plain.loss(self.parity.call(self.network, inputs), target)
+        return self.plain.loss(self.subject.call(self.network, inputs), target)
 
     def _tensor(self, part: numpy.ndarray):
         tensor = self.torch.from_numpy(numpy.ascontiguousarray(part))
