@@ -217,7 +217,6 @@ CASES: dict[str, Change] = {
     "a chip in a list": manifest(machine={"chip": ["AMD EPYC"]}),
     "a commit of no text": manifest(commit=5),
     "a search without settings": manifest(tuning={"chosen": "tuned"}),
-    "masks without a start": manifest(masks={"end": []}),
     "conditions no list": manifest(conditions={}),
     "seconds of a process true": manifest(process_seconds=True),
     "parameters that lead elsewhere": manifest(parameters={"variant": "reference", "device": "../../x"}),

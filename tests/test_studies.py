@@ -13,8 +13,8 @@ from study_rows import evidence, given, machine
 STUDIES = studies.every()
 CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts]
 each_chart = pytest.mark.parametrize(("study", "chart"), CHARTS, ids=[chart.name for _, chart in CHARTS])
-# No manifest holds masks; no run reaches the accuracy; the rows of one test make no line.
-UNDRAWN = {"segmentation-masks", "simclr-accuracy", "gpt-loss"}
+# No run reaches the accuracy; the rows of one test make no line.
+UNDRAWN = {"simclr-accuracy", "gpt-loss"}
 INPUTS = [("nothing", False), ("nothing", True), ("one machine", False), ("two machines", True)]
 each_input = pytest.mark.parametrize(
     ("rows", "published"), INPUTS, ids=["nothing", "print alone", "one", "two and print"]

@@ -1,6 +1,5 @@
 """Numbers of the studies against sums done by hand, each test for a fault that was or could be made."""
 
-import json
 import re
 
 import numpy
@@ -14,13 +13,11 @@ from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
 from benchbook.studies.resnet50_cost import study as resnet50
-from benchbook.studies.segmentation_scaling import masks as encoded
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
-from benchbook.studies.study import Evidence
 from benchbook.studies.vae_stability import study as vae
 from benchbook.studies.your_network import study as your_network
-from rows import make_row, make_rows
+from rows import make_row
 from study_rows import calibration, evidence, matrix, only, point, steps, tried
 
 
@@ -253,7 +250,7 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
     images = numpy.zeros((5, 28, 28))
     for reconstructed, said in ((images + 0.25, "0.250"), (images * numpy.nan, "5 of 5")):
         drawn = {"test image": images, "reconstruction": reconstructed, "sample": images}
-        assert said in title(vae.pictures({name: vae.plan.encode(part) for name, part in drawn.items()}))
+        assert said in title(vae.pictures(drawn))
     assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
     losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
     assert re.findall(r"\d+ an image", title(vae.STUDY.charts[0].draw(evidence(losses)))) == ["106 an image"]
@@ -268,35 +265,19 @@ def test_no_finding_reports_a_smaller_network(change):
     assert segmentation.TIME.line(times) is None
 
 
-def test_masks_come_back_from_the_newest_manifest_over_their_images(tmp_path):
-    data = datasets.triangles(5, 2, 256)
-    saved = {"start": [encoded.encode(0 * mask) for mask in data.test_labels]}
-    saved["end"] = [encoded.encode(mask) for mask in data.test_labels]
-    folder = tmp_path / "desk" / "segmentation_scaling" / "a-point"
-    folder.mkdir(parents=True)
-    parameters = {"num_images": 5, "num_test_images": 2, "image_size": 256}
-    for run_id, masks in (("20260101T000000Z-aa", saved), ("20260102T000000Z-bb", {"start": saved["start"]})):
-        (folder / f"{run_id}.json").write_text(json.dumps({"masks": masks, "parameters": parameters}))
-    [own] = segmentation.saved_masks(tmp_path)
-    assert (own["machine"], own["point"]) == ("desk", "a-point")
-    numpy.testing.assert_array_equal(own["end"], own["truth"])
-    numpy.testing.assert_array_equal(own["truth"], data.test_labels[:, ::2, ::2])
-    assert segmentation.overlaps([own])[["image", "start", "end"]].to_numpy().tolist() == [[0, 0, 1], [1, 0, 1]]
-    nothing = numpy.zeros_like(own["end"])
-    assert segmentation.iou(nothing, nothing) == 1
-    drawing = segmentation.STUDY.charts[1].draw(Evidence(make_rows([]), folder=tmp_path))
+def test_masks_are_drawn_over_their_images_with_their_overlap():
+    data = datasets.triangles(5, 2, 128)
+    triangles = data.test_labels == 1
+    before, after = (numpy.stack([triangles[0] & keeps, triangles[1] & keeps]) for keeps in (False, True))
+    rows = {"image": data.test_images, "triangle": triangles, "before training": before, "after training": after}
+    drawing = segmentation.pictures(rows)
     assert re.findall(r"\d\.\d\d", title(drawing)) == ["0.00", "1.00"]
-    assert sorted(panel.get_xlabel() for panel in drawing.figure.axes) == 2 * ["after training: IoU 1.00"] + 2 * [
-        "before training: IoU 0.00"
-    ]
-
-
-def test_a_mask_is_subsampled_and_comes_back():
-    mask = numpy.random.default_rng(1).random((512, 512)) < 0.3
-    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask)), mask[::4, ::4])
-    numpy.testing.assert_array_equal(encoded.decode(encoded.encode(mask[:64, :64])), mask[:64, :64])
-    with pytest.raises(ValueError, match="a mask of 8 pixels; allowed: a square"):
-        encoded.decode("AA==")
+    [shown] = [image.get_array() for image in drawing.figure.axes[0].images]
+    plain, masked = numpy.split(shown, 2)
+    coloured = numpy.ptp(masked, axis=2) > 0
+    assert numpy.ptp(plain, axis=2).max() == 0
+    numpy.testing.assert_array_equal(coloured, numpy.hstack(triangles))
+    assert segmentation.iou(before[0], before[0]) == 1
 
 
 def gpus(batch_size=64, rates=(90.0, 100.0, 110.0), count=1, stated=None, **columns):

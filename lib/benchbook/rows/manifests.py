@@ -55,7 +55,6 @@ Manifest = open_mapping(
     conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
     trials=list[dict] | None,
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
-    masks=open_mapping("Masks", start=Required[list[str]], end=list[str]) | None,  # a run that failed early has no end
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
 )

@@ -15,16 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
 from benchbook.machine import layout, processes
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
-from benchbook.rows import marker, points
+from benchbook.rows import points
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies.measurement import FULL_BYTES, LIMIT, Measurement
@@ -92,11 +90,11 @@ def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     try:
         held = acquire(lock, 0)
     except Timeout:
-        print(f"Waiting up to {seconds:,.0f} s for {_holder(lock)}.", file=sys.stderr, flush=True)
+        other = f"another study measures on this machine ({lock.parent.name})"
+        print(f"Waiting up to {seconds:,.0f} s: {other}.", file=sys.stderr, flush=True)
         try:
             held = acquire(lock, seconds)
         except Timeout:
-            other = f"another study measures on this machine ({lock.parent.name})"
             raise RuntimeError(f"{other}; wait until it ends, or stop it") from None
     with held:
         yield
@@ -118,21 +116,6 @@ def acquire(lock: Path, seconds: float) -> AbstractContextManager:
             raise
         allowed = "a folder with file locks, such as one on a local disk, in BENCHBOOK_OUTPUTS"
         raise OSError(f"{lock} cannot be locked ({error.strerror}); allowed: {allowed}") from error
-
-
-def _holder(lock: Path) -> str:
-    """Describe the study that holds a machine's lock; its run's marker, if any, has the process."""
-    for path in sorted(layout.runs(lock.parent.name).rglob("*.running"), reverse=True):
-        state = marker.read(path)
-        if state is None:
-            continue
-        try:
-            process = psutil.Process(state["process"])
-            since = datetime.fromtimestamp(process.create_time(), UTC)
-        except psutil.NoSuchProcess:  # it has just ended
-            continue
-        return f"another study on {lock.parent.name} (process {process.pid}, since {since:%H:%M:%S} UTC)"
-    return f"another study on {lock.parent.name} (between two runs)"
 
 
 def _supervise(

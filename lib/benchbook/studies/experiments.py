@@ -6,21 +6,24 @@ no framework.
 """
 
 import ast
+import base64
 import functools
 import gc
 import inspect
+import io
 import os
 import sys
 import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pandas
 from IPython.display import DisplayHandle, Markdown, display
 from tqdm import tqdm
@@ -211,6 +214,11 @@ class Experiment(Process):
                 reasons = [f"training does not agree with float64: {self.agreement.reason}"]
             raise PointFailed(wording.joined(reasons))
         return rows
+
+    def pictures(self, draw: Callable[[dict[str, numpy.ndarray]], Drawing]) -> Drawing | None:
+        """Return the drawing of the pictures that the first process saved; None if it failed before."""
+        packed = base64.b64decode(self.measurement.manifest().get("pictures", ""))
+        return draw(dict(numpy.load(io.BytesIO(packed)))) if packed else None
 
     @property
     def agreement(self) -> Agreement:

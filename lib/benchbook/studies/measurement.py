@@ -64,7 +64,7 @@ class Measurement:
         return rows[rows["session"] == self.session].reset_index(drop=True)
 
     def manifest(self) -> dict:
-        """Return the manifest of the first process that measures windows, which may hold pictures; empty without it."""
+        """Return the manifest of the first process that measures windows; empty without it."""
         described = manifests.read_all(self.folder)
         own = (described.get(run, {}) for run in self.rows()["run_id"].unique())
         return next((manifest for manifest in own if manifest.get("process") == 1), {})

@@ -6,13 +6,17 @@ the first steps with float64. Processes from 1 on measure windows; the first of 
 of its own. How is said by the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
 """
 
+import base64
 import functools
 import importlib
+import io
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import numpy
 
 from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device, Group
@@ -143,6 +147,12 @@ class Process:
             # After the windows that confirm, `tuned` was slower for about a second of steps; the search adds them.
             known = 0.0 if self.parameters["variant"] == "tuned" else seconds
             protocol.measure_windows(self.workload, self.run, amount, known)
+
+    def save_pictures(self, rows: dict[str, numpy.ndarray]) -> None:
+        """Keep rows of pictures, by name, in the run's manifest; `Experiment.pictures` draws them."""
+        packed = io.BytesIO()
+        numpy.savez_compressed(packed, **rows)
+        self.run.manifest["pictures"] = base64.b64encode(packed.getvalue()).decode()
 
     def amount(self, **changed: Any) -> protocol.Amount:
         """Return the windows to measure: those of the budget, with some fields of `protocol.Amount` changed."""

@@ -7,15 +7,20 @@ come from other code, which was not released.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy
+
+from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
-from benchbook.studies.segmentation_scaling import masks
 
 if TYPE_CHECKING:
     from benchbook.studies.process import Process  # which imports this module
 
 ARTICLE_SIZE = 512
 DATA = ("num_images", "num_test_images", "image_size")  # the parameters that say which images are generated
+NUM_DRAWN, DRAWN_SIDE = 4, 128  # test images that are saved with their masks; pixels, larger ones are subsampled
+STAGES = ("before training", "after training")  # when the network predicts their masks
+THRESHOLD = 0.5  # of an output, above which a pixel belongs to the mask
 STEP = 128  # image sizes are multiples of it, so that the sizes in decoder and encoder match
 
 
@@ -59,9 +64,19 @@ class Plan(StudyPlan):
         if not process.is_first:
             process.measure()
             return
-        saved = process.run.manifest["masks"] = {"start": masks.predict(process.workload)}
+        before = _masks(process.workload)
         process.measure(evaluate_each_epoch=process.whole_epochs)
-        saved["end"] = masks.predict(process.workload)
+        data = process.make.args[0]
+        rows = {"image": data.test_images, "triangle": data.test_labels == 1}
+        rows |= dict(zip(STAGES, (before, _masks(process.workload)), strict=True))
+        every = slice(None, None, max(1, data.test_images.shape[1] // DRAWN_SIDE))
+        process.save_pictures({name: part[:NUM_DRAWN, every, every] for name, part in rows.items()})
+
+
+def _masks(workload: Workload) -> numpy.ndarray:
+    """Return the masks that a workload's network predicts for the first test images: bool, (n, side, side)."""
+    inputs, _ = next(iter(workload.test_batches()))
+    return workload.network.predict(inputs[:NUM_DRAWN])[..., 0] > THRESHOLD
 
 
 build = Plan.build

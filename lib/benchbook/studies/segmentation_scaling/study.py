@@ -1,8 +1,6 @@
 """Results of the segmentation study: milliseconds an image, masks, minutes without a pause."""
 
-import functools
 import operator
-from pathlib import Path
 
 import numpy
 import pandas
@@ -10,15 +8,12 @@ import pandas
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
 from benchbook.record import estimate
-from benchbook.rows import manifests
-from benchbook.rows.points import setting
-from benchbook.studies import datasets, figures, quantities
+from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
-from benchbook.studies.segmentation_scaling import masks as encoded
-from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE
-from benchbook.studies.study import Chart, Drawing, Evidence, Study, cached, most_samples
+from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
+from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours
@@ -26,8 +21,7 @@ OTHER_CODE = "other code, not comparable"
 SMALLER = "a smaller network"
 BATCH_SIZE = 16  # the article's
 RELEASED = "of the article's released network, not of its own code"
-MOST_PIXELS = 10**9  # larger sets of images are not drawn again for the report; the article's 500 have 131 million
-STAGES = {"start": "before training", "end": "after training"}  # when masks are saved
+MASK_COLOUR = (1.0, 0.4, 0.0)
 
 
 @cached
@@ -82,85 +76,26 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def saved_masks(folder: Path) -> list[dict]:
-    """Return the saved masks of the newest run of each machine and point.
+def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
+    """Draw the masks of a few test images over the images, before training and after.
 
     Args:
-        folder: measured rows and their manifests.
-
-    Returns:
-        Dictionaries: machine, point, images (uint8, shape (n, side, side)), truth, start, end (lists of bool masks).
-        The images are generated again from the manifest's parameters, and subsampled like the masks.
+        rows: as `plan.Plan.measure` saves them.
     """
-    newest, decoded = {}, []
-    for path, manifest in manifests.files(folder, f"{NAME}/*/{manifests.FILES}"):
-        if (manifest.get("masks") or {}).get("end") and manifest.get("parameters"):
-            newest[path.parts[-4], path.parts[-2]] = manifest
-    for (machine, point), manifest in sorted(newest.items()):
-        given = manifest["parameters"]
-        try:
-            if given["num_images"] * given["image_size"] ** 2 > MOST_PIXELS:
-                continue
-            stages = {stage: [encoded.decode(text) for text in manifest["masks"][stage]] for stage in STAGES}
-            side = len(stages["end"][0])
-            images, truth = _test_images(given["num_images"], len(stages["end"]), given["image_size"], side)
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):  # a manifest whose masks fit no images
-            continue
-        decoded.append({"machine": machine, "point": point, "images": images, "truth": list(truth), **stages})
-    return decoded
-
-
-def overlaps(saved: list[dict]) -> pandas.DataFrame:
-    """Return how well each mask of `saved_masks` overlaps its triangle, before training and after.
-
-    Returns:
-        Columns: machine, point, image (number), start, end (IoU).
-    """
-    lines = [
-        {"machine": point["machine"], "point": point["point"], "image": number}
-        | {stage: iou(point[stage][number], truth) for stage in STAGES}
-        for point in saved
-        for number, truth in enumerate(point["truth"])
-    ]
-    return pandas.DataFrame(lines, columns=["machine", "point", "image", *STAGES])
+    images, triangles = numpy.repeat(rows["image"][..., None] / 255, 3, axis=3), rows["triangle"]
+    drawn, overlaps = {}, []
+    for stage in STAGES:
+        mask = rows[stage]
+        drawn[stage] = numpy.where(mask[..., None], (images + MASK_COLOUR) / 2, images)
+        overlaps.append(numpy.mean([iou(*pair) for pair in zip(mask, triangles, strict=True)]))
+    title = "Masks overlap the triangles by {:.2f} before training and by {:.2f} after (IoU)".format(*overlaps)
+    return Drawing.of_pictures(drawn, title)
 
 
 def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
     """Return the intersection over union of two bool masks; 1 if both are empty."""
     union = (mask | truth).sum()
     return float((mask & truth).sum() / union) if union else 1.0
-
-
-def draw_masks(evidence: Evidence) -> Drawing:
-    """Draw the masks before training and after over the images, for the point with the best masks."""
-    saved = saved_masks(evidence.folder) if evidence.folder else []
-    table = overlaps(saved)
-    more = {"segmentation-overlaps": table}
-    if not saved:
-        return Drawing(None, table, "", tables=more)
-    best = max(saved, key=lambda point: overlaps([point])["end"].mean())
-    count = len(best["images"])
-    rows, columns = (2, count) if count > 2 else (count, 2)  # for few images, the two masks are side by side
-    figure, panels = figures.canvas(0.6 + 2.2 * rows, panels=columns, nrows=rows, squeeze=False)
-    for row, stage in zip(panels if count > 2 else panels.T, STAGES, strict=True):
-        for axes, image, truth, mask in zip(row, best["images"], best["truth"], best[stage], strict=False):
-            axes.imshow(image, cmap="gray", vmin=0, vmax=255)
-            if mask.any() and not mask.all():
-                axes.contour(mask, levels=[0.5], colors=figures.MACHINES[1], linewidths=1.5)
-            axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(f"{STAGES[stage]}: IoU {iou(mask, truth):.2f}", fontsize=8)
-    start, end = overlaps([best])[list(STAGES)].mean()
-    title = f"Masks overlap the triangles by {start:.2f} before training and by {end:.2f} after (IoU)"
-    panels[0, 0].set_title(title)
-    figure.supxlabel(f"{evidence.names.machine(best['machine'])}, {setting(best['point'])}", fontsize=7)
-    return Drawing(figure, table, "Masks drawn over images of triangles", tables=more)
-
-
-@functools.lru_cache(maxsize=8)  # most machines run the same points
-def _test_images(num_images: int, num_test: int, image_size: int, side: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return the test images and their masks, subsampled to `side` pixels a side like saved masks."""
-    data, every = datasets.triangles(num_images, num_test, image_size), slice(None, None, image_size // side)
-    return data.test_images[:, every, every].copy(), data.test_labels[:, every, every].astype(bool)
 
 
 RUN = ["machine", "point"]
@@ -189,7 +124,6 @@ STUDY = Study(
             text="{ms_per_image:,.0f} ms",
             xlabel="milliseconds an image, training",
         ),
-        Chart("segmentation-masks", draw_masks),
         Points(
             "sustained",
             table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),

@@ -4,7 +4,6 @@ Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022, and th
 2022-05-19 for the published figures.
 """
 
-import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,17 +38,7 @@ class Plan(mnist.Plan):
         if process.is_first:
             draw_images = cls._network("torch").draw_images
             drawn = draw_images(process.workload, process.make.args[0])
-            process.run.manifest["pictures"] = {name: encode(part) for name, part in drawn.items()}
+            process.save_pictures({name: part.astype(numpy.float16) for name, part in drawn.items()})
 
 
 build = Plan.build
-
-
-def encode(pictures: numpy.ndarray) -> str:
-    """Return pictures of shape (n, 28, 28) in base64, as float16, for a manifest."""
-    return base64.b64encode(pictures.astype(numpy.float16)).decode()
-
-
-def decode(text: str) -> numpy.ndarray:
-    """Return the pictures in an encoded text."""
-    return numpy.frombuffer(base64.b64decode(text), numpy.float16).astype(float).reshape(-1, 28, 28)

@@ -9,7 +9,6 @@ from benchbook.studies import findings, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Points
 from benchbook.studies.study import Drawing, Evidence, Study
-from benchbook.studies.vae_stability import plan
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
@@ -67,15 +66,14 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def pictures(encoded: dict[str, str]) -> Drawing:
-    """Draw test images, their reconstructions and samples of the prior, from a manifest; see `plan.encode`."""
-    rows = {name: plan.decode(text) for name, text in encoded.items()}
+def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
+    """Draw test images, their reconstructions and samples of the prior; see `plan.Plan.measure`."""
     images, reconstructions = rows["test image"], rows["reconstruction"]
     broken = sum(not numpy.isfinite(picture).all() for picture in reconstructions)
     if broken:
         title = f"{broken} of {len(images)} reconstructions are not numbers"
     else:
-        error = numpy.abs(reconstructions - images).mean()
+        error = numpy.abs(reconstructions - images).mean(dtype=float)
         title = f"Reconstructed pixels are {error:.3f} off on average (0 is white, 1 is black)"
     return Drawing.of_pictures(rows, title, cmap="gray_r", vmin=0, vmax=1)
 
