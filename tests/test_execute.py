@@ -60,6 +60,8 @@ with run.during("train"):
     if fault in ("hangs", "does not heed"):
         time.sleep(600)
 run.end()
+if fault == "late exception":
+    raise ValueError("no chart of this")
 """
 
 
@@ -164,6 +166,14 @@ def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, faul
     assert rows["index"].tolist() == list(range(len(phases)))
     assert message in rows["message"].iloc[-1]
     assert not list(folder_of(point).glob("*.running"))
+
+
+def test_a_cell_that_fails_after_the_measurement_is_named_and_changes_no_row(point, monkeypatch, capsys):
+    monkeypatch.setenv("FAULT", "late exception")
+    assert execute.execute(point, "tester") == ["ok"]
+    assert rows_of(point)["status"].tolist() == ["ok"]
+    assert "but a later cell of runs/tester/faults/" in (said := capsys.readouterr().out)
+    assert said.endswith(".ipynb failed: ValueError: no chart of this\n")
 
 
 def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, tmp_path):

@@ -60,9 +60,12 @@ def execute(
         raise
     if notebook.exists() and not failure:
         kernel.keep(notebook, point.study)
-    # A failure after the last process, such as a chart's, leaves the rows as they are.
-    if failure and not runs.recover(folder, failure) and (left := measurement.left()):
-        measurement.fail(left[0], runs.new_id(), *failure)
+    if failure and not runs.recover(folder, failure):
+        if left := measurement.left():
+            measurement.fail(left[0], runs.new_id(), *failure)
+        else:  # a chart, for example; the rows stay as they are
+            place = notebook.relative_to(layout.outputs())
+            print(f"\nThe rows are complete, but a later cell of {place} failed: {failure[1]}", flush=True)
     statuses = list(measurement.finished().values())
     return [*statuses, "interrupted"] if measurement.left() and set(statuses) <= {"ok"} else statuses
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ARTICLE_SIZE = 512
 DATA = ("num_images", "num_test_images", "image_size")  # the parameters that say which images are generated
-NUM_DRAWN, DRAWN_SIDE = 4, 128  # test images that are saved with their masks; pixels, larger ones are subsampled
+NUM_DRAWN, DRAWN_SIDE = 4, 128  # most test images saved with their masks; pixels, larger ones are subsampled
 STAGES = ("before training", "after training")  # when the network predicts their masks
 THRESHOLD = 0.5  # of an output, above which a pixel belongs to the mask
 STEP = 128  # image sizes are multiples of it, so that the sizes in decoder and encoder match
@@ -70,11 +70,11 @@ class Plan(StudyPlan):
         rows = {"image": data.test_images, "triangle": data.test_labels == 1}
         rows |= dict(zip(STAGES, (before, _masks(process.workload)), strict=True))
         every = slice(None, None, max(1, data.test_images.shape[1] // DRAWN_SIDE))
-        process.save_pictures({name: part[:NUM_DRAWN, every, every] for name, part in rows.items()})
+        process.save_pictures({name: part[: len(before), every, every] for name, part in rows.items()})
 
 
 def _masks(workload: Workload) -> numpy.ndarray:
-    """Return the masks that a workload's network predicts for the first test images: bool, (n, side, side)."""
+    """Return the masks that a workload's network predicts for NUM_DRAWN test images, or a batch: (n, side, side)."""
     inputs, _ = next(iter(workload.test_batches()))
     return workload.network.predict(inputs[:NUM_DRAWN])[..., 0] > THRESHOLD
 
