@@ -75,18 +75,17 @@ def test_a_process_ends_with_the_one_that_called_and_is_interrupted_with_it(log,
 
 
 @pytest.mark.slow
-def test_two_ranks_train_as_one_process_with_synchronised_batch_norms(log, tmp_path):
+def test_two_ranks_train_as_one_process_and_test_with_the_first_ones_statistics(log, tmp_path):
     from small_replica import build
 
-    choices = CHOICES | {"sync_batch_norm": True}
-    losses, failed = launch.call("launch_cases:train_replica", str(tmp_path), choices, log=log, num_ranks=2)
+    losses, failed = launch.call("launch_cases:train_replica", str(tmp_path), CHOICES, log=log, num_ranks=2)
     assert failed is None, log.read_text()
     rows = records.read(tmp_path / "0" / "run-1.csv")
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
     assert rows.loc[rows["phase"] == "train", "samples"].tolist() == [8, 8, 8]
     assert len(set(losses)) == 4
 
-    alone, other = build(CPU, devices.Group(), **choices), run(tmp_path / "one")
+    alone, other = build(CPU, devices.Group(), **CHOICES), run(tmp_path / "one")
     protocol.warm_up(alone, other, 1)
     expected = protocol.measure_windows(alone, other, protocol.Amount(num_windows=3, samples_per_window=8))
     expected = expected[expected["phase"].isin(["train", "evaluate"])]

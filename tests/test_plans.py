@@ -11,6 +11,7 @@ import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import identity
+from benchbook.running import profiles
 from benchbook.studies.datasets import Dataset
 from small import GREY, PLANS, SMALL
 
@@ -88,11 +89,19 @@ def test_what_one_study_refuses(study, choices, message):
 def test_a_batch_that_devices_cannot_share_is_refused():
     """torch's devices have a process each, those of JAX are all in one."""
     two = Device("cpu", "a processor", "jax", count=2)
-    for choices in ({"framework": "torch", "group": Group(0, 2)}, {"device": two, "sync_batch_norm": True}):
+    for choices in ({"framework": "torch", "group": Group(0, 2)}, {"device": two}):
         with pytest.raises(ValueError, match="batch_size 3; allowed on 2 devices: a multiple of 2"):
             plan("resnet50_cost", batch_size=3, **choices)
-    with pytest.raises(ValueError, match="sync_batch_norm False; allowed: True on several devices of JAX"):
-        plan("resnet50_cost", device=two)
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper", "full"])
+def test_points_on_several_devices_of_jax_are_ones_that_the_study_builds(profile):
+    points = profiles.read(profile, "resnet50_cost", "tpu", lambda framework: ("tpu",) if framework == "jax" else ())
+    several = [point.parameters for point in points if point.parameters["device_count"] > 1]
+    assert several
+    for given in several:
+        device = Device("tpu", "TPU v2", "jax", count=given["device_count"])
+        PLANS["resnet50_cost"](None, device, batch_size=given["batch_size"])
 
 
 @pytest.mark.parametrize("study", PLANS)

@@ -41,7 +41,7 @@ def build(count, data=PICTURES, **options):
     device = devices.with_count(CPU, count)
     assert device.count == count
     options = OPTIONS | {"schedule_epochs": 6} | options  # of four steps each
-    return resnet50.build(data, device, sync_batch_norm=True, **options)
+    return resnet50.build(data, device, **options)
 
 
 @pytest.fixture

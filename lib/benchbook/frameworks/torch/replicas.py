@@ -57,39 +57,3 @@ def add(values: torch.Tensor, size: int) -> torch.Tensor:
     if size > 1:
         distributed.all_reduce(values)
     return values
-
-
-def synchronise_batch_norms(model: nn.Module, device: Device) -> nn.Module:
-    """Return a model whose batch norms normalise by the whole group's batch; torch's own work on GPUs only."""
-    if not device.is_cpu:
-        return nn.SyncBatchNorm.convert_sync_batchnorm(model)
-    for name, module in [*model.named_modules()]:
-        if isinstance(module, nn.BatchNorm2d):
-            twin = SynchronisedBatchNorm(module.num_features, module.eps, module.momentum)
-            twin.load_state_dict(module.state_dict())
-            parent, _, child = name.rpartition(".")
-            setattr(model.get_submodule(parent), child, twin)
-    return model
-
-
-class SynchronisedBatchNorm(nn.BatchNorm2d):
-    """Batch norm over the equally large batches of all processes, for CPUs."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Return normalised images, shape (n, channels, height, width)."""
-        if not self.training:
-            return super().forward(images)
-        # It sums gradients, too. Its import creates a temporary folder, so only processes that need it import it.
-        from torch.distributed.nn.functional import all_reduce
-
-        size = distributed.get_world_size()
-        average = all_reduce(images.mean((0, 2, 3))) / size
-        centred = images - average[:, None, None]
-        variance = all_reduce(centred.square().mean((0, 2, 3))) / size
-        count = images.numel() // self.num_features * size
-        with torch.no_grad():
-            self.running_mean.lerp_(average, self.momentum)
-            self.running_var.lerp_(variance * count / (count - 1), self.momentum)
-            self.num_batches_tracked += 1
-        scale = self.weight * (variance + self.eps).rsqrt()
-        return centred * scale[:, None, None] + self.bias[:, None, None]

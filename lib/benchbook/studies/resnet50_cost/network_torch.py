@@ -93,8 +93,6 @@ def build(plan: Plan) -> Classifier:
     torch.manual_seed(plan.seed)
     model = Network(plan)
     arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
-    if plan.sync_batch_norm and plan.group.size > 1:
-        model = replicas.synchronise_batch_norms(model, plan.device)
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     groups = parameter_groups(model)
     optimizer = torch.optim.SGD(groups, plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)

@@ -41,6 +41,8 @@ PARITY_RATE = 3e-4
 class Plan(StudyPlan):
     """A point's choices: Nesterov momentum; weight decay on all but batch norms; a learning rate for each step.
 
+    On several devices, JAX's batch norms see the whole batch, and torch's their device's part, as the article's did.
+
     Attributes:
         dataset: from `collect`; None: one synthetic batch on the device, without augmentation.
         device: with JAX, its count is the number of devices that train together, all in this process.
@@ -48,7 +50,6 @@ class Plan(StudyPlan):
         image_size: pixels a side.
         learning_rate: the highest learning rate for 256 images a step; it is scaled to `batch_size`.
         schedule_epochs: epochs to which the protocol's schedule of 90 is scaled.
-        sync_batch_norm: whether batch norms see the whole batch of all devices (JAX's do), or its device's part.
         group: with torch, the devices that train together, each in a process of its own, and this process's rank.
     """
 
@@ -62,7 +63,6 @@ class Plan(StudyPlan):
     image_size: int = 224
     learning_rate: float = 0.1
     schedule_epochs: float = EPOCHS
-    sync_batch_norm: bool = False
     group: Group = field(default_factory=Group)
 
     def __post_init__(self) -> None:
@@ -73,8 +73,6 @@ class Plan(StudyPlan):
             self.require(name, getattr(self, name) > 0, "above 0")
         # torch has a process for each device, JAX one for all devices.
         count = self.group.size if self.device.framework == "torch" else self.device.count
-        synchronised = self.sync_batch_norm or count == self.group.size
-        self.require("sync_batch_norm", synchronised, "True on several devices of JAX")
         if self.batch_size % count:
             raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
         if self.dataset:
@@ -89,7 +87,8 @@ class Plan(StudyPlan):
     def start(cls, process: "Process", data: Collection | None) -> Workload:
         """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
         given = process.parameters
-        process.run.add_settings(batch_norm="synchronised" if given["sync_batch_norm"] else "per replica")
+        synchronised = process.device.framework == "jax" and given["device_count"] > 1
+        process.run.add_settings(batch_norm="synchronised" if synchronised else "per replica")
         if process.device.framework != "torch" or given["device_count"] == process.group.size:
             return process.build(cls, data)
         return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))
