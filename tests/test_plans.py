@@ -1,5 +1,6 @@
 """Every study's plan: what it refuses, before any framework is imported; its loaders and learning rates in torch."""
 
+import dataclasses
 import importlib
 import math
 import pickle
@@ -11,9 +12,12 @@ import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import identity
+from benchbook.machine.kinds import KINDS
 from benchbook.running import profiles
-from benchbook.studies.datasets import Dataset
-from small import GREY, PLANS, SMALL
+from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
+from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from small import GREY, PLANS, SMALL, TEXT
+from small import images as images_of
 
 
 def masks(side: int) -> Dataset:
@@ -22,7 +26,6 @@ def masks(side: int) -> Dataset:
 
 DATA = {study: data for study, (data, _) in SMALL.items()}  # 20 images each
 BELOW_ONE_WORKER = {"simclr_epochs": 0}  # its -1 is one for each core
-M1 = {"model": "nanogpt_char", "batch_size": 128}  # whose products hold too few tokens for that
 # Of a single study.
 REFUSED = [
     ("mobilenetv2_energy", {"batch_size": 21}, "batch_size 21; allowed: up to 20"),
@@ -46,10 +49,6 @@ REFUSED = [
     ("gpt_tokens", {"sequence_length": 65}, "sequence_length 65; allowed: 0 to 64"),
     ("gpt_tokens", {"lora_rank": -1}, "lora_rank -1; allowed: 0 to 128"),
     ("gpt_tokens", {"dataset": None}, "dataset None; allowed: a text"),
-    *[
-        ("gpt_tokens", M1 | {"device": Device("mps", chip)}, "128; allowed: up to 127; beyond 32766 tokens a step")
-        for chip in ("Apple M1 Pro", "Apple M2")
-    ],
     ("gpt_tokens", {"model": "nanogpt_char"}, "sequence_length 256; allowed with .*: below"),
 ]
 
@@ -94,14 +93,44 @@ def test_a_batch_that_devices_cannot_share_is_refused():
             plan("resnet50_cost", batch_size=3, **choices)
 
 
-@pytest.mark.parametrize("profile", ["quick", "paper", "full"])
-def test_points_on_several_devices_of_jax_are_ones_that_the_study_builds(profile):
-    points = profiles.read(profile, "resnet50_cost", "tpu", lambda framework: ("tpu",) if framework == "jax" else ())
-    several = [point.parameters for point in points if point.parameters["device_count"] > 1]
-    assert several
-    for given in several:
-        device = Device("tpu", "TPU v2", "jax", count=given["device_count"])
-        PLANS["resnet50_cost"](None, device, batch_size=given["batch_size"])
+CHIPS = {"cuda": "NVIDIA A100", "mps": "Apple M3", "metal": "Apple M3", "tpu": "TPU v2"}
+
+
+def large(study: str, given: dict):
+    """Return data with at least 1,024 samples for a point of a profile; None if it trains on synthetic ones."""
+    if given.get("dataset") == "synthetic":
+        return None
+    if study == "gpt_tokens":
+        return Text("text", *[numpy.resize(TEXT.train, 10_000)] * 2, TEXT.characters)
+    if study == "segmentation_scaling":
+        return Dataset("masks", *[numpy.zeros((1024, *[given["image_size"]] * 2), numpy.uint8)] * 4)
+    images = images_of((28, 28) if given["dataset"] in ("mnist", "digits") else (32, 32, 3), 1050)
+    if study == "resnet50_cost":
+        return Collection("pictures", *[Pictures(images.train_images, images.train_labels)] * 2, 3)
+    return images
+
+
+@pytest.mark.parametrize("profile", ["smoke", "quick", "paper", "full"])
+def test_every_point_of_a_profile_is_one_that_its_study_builds_on_every_device(profile, monkeypatch):
+    monkeypatch.setattr(devices, "installed", lambda: devices.FRAMEWORKS)
+    monkeypatch.setattr(mobilenetv2, "choose", lambda kind, *rest: (kind, {}))  # would download them
+    kinds = lambda framework: tuple(kind for kind, each in KINDS.items() if framework in each.frameworks)  # noqa: E731
+    for point in profiles.read(profile, kinds=kinds):
+        given, study = point.parameters, point.study
+        if study in PLANS:
+            count = given.get("device_count", 1) if point.framework == "jax" else 1
+            kind = given["device"]
+            device = Device(kind, CHIPS.get(kind, "a chip"), point.framework, count=count, capability=8.0)
+            device.check_precision(given.get("precision", "fp32"))
+            names = {field.name for field in dataclasses.fields(PLANS[study])} - {"dataset", "device", "settings"}
+            own = {name: value for name, value in given.items() if name in names}
+            PLANS[study](large(study, given), device, **own)
+
+
+@pytest.mark.parametrize("chip", ["Apple M1 Pro", "Apple M2"])
+def test_a_step_of_more_tokens_than_products_hold_is_unsupported(chip):
+    with pytest.raises(NotImplementedError, match="128; allowed: up to 127; beyond 32766 tokens a step"):
+        plan("gpt_tokens", model="nanogpt_char", batch_size=128, device=Device("mps", chip))
 
 
 @pytest.mark.parametrize("study", PLANS)

@@ -121,10 +121,11 @@ class Plan(StudyPlan):
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
         for name, least in (("steps_per_epoch", 1), ("num_test_sequences", 0)):
             self.require(name, getattr(self, name) >= least, f"{least} or more")
-        if most_tokens:  # a weight's gradient is a product over all tokens of a step
-            right = self.batch_size * self.length <= most_tokens
+        # A weight's gradient is a product over all tokens of a step.
+        if most_tokens and self.batch_size * self.length > most_tokens:
             reason = f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"
-            self.require("batch_size", right, f"up to {most_tokens // self.length}; {reason}")
+            allowed = f"up to {most_tokens // self.length}; {reason}"
+            raise NotImplementedError(f"batch_size {self.batch_size}; allowed: {allowed}")
         if self.dataset and (shortest := min(len(self.dataset.train), len(self.dataset.test))) <= self.length:
             raise ValueError(f"sequence_length {self.length}; allowed with {self.dataset.name}: below {shortest}")
         self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} takes its vocabulary from it)")
