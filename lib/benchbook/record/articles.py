@@ -25,7 +25,7 @@ def read() -> pandas.DataFrame:
 
     Returns:
         The file's columns; chip is the canonical name. Added columns: publication (several sources that report the
-        same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
+        same runs of one laboratory are one publication); network, phase, image_size, sequence_length (tokens),
         batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
         fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
         together; missing if the figure is not a rate); share_of_peak (of one device; missing if its operations or its
@@ -53,14 +53,10 @@ def described(figures: pandas.DataFrame) -> pandas.DataFrame:
     figures["chip"] = figures["chip"].map(chips.canonical)
     figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
     figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
-    for name in ("phase", "data"):
-        figures[name] = pandas.Series([details.get(name) for details in settings], dtype="object")
+    figures["phase"] = pandas.Series([details.get("phase") for details in settings], dtype="object")
     for name in ("image_size", "sequence_length", "device_count"):
         figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
     figures["batch_size"] = [_batch(details) for details in settings]
-    stated = pandas.Series([str(details.get("date", "")) for details in settings]).str.extract(r"\b(20\d\d)\b")[0]
-    dates = figures["article"].map(_sources()["date"]).astype(str)
-    figures["date"] = pandas.to_numeric(stated.where(stated.notna(), dates), errors="coerce")
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
     figures["share_of_peak"] = shares = _shares_of_peak(figures)
