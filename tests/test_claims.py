@@ -243,6 +243,14 @@ def test_a_measurement_decides_and_machines_that_disagree_do_not():
     assert outcome(PUBLISHED, good, bad)["outcome"] == claims.UNDECIDED
 
 
+def test_an_interval_wider_than_the_claimed_range_can_contradict_it_and_says_that_it_cannot_confirm_it():
+    unsure = machine("m1b", "Apple M1", "measured", (34.0, 30.0, 38.0), (20.0, 18.0, 22.0))
+    line = outcome(PUBLISHED, unsure)
+    assert line["outcome"] == claims.UNDECIDED
+    assert line["why"].endswith(f"; {claims.WIDE_REASON}.")
+    assert claims.WIDE_REASON not in outcome(PUBLISHED, unsure, tolerance=2.0)["why"]
+
+
 def test_every_published_claim_has_one_outcome_its_article_and_its_arithmetic():
     evidence = Evidence(articles.rows())
     outcomes = claim_outcomes.table(claim_outcomes.judged(evidence), evidence.names).set_index("id")
@@ -251,6 +259,7 @@ def test_every_published_claim_has_one_outcome_its_article_and_its_arithmetic():
     assert set(outcomes["outcome"]) <= set(claim_outcomes.OUTCOMES)
     assert outcomes["article"].to_dict() == printed["article"].to_dict()
     assert outcomes.loc["simclr-no-amp", "link"].startswith("https://")
+    assert outcomes.loc["resnet-tpu-two-percent", "why"] == "Needs 4 Google TPU v2 and 4 NVIDIA V100."
 
 
 NO_PRICES = articles.prices()[:0]

@@ -8,6 +8,7 @@ a measurement, or a count of a network, confirms or contradicts a claim.
 import ast
 import functools
 import itertools
+import math
 import operator
 import re
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ RELATIONS = ("equal", "at_least", "event")
 EVENT = "that it happens"  # the claimed range of an event
 TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "too few windows or processes for an interval, and a range decides nothing"
+WIDE_REASON = "its interval is wider than the claimed range, so it can contradict the claim but not confirm it"
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 
@@ -95,7 +97,7 @@ def judge(claim: dict, measured: Interval) -> str:
     if measured.kind == intervals.RANGE:
         return UNDECIDED
     low = claim["low"] - claim["tolerance"]
-    high = claim["high"] + claim["tolerance"] if claim["relation"] == "equal" else float("inf")
+    high = claim["high"] + claim["tolerance"] if claim["relation"] == "equal" else math.inf
     if measured.high < low or measured.low > high:
         return CONTRADICTED
     return CONFIRMED if low <= measured.low and measured.high <= high else UNDECIDED
@@ -182,7 +184,11 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
     if "measured" in sources or COUNTED in sources:
         noted = used.reindex(columns=["name", "note"]).dropna().to_dict("records")
         reasons = [f"{each['name']}: {each['note']}" for each in noted if each["note"]]
-        reasons += [RANGE_REASON] if result.kind == intervals.RANGE else []
+        claimed = claim["high"] - claim["low"] + 2 * claim["tolerance"] if claim["relation"] == "equal" else math.inf
+        if result.kind == intervals.RANGE:
+            reasons.append(RANGE_REASON)
+        elif result.high - result.low > claimed:
+            reasons.append(WIDE_REASON)
         return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
     reason = DERIVED_REASON if sources == ["derived"] else ""
     return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
