@@ -192,7 +192,7 @@ def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
     assert offers["includes"].ne("").all()
-    assert estimate.rental_offers("NVIDIA RTX 5090").empty
+    assert estimate.rental_offers("NVIDIA RTX 5080").empty
     assert estimate.purchase_prices("NVIDIA RTX 5090")["usd"].tolist() == [1999.0]
     assert "whole computer" in estimate.purchase_prices("Apple M5")["includes"].iloc[0]
     assert estimate.purchase_prices("Huawei Ascend 910").empty

@@ -24,7 +24,7 @@ NOT_AT_THE_WALL = {
 }
 OFFERS = ["chip", "provider", "usd_per_hour", "date", "includes", "source"]
 PURCHASES = ["chip", "usd", "date", "includes", "source"]
-MARKETPLACES = ("Salad", "vast.ai")  # on which private owners rent out their computers
+MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
 def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
