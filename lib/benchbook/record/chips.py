@@ -9,7 +9,6 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy
 import pandas
@@ -79,9 +78,9 @@ def specification(name: str) -> Mapping:
 
 
 @functools.cache
-def _specifications() -> dict[str, Mapping]:
+def _specifications() -> dict[str, dict]:
     lines = table().to_dict("index").items()
-    return {chip: MappingProxyType({name: v for name, v in line.items() if pandas.notna(v)}) for chip, line in lines}
+    return {chip: {name: value for name, value in line.items() if pandas.notna(value)} for chip, line in lines}
 
 
 @functools.cache

@@ -37,7 +37,7 @@ def images() -> pandas.DataFrame:
     Returns:
         The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or ARTICLES), setting (chips
         are compared within it: publication, work, precision, framework and other stated switches), work (network with
-        image size), flops_per_sample (missing if not counted), no_update (1 if no optimizer ran, else 0).
+        image size), no_update (1 if no optimizer ran, else 0).
     """
     figures = pandas.concat([articles.read().assign(origin=RECORD), _of_articles().assign(origin=ARTICLES)])
     boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
@@ -48,13 +48,10 @@ def images() -> pandas.DataFrame:
     framework = lines["framework"].str.extract(r"([A-Za-z]+)")[0].str.lower()
     work = pandas.Series(map(work_name, lines["network"], lines["image_size"]), lines.index)
     switches = [" | ".join(str(own[name]) for name in SWITCHES if own.get(name)) for own in lines["details"]]
-    sizes = lines["image_size"].astype(object).where(lines["image_size"].notna(), None)
-    counted = [networks.describe(*each).flops_per_sample for each in zip(lines["network"], sizes, strict=True)]
     lines = lines.assign(
         speed=numpy.log(lines["rate"].astype(float)),
         framework=framework,
         work=work,
-        flops_per_sample=numpy.array(counted, float),
         setting=lines["article"] + " | " + work + " | " + lines["computed"] + " | " + framework + " | " + switches,
         no_update=[float("none" in str(own.get("optimizer"))) for own in lines["details"]],
     )
@@ -87,7 +84,6 @@ def language_models() -> pandas.DataFrame:
 def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
     """Return the figures that are not refused, whose precision, work and chip are known, with the chip's figures."""
     figures = figures[figures["refused"].eq("") & figures["computed"].notna()]
-    figures = figures.assign(details=[json.loads(text or "{}") for text in figures["settings"]])
     # Padded samples are shorter than their printed length; activations that are computed twice are more work.
     other = figures["details"].map(lambda own: bool(own.get("padded") or own.get("recomputed")))
     figures = figures[~other & figures["chip"].isin(chips.table().index)].reset_index(drop=True)
