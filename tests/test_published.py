@@ -40,7 +40,7 @@ PAID_FOR |= {(kind, per) for kind in ("on_demand", "reserved") for per in ("hour
 def test_what_is_kept_as_a_claim_or_a_price_is_one():
     kept = figures()
     named = kept.loc[kept["kept_in"] == "claims.csv", "kept_as"]
-    assert set(named) <= set(claims.read(layout.published() / "claims.csv")["id"])
+    assert set(named) <= set(claims.read()["id"])
     prices = articles.prices()
     assert prices[["machine", "includes", "source"]].ne("").all(axis=None)
     assert {*zip(prices["kind"], prices["per"], strict=True)} <= PAID_FOR

@@ -9,12 +9,12 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pandas
 
 from benchbook.judging import intervals
 from benchbook.judging.intervals import Interval
+from benchbook.machine import layout
 
 HOLDS, FAILS = "arithmetic holds", "arithmetic does not hold"
 CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
@@ -22,7 +22,6 @@ NOT_MEASURED = "not measured here"
 NOT_RECOMPUTED = "not recomputed"
 NOT_COMPARABLE = "not comparable (another chip)"
 COUNTED = "counted"  # the source of a network's quantities, which belong to no machine
-RELATIONS = ("equal", "at_least", "event")
 EVENT = "that it happens"  # the claimed range of an event
 TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "too few windows or processes for an interval, and a range decides nothing"
@@ -30,7 +29,7 @@ WIDE_REASON = "its interval is wider than the claimed range, so it can contradic
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 
-def read(path: Path) -> pandas.DataFrame:
+def read() -> pandas.DataFrame:
     """Return the claims.
 
     Columns: id, study, article, sentence, machine (empty for a count of a network), other (the machine to compare
@@ -38,20 +37,9 @@ def read(path: Path) -> pandas.DataFrame:
     software may be), unit, relation (equal: within the range; at_least: low or more; event: it happened, which is 1),
     reason (why published rows cannot test its arithmetic; empty if they can), unjudged (why no measurement can judge it
     here; empty if one can).
-
-    Raises:
-        ValueError: an unknown relation, missing bounds or bounds in the wrong order, or a tolerance below 0.
     """
-    claims = pandas.read_csv(path, dtype=dict.fromkeys(TEXTS, "str"))
-    claims = claims.fillna({name: "" for name in TEXTS if name in claims} | {"tolerance": 0.0})
-    ordered = (claims["low"] <= claims["high"]) | (claims["relation"] != "equal")
-    wrong = claims[~claims["relation"].isin(RELATIONS) | ~ordered | claims["low"].isna() | (claims["tolerance"] < 0)]
-    if len(wrong):
-        raise ValueError(
-            f"{path.name}: claim {wrong['id'].iloc[0]}: allowed are relation {', '.join(RELATIONS)}, low <= high, "
-            f"tolerance 0 or more"
-        )
-    return claims
+    claims = pandas.read_csv(layout.published() / "claims.csv", dtype=dict.fromkeys(TEXTS, "str"))
+    return claims.fillna(dict.fromkeys(TEXTS, "") | {"tolerance": 0.0})
 
 
 def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:

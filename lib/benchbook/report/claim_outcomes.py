@@ -19,7 +19,7 @@ COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "o
 @cached
 def judged(evidence: Evidence) -> pandas.DataFrame:
     """Return `claims.table` for all studies."""
-    printed = claims.read(layout.published() / "claims.csv")
+    printed = claims.read()
     return claims.table(printed, quantities.gather(evidence, studies.every().values()))
 
 
@@ -35,7 +35,7 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         the formula with the article's own figures, else with the measured ones. holds: the result of the article's
         figures, one of ARITHMETIC, empty without figures.
     """
-    printed = claims.read(layout.published() / "claims.csv").set_index("id")[["study", "article", "unit"]]
+    printed = claims.read().set_index("id")[["study", "article", "unit"]]
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
     counts = articles.rows().groupby("machine")["device_count"].max().dropna().to_dict()
     lines = lines.groupby("id", sort=False)
