@@ -13,7 +13,7 @@ from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 from benchbook.judging import wording
 from benchbook.record import chips, estimate, observations, predict, rules
 from benchbook.record.predict import Question, Unknown
-from benchbook.record.rules import ANSWER, BOTH, CHIP, IMAGES, LANGUAGE_MODELS, RATIO
+from benchbook.record.rules import ANSWER, BOTH, CHIP, IMAGES, LANGUAGE_MODELS, LEARNED, PLAIN, RATIO
 from benchbook.studies import predictions
 from benchbook.studies.study import Evidence
 from rows import make_rows
@@ -45,8 +45,7 @@ def test_leaving_a_chip_out_by_algebra_is_learning_without_it():
 
 def _off(line):
     """Return the error of the rule that answers."""
-    is_ratio = rules.chosen(*(line[name] for name in rules.GROUP))[0] and not math.isnan(line["ratio"])
-    return line["ratio" if is_ratio else "learned"]
+    return line[LEARNED if math.isnan(line[PLAIN]) else rules.chosen(*(line[name] for name in rules.GROUP))[0]]
 
 
 @pytest.mark.parametrize(("situation", "error"), [(CHIP, 0.15), (BOTH, 0.28)])
@@ -132,15 +131,14 @@ def test_a_buyers_questions_are_answered_or_refused_with_a_reason():
 
 def test_the_regression_answers_only_where_it_beats_the_plain_ratio():
     table = rules.hidden()
-    table = table[table["ratio"].notna() & table["situation"].eq(CHIP) & table["kind"].eq(IMAGES)]
+    table = table[table[PLAIN].notna() & table["situation"].eq(CHIP) & table["kind"].eq(IMAGES)]
     answering = {}
     for (vendor, family), own in table.groupby(["vendor", "family"]):
         if len(own) >= rules.FEWEST and own["publication"].nunique() >= rules.FEWEST_PUBLICATIONS:
-            learned, ratio = ((own[rule] ** 2).mean() for rule in ("learned", "ratio"))
+            learned, plain = ((own[rule] ** 2).mean() for rule in (LEARNED, PLAIN))
             answering[vendor, family] = rules.chosen(IMAGES, vendor, family, "no such network")[0]
-            assert answering[vendor, family] == (ratio <= learned)
-    assert answering["Apple", "fp32"]
-    assert not answering["NVIDIA", "half"]
+            assert answering[vendor, family] == (PLAIN if plain <= learned else LEARNED)
+    assert (answering["Apple", "fp32"], answering["NVIDIA", "half"]) == (PLAIN, LEARNED)
     assert predict.rate(Question("Apple M4 Max", "resnet50")).basis.startswith(RATIO)
 
 

@@ -16,6 +16,7 @@ import pandas
 from benchbook.judging import wording
 from benchbook.record import articles, chips, observations, rules
 from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
+from benchbook.record.rules import LEARNED, PLAIN
 from benchbook.rows import networks, records
 
 PRECISIONS = tuple(name for name in records.PRECISIONS if name != "fp64")  # the record has no rates of fp64
@@ -92,15 +93,13 @@ def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
     those of faster precisions, because rates in fp32 of chips with TF32 are hardly published.
     """
     asked = [_targets(question) for question in questions]
-    for kind, (_, learned, ratio) in rules.rules().items():
-        if own := [
-            target for targets in asked if isinstance(targets, list) for target in targets if target["kind"] == kind
-        ]:
+    targets = [target for each in asked if isinstance(each, list) for target in each]
+    for kind, of_kind in rules.by_kind().items():
+        if own := [target for target in targets if target["kind"] == kind]:
             table = pandas.DataFrame(own)
-            speeds, deviations = learned.predict(learned.encode(table))
-            plain, _ = ratio.predict(ratio.encode(table))
-            for target, *numbers in zip(own, speeds, deviations, plain, strict=True):
-                target |= zip(("learned", "deviation", "ratio"), numbers, strict=True)
+            (learned, deviations), (plain, _) = (rule.predict(rule.encode(table)) for rule in of_kind.values())
+            for target, *numbers in zip(own, learned, plain, deviations, strict=True):
+                target |= zip((LEARNED, PLAIN, "deviation"), numbers, strict=True)
     answers = zip(questions, asked, strict=True)
     return [_answer(question, each) if isinstance(each, list) else each for question, each in answers]
 
@@ -184,38 +183,37 @@ def _unknown_work(name: str) -> Unknown:
 
 def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
     """Return the answer from the question's target, which is the first, and those of faster precisions."""
+    group = tuple(targets[0][name] for name in rules.GROUP)
     try:
-        rule, group, *own = _by_rule(targets[0])
-        faster = [_by_rule(target)[2:] for target in targets[1:]]
+        ranges = [_by_rule(target) for target in targets]
     except Unknown as reason:
         return reason
-    bounds = numpy.min([[middle - width, middle, middle + width] for middle, width in [own, *faster]], axis=0)
+    bounds = numpy.min([[middle - width, middle, middle + width] for _, middle, width in ranges], axis=0)
     if question.batch_size:
         bounds = numpy.minimum(bounds, math.log(question.batch_size / _shortest_step()))
     low, value, high = map(float, numpy.exp(bounds))
-    return Range(value, low, high, rule, rules.basis(rule, *group))
+    rule = ranges[0][0]
+    return Range(value, low, high, rules.by_kind()[group[0]][rule].name, rules.basis(rule, *group))
 
 
-def _by_rule(target: dict) -> tuple[str, tuple, float, float]:
-    """Return the rule that answers, its group, the logarithm of the rate, and the half-width of its interval.
+def _by_rule(target: dict) -> tuple[str, float, float]:
+    """Return LEARNED or PLAIN, which answers, the logarithm of its rate, and the half-width of its interval.
 
     Raises:
         Unknown: too few products are on record, or the interval is too wide.
     """
-    if math.isnan(target["learned"]):
+    if math.isnan(target[LEARNED]):
         raise Unknown(
             f"{target['work']} in {target['family']}: fewer than {observations.FEWEST_PRODUCTS} products on record"
         )
-    group = tuple(target[name] for name in rules.GROUP)
-    is_ratio = rules.chosen(*group)[0] and not math.isnan(target["ratio"])
     width = rules.DEVIATIONS * target["deviation"]
     if width > math.log(WIDEST):
         raise Unknown(
             f"{target['chip']} in {target['precision']} is too unlike the chips on record: the range would be a factor"
             f" of {math.exp(width):.1f} to each side; allowed: {WIDEST:g}"
         )
-    rule = rules.RATIO if is_ratio else rules.rules()[target["kind"]][0]
-    return rule, group, target["ratio" if is_ratio else "learned"] + target["unit"], width
+    rule = LEARNED if math.isnan(target[PLAIN]) else rules.chosen(*(target[name] for name in rules.GROUP))[0]
+    return rule, target[rule] + target["unit"], width
 
 
 @functools.cache

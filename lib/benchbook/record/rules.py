@@ -24,6 +24,7 @@ from benchbook.rows import networks
 
 REGRESSION, RATIO, SHARE = "regression", "ratio of bandwidths", "share of peak"
 ANSWER = "the answer"
+LEARNED, PLAIN = "learned", "plain"  # the two rules of a kind of work
 CHIP, BOTH = "chip hidden", "chip and publication hidden"
 HIDDEN = {CHIP: ["product"], BOTH: ["product", "publication"]}  # all rates with one of its values are hidden with it
 LEVEL = 0.95  # of values below the upper bound of a 90 % range
@@ -51,8 +52,8 @@ class Scaled:
     Known speeds in the same setting are preferred, because the regression knows the setting as well.
     """
 
-    def __init__(self, lines: pandas.DataFrame, figure: str):
-        self.lines, self.figure = lines, figure
+    def __init__(self, name: str, lines: pandas.DataFrame, figure: str):
+        self.name, self.lines, self.figure = name, lines, figure
         self.works = pandas.Index(lines["work"] + lines["family"])
         self.ratios = (lines["speed"] - lines[figure]).to_numpy(float)
         self.known = self.encode(lines)
@@ -95,6 +96,8 @@ class Regression:
 
     Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.2.
     """
+
+    name = REGRESSION
 
     def __init__(self, lines: pandas.DataFrame):
         self.lines, columns = lines, _columns(lines)
@@ -144,12 +147,12 @@ def _covariance(one: numpy.ndarray, other: numpy.ndarray) -> numpy.ndarray:
 
 @functools.cache
 @ONE_THREAD
-def rules() -> dict[str, tuple]:
-    """Return the kinds of work, each with the rule that learns from all of it, by name, and the plain ratio."""
+def by_kind() -> dict[str, dict]:
+    """Return the rules of each kind of work: one that learns from the whole table, and the plain ratio."""
     images, models = observations.images(), observations.language_models()
     return {
-        IMAGES: (REGRESSION, Regression(images), Scaled(images, "bandwidth")),
-        LANGUAGE_MODELS: (SHARE, Scaled(models, "peak"), Scaled(models, "bandwidth")),
+        IMAGES: {LEARNED: Regression(images), PLAIN: Scaled(RATIO, images, "bandwidth")},
+        LANGUAGE_MODELS: {LEARNED: Scaled(SHARE, models, "peak"), PLAIN: Scaled(RATIO, models, "bandwidth")},
     }
 
 
@@ -159,32 +162,31 @@ def hidden() -> pandas.DataFrame:
     """Return the errors of both rules of a kind for each published rate, hidden in each situation, in logarithms.
 
     Returns:
-        The columns of the kind's table, and: kind, situation, learned (the error of the rule that learns from the whole
-        table), ratio (missing without another rate of the same work and family), deviation. A work whose operations
-        were not counted needs another rate.
+        The columns of the kind's table, and: kind, situation, LEARNED and PLAIN (the errors; PLAIN is missing without
+        another rate of the same work and family), deviation (of LEARNED). A work whose operations were not counted
+        needs another rate.
     """
     parts = []
-    for kind, (_, learned, ratio) in rules().items():
-        printed, places, errors = learned.lines["speed"].to_numpy(float), [], []
+    for kind, rules in by_kind().items():
+        lines, places, errors = rules[LEARNED].lines, [], []
+        printed = lines["speed"].to_numpy(float)
         for situation, names in HIDDEN.items():
-            values = learned.lines[names].to_numpy(object)
-            for own in learned.lines.groupby(names).indices.values():
+            values = lines[names].to_numpy(object)
+            for own in lines.groupby(names).indices.values():
                 unknown = numpy.flatnonzero((values == values[own[0]]).any(axis=1))
-                speeds, deviations = learned.predict(learned.known[own], unknown)
-                plain, _ = ratio.predict(ratio.known[own], unknown)
+                (learned, deviations), (plain, _) = (rule.predict(rule.known[own], unknown) for rule in rules.values())
+                off = learned - printed[own], plain - printed[own]
                 places += own.tolist()
-                errors += zip(
-                    [situation] * len(own), speeds - printed[own], plain - printed[own], deviations, strict=True
-                )
-        table = pandas.DataFrame(errors, places, ["situation", "learned", "ratio", "deviation"])
-        parts.append(learned.lines.join(table, how="inner").assign(kind=kind))
+                errors += zip([situation] * len(own), *off, deviations, strict=True)
+        table = pandas.DataFrame(errors, places, ["situation", LEARNED, PLAIN, "deviation"])
+        parts.append(lines.join(table, how="inner").assign(kind=kind))
     table = pandas.concat(parts, ignore_index=True)
-    return table[table["ratio"].notna() | table["flops_per_sample"].notna()]
+    return table[table[PLAIN].notna() | table["flops_per_sample"].notna()]
 
 
 @functools.cache
-def chosen(*group: str) -> tuple[bool, numpy.ndarray, tuple[str, ...]]:
-    """Return whether the plain ratio answers for a group, the group's places in `hidden`, and its names.
+def chosen(*group: str) -> tuple[str, numpy.ndarray, tuple[str, ...]]:
+    """Return LEARNED or PLAIN, which answers for a group, a mask of the group in `hidden`, and its names.
 
     The rule answers whose errors of hidden chips have the smaller root mean square, since few large errors are worse
     than many small ones.
@@ -193,28 +195,28 @@ def chosen(*group: str) -> tuple[bool, numpy.ndarray, tuple[str, ...]]:
         group: a kind, vendor, family and network; with too few errors all networks count, then all families, and so on.
     """
     table = hidden()
-    names, publications, errors = (table[name].to_numpy() for name in (GROUP, "publication", ["learned", "ratio"]))
-    usable = table["ratio"].notna().to_numpy() & table["situation"].eq(CHIP).to_numpy()
+    names, publications, errors = (table[name].to_numpy() for name in (GROUP, "publication", [LEARNED, PLAIN]))
+    usable = table[PLAIN].notna().to_numpy() & table["situation"].eq(CHIP).to_numpy()
     for length in range(len(group), 0, -1):
         alike = (names[:, :length] == group[:length]).all(axis=1)
         places = numpy.flatnonzero(alike & usable)
         if len(places) >= FEWEST and len(set(publications[places])) >= FEWEST_PUBLICATIONS:
             break
-    learned, ratio = numpy.square(errors[places]).mean(axis=0)
-    return bool(ratio <= learned), alike, group[:length]
+    learned, plain = numpy.square(errors[places]).mean(axis=0)
+    return PLAIN if plain <= learned else LEARNED, alike, group[:length]
 
 
 @functools.cache
 def basis(rule: str, *group: str) -> str:
-    """Return a rule and its error in words, for a group or the smallest larger one with enough errors."""
+    """Return the name of LEARNED or PLAIN and its error, for a group or the smallest larger one with enough errors."""
     _, alike, names = chosen(*group)
-    own = hidden()[alike & hidden()["ratio"].notna()]
+    own = hidden()[alike & hidden()[PLAIN].notna()]
     situation = BOTH if own["situation"].eq(BOTH).any() else CHIP
-    measures = _measures(own[own["situation"].eq(situation)], "ratio" if rule == RATIO else "learned")
+    measures = _measures(own[own["situation"].eq(situation)], rule)
     return (
-        f"{rule}; its median error is {measures['median_error']:.0%} on {measures['pairs']} published rates of "
-        f"{', '.join(map(networks.title, names[1:])) or names[0]} ({situation}), and {measures['coverage']:.0%} of its "
-        f"90 % ranges hold"
+        f"{by_kind()[group[0]][rule].name}; its median error is {measures['median_error']:.0%} on {measures['pairs']}"
+        f" published rates of {', '.join(map(networks.title, names[1:])) or names[0]} ({situation}), and"
+        f" {measures['coverage']:.0%} of its 90 % ranges hold"
     )
 
 
@@ -228,18 +230,16 @@ def errors() -> pandas.DataFrame:
         predicted over printed, less 1, without sign), within_2 (the share within a factor of 2), coverage (of the 90 %
         ranges), half_width (the median factor from the middle to a bound).
     """
-    table = hidden()[hidden()["ratio"].notna()]
-    is_ratio = [chosen(*group)[0] for group in table[GROUP].itertuples(index=False, name=None)]
-    table = table.assign(answer=table["learned"].mask(is_ratio, table["ratio"]))
-    models = table["kind"].eq(LANGUAGE_MODELS)
-    families = table["vendor"] + ", " + table["family"]
-    groups = [table["origin"].mask(models, LANGUAGE_MODELS), families[~models]]
+    table = hidden()[hidden()[PLAIN].notna()]
+    is_plain = [chosen(*group)[0] == PLAIN for group in table[GROUP].itertuples(index=False, name=None)]
+    table = table.assign(answer=table[LEARNED].mask(is_plain, table[PLAIN]))
+    models, families = table["kind"].eq(LANGUAGE_MODELS), table["vendor"] + ", " + table["family"]
+    groups = table["origin"].mask(models, LANGUAGE_MODELS), families[~models]
+    grouped = pandas.concat([table.assign(group=names) for names in groups]).groupby(["situation", "group"], sort=False)
     parts = []
-    for (situation, group), own in pandas.concat([table.assign(group=g) for g in groups]).groupby(
-        ["situation", "group"], sort=False
-    ):
+    for (situation, group), own in grouped:
         if len(own) >= FEWEST:
-            columns = {ANSWER: "answer", rules()[own["kind"].iloc[0]][0]: "learned", RATIO: "ratio"}
+            columns = {ANSWER: "answer"} | {rule.name: name for name, rule in by_kind()[own["kind"].iloc[0]].items()}
             head = {"situation": situation, "group": group}
             parts += [head | {"rule": rule} | _measures(own, column) for rule, column in columns.items()]
     return pandas.DataFrame(parts)
