@@ -1,4 +1,4 @@
-"""Costs: prices of chips to rent or buy, the cost of training, and when buying is cheaper than renting.
+"""Costs: prices of chips to rent or buy, and the cost of training.
 
 Each price has its date; no price is guessed. Rates are images a second. Tables are in US dollars, without prices in
 other currencies: see `in_dollars`.
@@ -16,7 +16,7 @@ from benchbook.rows import networks
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
-JOULES_PER_KWH = 3.6e6
+# What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
     "board": "electricity of the GPU's board only, without the rest of the computer and its power supply",
     "soc": "electricity of the chip and its memory only, without the rest of the computer",
@@ -72,11 +72,6 @@ def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
     return epochs * dataset_samples / rate / SECONDS_PER_HOUR
 
 
-def cost_per_million(rate: float, per_hour: float) -> float:
-    """Return the cost of training on a million images on a rented machine."""
-    return run_hours(1, 1_000_000, rate) * per_hour
-
-
 def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
 
@@ -88,20 +83,6 @@ def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     """
     reached = rows[(rows["phase"] == "evaluate") & (rows["accuracy"] >= accuracy).fillna(False)]
     return float(reached["epoch"].min()) if len(reached) else None
-
-
-def wall_note(boundary: str | None) -> str:
-    """Return what an electricity price leaves out if energy was not measured at the wall; empty at the wall.
-
-    Args:
-        boundary: of the energy: board, soc, package or wall.
-    """
-    return NOT_AT_THE_WALL.get(boundary, "")
-
-
-def electricity(watts: float, per_kwh: float) -> float:
-    """Return the electricity cost of an hour at this power."""
-    return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
 
 
 @functools.cache
