@@ -12,6 +12,7 @@ import math
 import numpy
 import pandas
 
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.record import articles, chips
 from benchbook.rows import networks
 
@@ -25,7 +26,7 @@ DATE, BATCH = 2021.0, 64.0  # year of a chip and batch size if none are stated
 MOST = 8  # chips of a board
 FEWEST_PRODUCTS = 5
 SHORTEST = 1e11  # operations of the smallest step that is used of articles: 10 ms at 10 TFLOP/s
-FP32, TF32, HALF, PLAIN_HALF = "fp32", "tf32", "half", "half without matrix units"
+HALF, PLAIN_HALF = "half", "half without matrix units"
 
 
 @functools.cache
@@ -88,7 +89,7 @@ def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
     other = figures["details"].map(lambda own: bool(own.get("padded") or own.get("recomputed")))
     figures = figures[~other & figures["chip"].isin(chips.table().index)].reset_index(drop=True)
     known = [chip_figures(*each) for each in figures[["chip", "computed"]].to_numpy()]
-    lines = figures.assign(**pandas.DataFrame(known, columns=[*chip_figures("NVIDIA V100", FP32)]))
+    lines = figures.assign(**pandas.DataFrame(known, columns=[*chip_figures("NVIDIA V100", "fp32")]))
     return lines[lines["peak"].notna() & lines["bandwidth"].notna()].fillna({"batch_size": BATCH})
 
 
@@ -131,11 +132,6 @@ def work_name(network: str, image_size: float) -> str:
     return f"{network}, {image_size:g} px" if image_size > 0 else network
 
 
-def family(precision: str) -> str:
-    """Return the family of a precision of arithmetic: FP32, TF32 or HALF."""
-    return precision if precision in (FP32, TF32) else HALF
-
-
 @functools.cache
 def chip_figures(chip: str, precision: str) -> dict:
     """Return a chip's product, vendor, family (of precisions), and peak, bandwidth, fp32 and released.
@@ -146,15 +142,15 @@ def chip_figures(chip: str, precision: str) -> dict:
 
     Args:
         chip: its canonical name.
-        precision: one of `records.PRECISIONS`.
+        precision: a name of PRECISIONS.
     """
-    printed, of = chips.table().loc[chip], family(precision)
+    printed, of = chips.table().loc[chip], PRECISIONS[precision].family
     fp32, matrix = printed["fp32_tflops"], printed["matrix_tflops"]
     if of == HALF and math.isnan(fp32):
         fp32 = matrix / float((chips.table()["matrix_tflops"] / chips.table()["fp32_tflops"]).median())
     if of == HALF and math.isnan(matrix):
         of, matrix = PLAIN_HALF, printed["fp16_tflops"]
-    units = {FP32: fp32, TF32: matrix / 2}.get(of, matrix)
+    units = {"fp32": fp32, "tf32": matrix / 2}.get(of, matrix)
     figures = {"peak": numpy.fmax(fp32, units), "bandwidth": printed["bandwidth_gb_s"], "fp32": fp32}
     released = float(numpy.nan_to_num(chips.released(chip), nan=DATE)) / 3
     known = {"product": printed["product"], "vendor": printed["vendor"], "family": of, "released": released}

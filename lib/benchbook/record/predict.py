@@ -14,12 +14,13 @@ import numpy
 import pandas
 
 from benchbook.judging import wording
+from benchbook.machine import precisions
 from benchbook.record import articles, chips, observations, rules
 from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
 from benchbook.record.rules import LEARNED, PLAIN
-from benchbook.rows import networks, records
+from benchbook.rows import networks
 
-PRECISIONS = tuple(name for name in records.PRECISIONS if name != "fp64")  # the record has no rates of fp64
+PRECISIONS = tuple(name for name in precisions.PRECISIONS if name != "fp64")  # the record has no rates of fp64
 WIDEST = 5.0
 BEYOND = 2.0  # allowed factor below the fewest and above the most operations on record
 NEAREST = 3
@@ -242,7 +243,8 @@ def nearest(question: Question) -> pandas.DataFrame:
     printed = chips.table().reindex(lines["chip"]).reset_index(drop=True).set_index(lines.index)
     bandwidths = numpy.log(printed["bandwidth_gb_s"] / chip.get("bandwidth_gb_s", math.nan)).abs().fillna(2.0)
     precision = lines["computed"].fillna(lines["precision"])
-    other_family = precision.map(observations.family).ne(observations.family(question.precision))
+    families = {name: each.family for name, each in precisions.PRECISIONS.items()}
+    other_family = precision.map(families).ne(families.get(question.precision))
     distance = bandwidths + 3.0 * lines["network"].ne(network.name) + 2.0 * printed["product"].ne(chip["product"])
     distance += 1.0 * printed["vendor"].ne(chip["vendor"]) + 1.0 * other_family
     near = lines.assign(precision=precision).loc[distance.sort_values(kind="stable").index[:NEAREST]]
