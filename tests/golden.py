@@ -7,7 +7,6 @@ set that imports benchbook; the others know JSON.
 
 import argparse
 import contextlib
-import datetime
 import io
 import json
 import multiprocessing
@@ -35,8 +34,7 @@ from benchbook.machine import layout
 from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
 from benchbook.record import chips, estimate, predict
-from benchbook.record.observations import Unknown
-from benchbook.record.predict import Question
+from benchbook.record.predict import Question, Unknown
 from benchbook.report import aggregation, claim_outcomes, costs
 from benchbook.rows import crosschecks, manifests, points, records
 from benchbook.running import profiles
@@ -44,7 +42,6 @@ from benchbook.studies import findings
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"
-TODAY = datetime.date(2026, 11, 22)
 NUM_LOSSES = 20
 # One thread, and no GPU: sums of several threads are rounded in the order in which these end.
 ONE_THREAD = {
@@ -66,7 +63,7 @@ QUESTIONS = (
     {"chip": "A100 80GB SXM", "work": "resnet50_cost", "precision": "tf32"},
     {"chip": "H100 80GB SXM", "work": "resnet50", "precision": "amp_bf16"},
     {"chip": "V100 16GB", "work": "resnet50_cost", "precision": "fp32"},
-    {"chip": "A100 40GB SXM", "work": "resnet50", "precision": "amp_fp16", "count": 8},
+    {"chip": "A100 40GB SXM", "work": "resnet50", "precision": "amp_fp16"},
     {"chip": "Apple M1 Max", "work": "resnet50_cost", "precision": "fp32"},
     {"chip": "Apple M3 Max", "work": "simclr_epochs", "precision": "fp32"},
     {"chip": "Apple M1", "work": "segmentation_scaling", "precision": "fp32"},
@@ -94,7 +91,7 @@ def values() -> dict[str, dict]:
         for chart in study.charts:
             drawing = merged.drawings[chart.name]
             tables |= {chart.name: drawing.table, **drawing.tables}
-    cost_table = pandas.DataFrame(map(vars, costs.marks(evidence, "", {}, TODAY)))
+    cost_table = pandas.DataFrame(map(vars, costs.marks(evidence, "", {})))
     cost_table = cost_table[["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
@@ -161,8 +158,8 @@ def predictions() -> dict[str, dict]:
         chip = chips.resolve(question["chip"])
         answers[key] = {
             "rate": [rate.value, rate.low, rate.high],
-            "usd_per_hour": sorted(estimate.rental_offers(chip, TODAY)["usd_per_hour"]),
-            "purchase_usd": sorted(estimate.purchase_prices(chip, TODAY)["usd"]),
+            "usd_per_hour": sorted(estimate.rental_offers(chip)["usd_per_hour"]),
+            "purchase_usd": sorted(estimate.purchase_prices(chip)["usd"]),
         }
     return answers
 

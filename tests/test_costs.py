@@ -1,6 +1,5 @@
 """What a task costs on each machine, from rows, record and predictions."""
 
-import datetime
 import re
 
 import pandas
@@ -13,12 +12,10 @@ from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
 from study_rows import point
 
-TODAY = datetime.date(2026, 11, 22)
-
 
 def marks_of(lines) -> list[costs.Mark]:
     every = Evidence(pandas.concat([make_rows(lines), articles.rows()], ignore_index=True))
-    return costs.marks(every, "desk", {"desk": 16.0}, TODAY)
+    return costs.marks(every, "desk", {"desk": 16.0})
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ PAID_FOR |= {(kind, per) for kind in ("on_demand", "reserved") for per in ("hour
 def test_what_is_kept_as_a_claim_or_a_price_is_one():
     kept = figures()
     named = kept.loc[kept["kept_in"] == "claims.csv", "kept_as"]
-    assert set(named) <= set(claims.read(layout.published() / "claims.csv")["id"])
+    assert set(named) <= set(claims.read()["id"])
     prices = articles.prices()
     assert prices[["machine", "includes", "source"]].ne("").all(axis=None)
     assert {*zip(prices["kind"], prices["per"], strict=True)} <= PAID_FOR
@@ -138,4 +138,4 @@ def test_each_row_of_the_language_models_is_a_figure_of_the_record(rows):
         values = [row[name] for name in ("seconds", "samples_per_second", "loss") if pandas.notna(row[name])]
         assert (row["reference"].partition(";")[0], round(values[0], 6)) in known
     assert len(own) == 19
-    assert not observations.published().duplicated(["publication", "setting", "chip", "rate", "batch_size"]).any()
+    assert not observations.images().duplicated(["publication", "setting", "chip", "rate", "batch_size"]).any()

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import datetime
 import functools
 import hashlib
 import json
@@ -45,7 +44,7 @@ def rows_of(**columns) -> pandas.DataFrame:
 
 @functools.cache
 def published_costs() -> list[costs.Mark]:
-    return costs.marks(Evidence(articles.rows()), "", {}, datetime.date.today())
+    return costs.marks(Evidence(articles.rows()), "", {})
 
 
 def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:

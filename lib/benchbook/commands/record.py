@@ -1,6 +1,5 @@
 """The commands on the public record: `predict` and `chips`; they need no framework."""
 
-import datetime
 import json
 from dataclasses import asdict
 from typing import Annotated
@@ -13,7 +12,7 @@ from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.record import estimate
 from benchbook.record import predict as learned
-from benchbook.record.observations import Unknown
+from benchbook.record.predict import Unknown
 from benchbook.rows import networks
 
 SPECIFICATIONS = {
@@ -37,10 +36,9 @@ def predict(
     flops: Annotated[float | None, number("operations of a step per image, instead of --work", 0, 1e18)] = None,
     image_size: Annotated[float, number("pixels per side; 0: the default of --work", 0, 100000)] = 0.0,
     sequence_length: Annotated[float, number("tokens per sequence; 0: the default of --work", 0, 1e7)] = 0.0,
-    batch_size: Annotated[float, number("samples per step and device; 0: as many as keep it busy", 0, 1e6)] = 0.0,
-    count: Annotated[int, typer.Option(help="number of devices, 1 to 8")] = 1,
+    batch_size: Annotated[float, number("samples per step; 0: as many as keep it busy", 0, 1e6)] = 0.0,
     images: Annotated[float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)] = 0.0,
-    price: Annotated[float, number("US dollars per hour of one device; 0: prices on record", 0, 1e6)] = 0.0,
+    price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:
     """Predict a chip's rate, time and dollars for a study or network, as ranges with their rule and its error."""
@@ -48,9 +46,9 @@ def predict(
         raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = learned.Question(
         chip=chip, work=work, precision=precision, flops_per_sample=flops, image_size=image_size or None,
-        sequence_length=sequence_length or None, batch_size=batch_size or None, count=count,
+        sequence_length=sequence_length or None, batch_size=batch_size or None,
     )  # fmt: skip
-    name, today = listed.resolve(chip), datetime.date.today()
+    name = listed.resolve(chip)
     network = networks.describe(work, question.image_size, question.sequence_length)
     nearest = learned.nearest(question)
     try:
@@ -60,7 +58,7 @@ def predict(
         printed = f"; the nearest on record: {_nearest(nearest)}" if known else ""
         raise Unknown(f"{reason}{printed}") from None
     images = images or (TOKENS / network.sequence_length if network.sequence_length else IMAGENET)
-    offers = estimate.rental_offers(name, today)
+    offers = estimate.rental_offers(name)
     hourly = price or estimate.usual_rent(offers)
     answer = {
         "question": asdict(question) | {"chip": name},
@@ -69,14 +67,14 @@ def predict(
         "seconds": {"low": images / rate.high, "high": images / rate.low},
         "usd_per_hour": hourly,
         "offers": offers,
-        "purchases": estimate.purchase_prices(name, today),
+        "purchases": estimate.purchase_prices(name),
         "largest_batches": estimate.largest_batches(network, name, precision),
         "nearest": nearest,
     }
     if as_json:
         say(json.dumps(answer, default=_plain, indent=2, ensure_ascii=False))
         return
-    priced = "your price" if price else f"price of {offers['date'].max() if len(offers) else today}"
+    priced = "your price" if price else f"price of {offers['date'].max()}"
     for line in _lines(answer, network, priced):
         say(line if len(line) <= COLUMNS else line[: COLUMNS - 4].rpartition(" ")[0] + " ...")
 
@@ -107,19 +105,19 @@ def _lines(answer: dict, network: networks.Network, priced: str) -> list[str]:
         priced: where the rent's price comes from.
     """
     question, rate, seconds, hourly = (answer[name] for name in ("question", "rate", "seconds", "usd_per_hour"))
-    length, count = network.sequence_length or 1, question["count"]
+    length = network.sequence_length or 1
     unit = "tokens" if network.sequence_length else "images"
     work = networks.title(question["work"]) or f"{question['flops_per_sample']:.3g} operations an image"
     low, middle, high = (wording.rate(rate[name] * length) for name in ("low", "value", "high"))
     times = [wording.duration(seconds[name], 2) for name in ("low", "high")]
     lines = [
-        f"Predicted, not measured: {count} x {question['chip']}, {work}, {question['precision']}",
+        f"Predicted, not measured: {question['chip']}, {work}, {question['precision']}",
         f"rate     {low} to {high} {unit}/s (90 %), middle {middle}",
         f"rule     {rate['rule']}, median error {rate['basis'].partition('error is ')[2]}",
         f"time     {times[0]} to {times[1]} for {answer['samples'] * length:,.0f} {unit}",
     ]
     if hourly:
-        cost = [wording.price(estimate.rent(seconds[name], hourly) * count, 2) for name in ("low", "high")]
+        cost = [wording.price(estimate.rent(seconds[name], hourly), 2) for name in ("low", "high")]
         lines.append(f"rent     {cost[0]} to {cost[1]} at {wording.price(hourly, 3)} an hour ({priced})")
     bought = answer["purchases"].head(1).to_dict("records")
     lines += [f"buy      {wording.price(line['usd'], 3)} ({line['date']}): {line['includes']}" for line in bought]

@@ -40,25 +40,14 @@ def ratio(rows: pandas.DataFrame) -> Interval | None:
     if windows.empty or (windows["status"] != "ok").any():
         return None
     ratios, processes = [], []
-    for run_id, run in windows.groupby("run_id", sort=True):
-        own = pair_speedups(run)
-        ratios += own
-        processes += [run_id] * len(own)
+    for run_id, run in windows.sort_values("index").groupby("run_id", sort=True):
+        sides = [settings.get("side") for settings in run["settings"]]
+        measured = list(zip(sides, run["samples_per_second"].astype(float), strict=True))
+        pairs = [dict(measured[place : place + 2]) for place in range(0, len(measured) - 1, 2)]
+        known = [pair for pair in pairs if pair.keys() == {REFERENCE, TUNED} and pair[REFERENCE] > 0]
+        ratios += [pair[TUNED] / pair[REFERENCE] for pair in known]
+        processes += [run_id] * len(known)
     return intervals.interval(ratios, processes, intervals.PAIRED_DEVIATION) if ratios else None
-
-
-def pair_speedups(windows: pandas.DataFrame) -> list[float]:
-    """Return the speed-up of tuned over the reference in each pair of consecutive windows.
-
-    Args:
-        windows: one run's, of phase `confirm`.
-    """
-    windows = windows.sort_values("index")
-    sides = [settings.get("side") for settings in windows["settings"]]
-    rates = windows["samples_per_second"].astype(float).tolist()
-    pairs = [dict(zip(sides[i : i + 2], rates[i : i + 2], strict=True)) for i in range(0, len(rates) - 1, 2)]
-    known = [pair for pair in pairs if pair.keys() == {"reference", "tuned"} and pair["reference"] > 0]
-    return [pair["tuned"] / pair["reference"] for pair in known]
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:

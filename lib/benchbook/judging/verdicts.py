@@ -93,17 +93,13 @@ class Verdict:
         """Return whether the figure needs a note."""
         return self.kind in (WRONG, UNPROVEN, CHANGED, UNSTABLE)
 
-    def codes(self, kind: str) -> list[str]:
-        """Return the codes of the reasons of one kind."""
-        return [code for code, *_ in self.reasons if REASONS[code][0] == kind]
-
     def text(self, kind: str) -> str:
         """Return the reasons of one kind as a table shows them."""
         return ", ".join(REASONS[code][1].format(*values) for code, *values in self.reasons if REASONS[code][0] == kind)
 
     def __str__(self) -> str:
         """Return the verdict as a table shows it, the worst kind first."""
-        kinds = [kind for kind in KINDS if self.codes(kind)]
+        kinds = [kind for kind in KINDS if has(self, kind)]
         return "; ".join(f"{kind}: {self.text(kind)}".removesuffix(": ") for kind in kinds) or STABLE
 
 

@@ -25,12 +25,12 @@ def read() -> pandas.DataFrame:
 
     Returns:
         The file's columns; chip is the canonical name. Added columns: publication (several sources that report the
-        same runs of one laboratory are one publication); network, phase, data, image_size, sequence_length (tokens),
-        batch_size (of one device), device_count, date (a year); computed (the precision of the arithmetic: fp32, tf32,
-        fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all devices
-        together; missing if the figure is not a rate); share_of_peak (of one device; missing if its operations or its
-        peak are unknown); caveats (for the reader; empty without); refused (why the figure
-        is not used; empty if it is used).
+        same runs of one laboratory are one publication); details (the settings as a dict); network, phase, image_size,
+        sequence_length (tokens), batch_size (of one device), device_count; computed (the precision of the arithmetic:
+        fp32, tf32, fp16, bf16, amp_fp16, amp_bf16, or missing); rate (training images or sequences a second on all
+        devices together; missing if the figure is not a rate); flops_per_sample (missing if not counted);
+        share_of_peak (of one device; missing if its operations or its peak are unknown); caveats (for the reader; empty
+        without); refused (why the figure is not used; empty if it is used).
     """
     return _record().copy()
 
@@ -49,21 +49,22 @@ def described(figures: pandas.DataFrame) -> pandas.DataFrame:
     """
     figures = figures.copy()
     figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
-    settings = [json.loads(text or "{}") for text in figures["settings"]]
+    figures["details"] = settings = [json.loads(text or "{}") for text in figures["settings"]]
     figures["chip"] = figures["chip"].map(chips.canonical)
     figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
     figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
-    for name in ("phase", "data"):
-        figures[name] = pandas.Series([details.get(name) for details in settings], dtype="object")
+    figures["phase"] = pandas.Series([details.get("phase") for details in settings], dtype="object")
     for name in ("image_size", "sequence_length", "device_count"):
         figures[name] = pandas.to_numeric(pandas.Series([details.get(name) for details in settings]), errors="coerce")
     figures["batch_size"] = [_batch(details) for details in settings]
-    stated = pandas.Series([str(details.get("date", "")) for details in settings]).str.extract(r"\b(20\d\d)\b")[0]
-    dates = figures["article"].map(_sources()["date"]).astype(str)
-    figures["date"] = pandas.to_numeric(stated.where(stated.notna(), dates), errors="coerce")
     figures["computed"] = [_computed(line) for line in figures.to_dict("records")]
     figures["rate"] = _rates(figures)
-    figures["share_of_peak"] = shares = _shares_of_peak(figures)
+    sizes = figures[["image_size", "sequence_length"]].astype(object).where(lambda own: own > 0, None).to_numpy()
+    works = [networks.describe(name, *own) for name, own in zip(figures["network"], sizes, strict=True)]
+    figures["flops_per_sample"] = pandas.Series([work.flops_per_sample for work in works], dtype=float)
+    teraflops = figures["rate"] * figures["flops_per_sample"] / 1e12 / figures["device_count"].clip(1).fillna(1)
+    reached = teraflops.fillna(figures["value"].where(figures["unit"].isin(FLOP_RATES)))
+    figures["share_of_peak"] = shares = reached / list(map(chips.peak, figures["chip"], figures["computed"]))
     figures["caveats"] = [_caveats(line, share) for line, share in zip(figures.to_dict("records"), shares, strict=True)]
     figures["refused"] = _refusals(figures, shares)
     return figures
@@ -152,17 +153,6 @@ def _refusals(figures: pandas.DataFrame, shares: pandas.Series) -> pandas.Series
     places = pandas.MultiIndex.from_frame(figures[["article", "metric", "value"]])
     traced = pandas.Series(faults["reason"].reindex(places).to_numpy(), index=figures.index)
     return traced.where(traced.notna(), reasons)
-
-
-def _shares_of_peak(figures: pandas.DataFrame) -> pandas.Series:
-    """Return operations a second of each rate or matrix product, divided by the chip's published peak."""
-    operations = figures["value"].where(figures["unit"].isin(FLOP_RATES))
-    counted = figures["network"].isin(networks.table().index) & figures["rate"].notna()
-    for place, line in figures[counted].iterrows():
-        sizes = [line[name] if line[name] > 0 else None for name in ("image_size", "sequence_length")]
-        work = networks.describe(line["network"], *sizes)
-        operations[place] = line["rate"] * work.flops_per_sample / 1e12 / max(1, line["device_count"])
-    return operations / list(map(chips.peak, figures["chip"], figures["computed"]))
 
 
 def _repeated(figures: pandas.DataFrame) -> pandas.Series:

@@ -9,7 +9,6 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 
 import numpy
 import pandas
@@ -79,9 +78,9 @@ def specification(name: str) -> Mapping:
 
 
 @functools.cache
-def _specifications() -> dict[str, Mapping]:
+def _specifications() -> dict[str, dict]:
     lines = table().to_dict("index").items()
-    return {chip: MappingProxyType({name: v for name, v in line.items() if pandas.notna(v)}) for chip, line in lines}
+    return {chip: {name: value for name, value in line.items() if pandas.notna(value)} for chip, line in lines}
 
 
 @functools.cache
@@ -137,18 +136,9 @@ def search(text: str = "") -> pandas.DataFrame:
 
 @functools.cache
 def _names() -> dict[tuple[str, ...], str]:
-    """Return the canonical names by the words of each name and alias.
-
-    Raises:
-        ValueError: two chips share a name.
-    """
-    names = {}
-    for chip in table().to_dict("records"):
-        for name in [chip["chip"], *filter(None, chip["aliases"].split("|"))]:
-            words = _words(name)
-            if names.setdefault(words, chip["chip"]) != chip["chip"]:
-                raise ValueError(f"chips.csv: {name!r} is both {names[words]} and {chip['chip']}")
-    return names
+    """Return the canonical names by the words of each name and alias."""
+    listed = table()[["chip", "aliases"]].itertuples(index=False)
+    return {_words(name): chip for chip, aliases in listed for name in (chip, *aliases.split("|")) if name}
 
 
 def _words(name: str) -> tuple[str, ...]:

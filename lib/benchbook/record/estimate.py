@@ -1,13 +1,12 @@
-"""Costs: prices of chips to rent or buy, the cost of training, and when buying is cheaper than renting.
+"""Costs: prices of chips to rent or buy, and the cost of training.
 
 Each price has its date; no price is guessed. Rates are images a second. Tables are in US dollars, without prices in
 other currencies: see `in_dollars`.
 """
 
-import datetime
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pandas
 
@@ -17,15 +16,15 @@ from benchbook.rows import networks
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
-JOULES_PER_KWH = 3.6e6
+# What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
     "board": "electricity of the GPU's board only, without the rest of the computer and its power supply",
     "soc": "electricity of the chip and its memory only, without the rest of the computer",
     "package": "electricity of the CPU's package only, without the rest of the computer",
 }
-OFFERS = ["chip", "provider", "usd_per_hour", "date", "age_years", "includes", "source"]
-PURCHASES = ["chip", "usd", "date", "age_years", "includes", "source"]
-MARKETPLACES = ("Salad", "vast.ai")  # on which private owners rent out their computers
+OFFERS = ["chip", "provider", "usd_per_hour", "date", "includes", "source"]
+PURCHASES = ["chip", "usd", "date", "includes", "source"]
+MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
 def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
@@ -73,11 +72,6 @@ def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
     return epochs * dataset_samples / rate / SECONDS_PER_HOUR
 
 
-def cost_per_million(rate: float, per_hour: float) -> float:
-    """Return the cost of training on a million images on a rented machine."""
-    return run_hours(1, 1_000_000, rate) * per_hour
-
-
 def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
 
@@ -91,33 +85,17 @@ def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
     return float(reached["epoch"].min()) if len(reached) else None
 
 
-def wall_note(boundary: str | None) -> str:
-    """Return what an electricity price leaves out if energy was not measured at the wall; empty at the wall.
-
-    Args:
-        boundary: of the energy: board, soc, package or wall.
-    """
-    return NOT_AT_THE_WALL.get(boundary, "")
-
-
-def electricity(watts: float, per_kwh: float) -> float:
-    """Return the electricity cost of an hour at this power."""
-    return watts * SECONDS_PER_HOUR / JOULES_PER_KWH * per_kwh
-
-
 @functools.cache
-def rental_offers(chip: str, today: datetime.date) -> pandas.DataFrame:
+def rental_offers(chip: str) -> pandas.DataFrame:
     """Return the hourly offers for a chip: the newest of each provider.
 
     Args:
         chip: its canonical name; without offers for this memory size or board, those for its product count.
-        today: the day from which the age of prices is counted.
 
     Returns:
-        Columns: chip, provider, usd_per_hour (of one device), date, age_years, includes, source. No lines if no
-        price is known.
+        Columns: chip, provider, usd_per_hour (of one device), date, includes, source. No lines if no price is known.
     """
-    return _of_chip(chip, _offers, today).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
+    return _of_chip(chip, _offers()).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
 
 
 def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -157,65 +135,46 @@ def largest_batches(
 
 
 @functools.cache
-def purchase_prices(chip: str, today: datetime.date) -> pandas.DataFrame:
+def purchase_prices(chip: str) -> pandas.DataFrame:
     """Return the purchase prices of a chip: the newest first; the launch price is last.
 
     Args:
         chip: its canonical name.
-        today: the day from which the age of prices is counted.
 
     Returns:
-        Columns: chip, usd, date, age_years, includes, source. No lines if no price is known.
+        Columns: chip, usd, date, includes, source. No lines if no price is known.
     """
-    launched, of_chips, _ = _grouped(_launches, today)
-    listed = [_of_chip(chip, _purchases, today), launched.take(of_chips.get(chip, []))]
+    launched = chips.table().dropna(subset="launch_price_usd")
+    launched = launched.rename(columns={"launch_price_usd": "usd", "released": "date"})
+    launched = launched.assign(includes="the chip alone, price at its launch")
+    listed = [_of_chip(chip, _purchases()), launched[launched["chip"].eq(chip)]]
     return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)[PURCHASES]
 
 
-def _of_chip(chip: str, listing: Callable[[datetime.date], pandas.DataFrame], today: datetime.date) -> pandas.DataFrame:
-    """Return the prices of a chip, else the prices of its product without a memory size or board in their name."""
-    prices, of_chips, of_products = _grouped(listing, today)
-    return prices.take(of_chips.get(chip, of_products.get(chips.product(chip), [])))
+def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the prices of a chip, else the prices of its product, the newest first."""
+    own = prices[prices["chip"].eq(chip)]
+    own = own if len(own) else prices[prices["chip"].map(chips.product).eq(chips.product(chip))]
+    return own.sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
-def _grouped(listing: Callable, today: datetime.date) -> tuple[pandas.DataFrame, dict, dict]:
-    prices = listing(today)
-    return prices, prices.groupby("chip").indices, prices.groupby("product").indices
-
-
-@functools.cache
-def _offers(today: datetime.date) -> pandas.DataFrame:
+def _offers() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
-    listed = listed.assign(usd_per_hour=pandas.to_numeric(listed["usd_per_hour"]) / listed["count"])
-    instance, count = listed["instance"].str[:60], listed["count"].astype(str)
-    machine = "the machine with its host (" + instance + "), divided by " + count
+    price, count = pandas.to_numeric(listed["usd_per_hour"]), listed["count"]
+    machine = "the machine with its host (" + listed["instance"].str[:60] + "), divided by " + count.astype(str)
     per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
-    listed["includes"] = machine.where(listed["instance"].ne(""), "not stated")
-    listed.loc[per_chip, "includes"] = "one chip's share as its source divides it; host not stated"
-    listed = listed.dropna(subset="usd_per_hour")
-    return _identified(listed["accelerator"], listed, today).sort_values("date", ascending=False, kind="stable")
+    includes = machine.where(listed["instance"].ne(""), "not stated")
+    includes = includes.mask(per_chip, "one chip's share as its source divides it; host not stated")
+    named = {"chip": listed["accelerator"].map(chips.canonical), "usd_per_hour": price / count, "includes": includes}
+    return listed.assign(**named).dropna(subset="usd_per_hour")
 
 
 @functools.cache
-def _purchases(today: datetime.date) -> pandas.DataFrame:
+def _purchases() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
     listed = listed[~listed["notes"].str.contains("Estimat")]  # an estimate, as for chips never sold, is not a price
-    listed = listed.rename(columns={"price_usd": "usd", "notes": "includes"})
-    listed["includes"] = "the chip or its share of a machine: " + listed["includes"].replace("", "not stated")
-    return _identified(listed["chip"], listed, today).sort_values("date", ascending=False, kind="stable")
-
-
-@functools.cache
-def _launches(today: datetime.date) -> pandas.DataFrame:
-    printed = chips.table().dropna(subset="launch_price_usd")
-    listed = printed[["launch_price_usd", "released", "source"]]
-    listed = listed.rename(columns={"launch_price_usd": "usd", "released": "date"})
-    return _identified(printed["chip"], listed.assign(includes="the chip alone, price at its launch"), today)
-
-
-def _identified(names: pandas.Series, prices: pandas.DataFrame, today: datetime.date) -> pandas.DataFrame:
-    """Return prices with the canonical name of their chip, its product, and the age of the price."""
-    age = pandas.Timestamp(today) - pandas.to_datetime(prices["date"], errors="coerce")
-    known = {"chip": names.map(chips.canonical), "product": names.map(chips.product)}
-    return prices.assign(**known, age_years=age.dt.days / 365.25)
+    includes = "the chip or its share of a machine: " + listed["notes"].replace("", "not stated")
+    return listed.rename(columns={"price_usd": "usd"}).assign(
+        chip=listed["chip"].map(chips.canonical), includes=includes
+    )

@@ -1,6 +1,5 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
-import datetime
 import gc
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,7 +59,7 @@ class Aggregation:
         """Return the costs of all tasks; see `costs.marks`."""
         memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
         here = costs.this_machine(self.evidence.measured, self.manifests)
-        return costs.marks(self.evidence, here, memory, datetime.date.today())
+        return costs.marks(self.evidence, here, memory)
 
     def fastest(self) -> pandas.DataFrame:
         """Return the shortest time of one device for each task; see `costs.shortest`."""

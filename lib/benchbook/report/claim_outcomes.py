@@ -5,7 +5,7 @@ import pandas
 from benchbook import studies
 from benchbook.judging import wording
 from benchbook.machine import layout
-from benchbook.record import claims
+from benchbook.record import articles, claims
 from benchbook.record.naming import Names, with_article
 from benchbook.studies import quantities
 from benchbook.studies.study import Evidence, cached
@@ -19,7 +19,7 @@ COLUMNS = ["id", "study", "article", "link", "sentence", "published", "unit", "o
 @cached
 def judged(evidence: Evidence) -> pandas.DataFrame:
     """Return `claims.table` for all studies."""
-    printed = claims.read(layout.published() / "claims.csv")
+    printed = claims.read()
     return claims.table(printed, quantities.gather(evidence, studies.every().values()))
 
 
@@ -35,28 +35,34 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         the formula with the article's own figures, else with the measured ones. holds: the result of the article's
         figures, one of ARITHMETIC, empty without figures.
     """
-    printed = claims.read(layout.published() / "claims.csv").set_index("id")[["study", "article", "unit"]]
+    printed = claims.read().set_index("id")[["study", "article", "unit"]]
     links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
+    counts = articles.rows().groupby("machine")["device_count"].max().dropna().to_dict()
     lines = lines.groupby("id", sort=False)
-    told = [_outcome(own.to_dict("records"), names, printed["unit"].get(name, "")) for name, own in lines]
+    told = [_outcome(own.to_dict("records"), names, counts, printed["unit"].get(name, "")) for name, own in lines]
     told = pandas.DataFrame(told, columns=[name for name in COLUMNS if name not in (*printed, "link")])
     told = told.join(printed, on="id").assign(link=lambda own: own["article"].map(links))
     told = told.fillna({"unit": "", "link": ""})[COLUMNS]
     return told.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
 
 
-def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
-    """Return the line of one claim, from its lines of `judged`."""
+def _outcome(lines: list[dict], names: Names, counts: dict[str, int], unit: str) -> dict:
+    """Return the line of one claim, from its lines of `judged`; `counts` has the devices of each article's machine."""
     deciding = [line for line in lines if line["verdict"] in OUTCOMES]
     verdicts = {line["verdict"] for line in deciding}
     printed = [line["machine"] for line in lines if line["source"] != "measured" and isinstance(line["machine"], str)]
     first = next(filter(None, printed), "")
-    chips = dict.fromkeys(with_article(names.chip(name)) for name in first.split(" / ") if name)
+    chips = {name: names.chip(name) for name in first.split(" / ") if name}
+    needed = [
+        f"{counts[name]} {chip}" if counts.get(name, 1) > 1 else with_article(chip) for name, chip in chips.items()
+    ]
     if deciding:
         counted = [claims.COUNTED in str(line["source"]) for line in deciding]
         machines = [" and ".join(map(names.machine, str(line["machine"]).split(" / "))) for line in deciding]
         by = ["Counted" if own else f"Measured here on {name}" for own, name in zip(counted, machines, strict=True)]
-        bounds = [f"{_bounds(line)} {unit}" if line["value"] == line["value"] else line["reason"] for line in deciding]
+        bounds = [f"{_bounds(line)} {unit}".rstrip() if line["value"] == line["value"] else "" for line in deciding]
+        reasons = [line["reason"] if line["verdict"] == claims.UNDECIDED else "" for line in deciding]
+        bounds = ["; ".join(filter(None, pair)) for pair in zip(bounds, reasons, strict=True)]
         results = [f"{who}: {what}".strip() for who, what in zip(by, bounds, strict=True)]
         why = wording.sentence("; ".join(results))
     elif any(line["verdict"] == claims.NOT_COMPARABLE for line in lines):
@@ -64,7 +70,7 @@ def _outcome(lines: list[dict], names: Names, unit: str) -> dict:
     elif unjudged := [line["reason"] for line in lines if line["source"] == "measured" and line["reason"]]:
         why = wording.sentence(unjudged[0])
     else:
-        why = f"Needs {wording.joined(list(chips))}." if chips else "Not measured here."
+        why = f"Needs {wording.joined(list(dict.fromkeys(needed)))}." if needed else "Not measured here."
     sums = [line["arithmetic"] for line in lines if isinstance(line.get("arithmetic"), str)]
     return {
         **{name: lines[0][name] for name in ("id", "sentence", "published")},

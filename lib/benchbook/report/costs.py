@@ -4,7 +4,6 @@ Measured times and those of articles are the values of the studies' lead charts;
 record. For the other chips the time is predicted, and a prediction is an interval.
 """
 
-import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,8 +14,7 @@ from benchbook import studies
 from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import identity
 from benchbook.record import articles, chips, estimate, naming, predict
-from benchbook.record.observations import Unknown
-from benchbook.record.predict import Question
+from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
@@ -137,14 +135,13 @@ class Mark:
         return value if span in (None, value) else f"{value} ({span})"
 
 
-def marks(evidence: Evidence, here: str, memory: Mapping[str, float], today: datetime.date) -> list[Mark]:
+def marks(evidence: Evidence, here: str, memory: Mapping[str, float]) -> list[Mark]:
     """Return the marks of all tasks: measured and published ones first, each by its time.
 
     Args:
         evidence: measured and published rows.
         here: the name of this machine.
         memory: gigabytes of main memory by machine.
-        today: the day from which the age of prices is counted.
     """
     found = []
     for task in TASKS:
@@ -152,7 +149,7 @@ def marks(evidence: Evidence, here: str, memory: Mapping[str, float], today: dat
         taken = {(chips.product(mark.chip), mark.family) for mark in known if mark.devices == 1}
         known += _predicted(task, taken) if not task.metric else []
         known = sorted(known, key=lambda mark: (mark.source == PREDICTED, mark.seconds, mark.name, mark.family))
-        found += [_described(mark, networks.describe(task.work), today) for mark in known]
+        found += [_described(mark, networks.describe(task.work)) for mark in known]
     return found
 
 
@@ -279,7 +276,7 @@ def family_of(precision: object) -> str:
     return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
-def _described(mark: Mark, network: networks.Network, today: datetime.date) -> Mark:
+def _described(mark: Mark, network: networks.Network) -> Mark:
     """Return a mark with the memory of its chip, what fits into it, and the prices seen."""
     unit = "sequence" if network.sequence_length else "image"
     is_known, fits = mark.family in PREDICTED_IN, ""
@@ -290,16 +287,16 @@ def _described(mark: Mark, network: networks.Network, today: datetime.date) -> M
         fits += ", with flash attention" if network.sequence_length else ""
     memory, price = mark.memory_gb, ""
     if chips.listed(mark.chip) and memory is None:
-        memory, price = chips.specification(mark.chip).get("memory_gb"), _prices(mark.chip, mark.devices, today)
+        memory, price = chips.specification(mark.chip).get("memory_gb"), _prices(mark.chip, mark.devices)
     return replace(mark, memory_gb=memory, fits=fits, price=price)
 
 
 @functools.cache
-def _prices(chip: str, count: int, today: datetime.date) -> str:
+def _prices(chip: str, count: int) -> str:
     """Return the newest purchase price and the usual rent of a chip, with their dates."""
-    newest = estimate.purchase_prices(chip, today)[:1].to_dict("records")
+    newest = estimate.purchase_prices(chip)[:1].to_dict("records")
     seen = [f"{wording.price(count * float(price['usd']))} ({_date(price['date'])})" for price in newest]
-    offers = estimate.rental_offers(chip, today)
+    offers = estimate.rental_offers(chip)
     if len(offers):
         usual = estimate.usual_offers(offers)
         hourly = wording.price(count * float(usual["usd_per_hour"].median()))

@@ -3,18 +3,18 @@
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record import chips, observations, predict
+from benchbook.record import chips, observations, rules
 from benchbook.record.naming import Names
 from benchbook.record.observations import RECORD
-from benchbook.record.predict import ANSWER, BOTH, CHIP
+from benchbook.record.rules import ANSWER, BOTH, CHIP
 from benchbook.studies.charts import Bars
 from benchbook.studies.study import Evidence, cached
 
 
 @cached
 def errors(evidence: Evidence) -> pandas.DataFrame:
-    """Return the errors of the rules that predict, see `predict.errors`."""
-    return predict.errors()
+    """Return the errors of the rules that predict, see `rules.errors`."""
+    return rules.errors()
 
 
 def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
@@ -32,7 +32,7 @@ def core_pairs(evidence: Evidence) -> pandas.DataFrame:
         Columns: vendor, publication, setting, chip, chip_larger, core_ratio and speed_ratio (the chip with more cores
         over the other). A chip sold in several sizes counts as the largest, unless the publication names the size.
     """
-    lines = observations.published()
+    lines = observations.images()
     lines = lines.merge(chips.table()[["architecture", "cores"]].dropna(), left_on="chip", right_index=True)
     alike = ["vendor", "architecture", "publication", "setting", "batch_size"]
     rates = lines.groupby([*alike, "chip", "cores"], as_index=False)["rate"].median()

@@ -124,13 +124,13 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             hourly["stated by the run"] = line["price_per_hour"]
         if line["electricity_per_kwh"] > 0 and line["energy_per_sample"] > 0:
             watts = line["energy_per_sample"] * line["images_per_second"]
-            hourly[ELECTRICITY] = estimate.electricity(watts, line["electricity_per_kwh"])
+            hourly[ELECTRICITY] = watts / 1000 * line["electricity_per_kwh"]
         for kind, per_hour in hourly.items():
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
-            cost = {name: estimate.cost_per_million(line[rate], per_hour) for name, rate in ends.items()}
+            cost = {name: estimate.rent(1e6 / line[rate], per_hour) for name, rate in ends.items()}
             energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
             cost |= {"per_hour": per_hour, "rate_per_dollar": line["images_per_second"] / per_hour}
-            note = estimate.wall_note(energy["energy_boundary"])
+            note = estimate.NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
             lines.append(line | energy | cost | {"kind": kind, "note": note})
     names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
     names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, "rate_per_dollar", *_ENERGY, "note"]

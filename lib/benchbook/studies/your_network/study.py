@@ -1,14 +1,12 @@
 """The results of your own network: its speed here, by batch size, and predictions for other chips."""
 
-import datetime
-
 import pandas
 
 from benchbook.judging import statistics, wording
 from benchbook.measuring import support
 from benchbook.record import chips, estimate, predict
 from benchbook.record.naming import Names
-from benchbook.record.observations import Unknown
+from benchbook.record.predict import Unknown
 from benchbook.rows import records
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
@@ -119,7 +117,7 @@ def _predicted(best: dict, chip: str) -> dict:
         rate = predict.rate(predict.Question(chip, precision=best["precision"], **numbers))
     except Unknown as reason:
         return {"reason": str(reason)}
-    hourly = estimate.usual_rent(estimate.rental_offers(chips.resolve(chip), datetime.date.today()))
+    hourly = estimate.usual_rent(estimate.rental_offers(chips.resolve(chip)))
     dollars = estimate.rent(IMAGES / rate.value, hourly) if hourly else None
     bounds = {"samples_per_second": rate.value, "low": rate.low, "high": rate.high}
     return bounds | {"basis": rate.basis, "dollars": dollars}
