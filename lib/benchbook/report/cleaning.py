@@ -1,7 +1,5 @@
 """Executed notebooks as pages may show them: no script, no path of this computer, nothing from another host."""
 
-import base64
-import hashlib
 import re
 from pathlib import Path
 
@@ -53,16 +51,6 @@ def read(path: Path) -> nbformat.NotebookNode:
     except (AttributeError, KeyError, TypeError, nbformat.ValidationError) as error:  # JSON, but no notebook
         raise ValueError(f"{path.name} is no notebook ({type(error).__name__})") from error
     return nbformat.v4.new_notebook(cells=cells, metadata=SETTINGS)
-
-
-def alternatives(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Return the alternative text of each picture of a notebook from `read`, by the SHA-256 digest of the picture."""
-    return {
-        hashlib.sha256(base64.b64decode(output.data[kind])).hexdigest(): own["alt"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        for kind, own in output.get("metadata", {}).items()
-    }
 
 
 def markup(text: str, label: str) -> str:

@@ -42,7 +42,7 @@ def write(merged, folder: Path) -> None:
     """
     pages, data = folder / "pages", folder / "data"
     summary, measured = merged.evidence.summary, merged.evidence.measured
-    for path in (pages, data):
+    for path in (pages / "_static", data):
         path.mkdir(parents=True, exist_ok=True)
     made = {"commit": identity.commit(), "made": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
     made |= {"citation": citation(summary)}
@@ -58,14 +58,15 @@ def write(merged, folder: Path) -> None:
     shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
     shown |= {"parity": parity.verdicts(measured)}
     shown = {name: tables.as_html(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
-    (pages / "points.html").write_text(templates.get_template("points.html").render(tables=shown), encoding="utf-8")
+    points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
+    (pages / "points.html").write_text(points, encoding="utf-8")
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
 
     # A browser loads a script from a folder as well, unlike JSON.
     marks = [vars(mark) | {"time": mark.time} for mark in merged.costs]
     marks = {"marks": [{key: value for key, value in mark.items() if value} for mark in marks]}
     marks = f"window.benchbook = {json.dumps(marks | {'families': costs.FAMILIES})};\n"
-    (folder / "marks.js").write_text(marks, encoding="utf-8")
+    (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
     lines = {}
     for name, table in (
         ("points", summary),
