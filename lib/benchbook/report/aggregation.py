@@ -10,10 +10,9 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import verdicts
-from benchbook.machine import condition, layout
+from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages
-from benchbook.report.costs import Mark
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.studies import findings, predictions
 from benchbook.studies.figures import save_table
@@ -56,11 +55,13 @@ class Aggregation:
         return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
 
     @cached_property
-    def costs(self) -> list[Mark]:
-        """Return the costs of all tasks; see `costs.marks`."""
+    def costs(self) -> pandas.DataFrame:
+        """Return the costs of all tasks; see `costs.table`."""
         memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
-        here = costs.this_machine(self.evidence.measured, self.manifests)
-        return costs.marks(self.evidence, here, memory, datetime.date.today())
+        this, machines = identity.fingerprint(), self.evidence.measured.groupby("run_id")["machine"].first()
+        kinds = {run: (manifest.get("machine") or {}).get("fingerprint") for run, manifest in self.manifests.items()}
+        here = {name for run, name in machines.items() if kinds.get(run) == this}
+        return costs.table(self.evidence, here, memory, datetime.date.today())
 
     def fastest(self) -> pandas.DataFrame:
         """Return the shortest time of one device for each task; see `costs.shortest`."""

@@ -1,4 +1,4 @@
-"""What the site shows next to the notebooks: the start page, all points, and the data with their schema."""
+"""What the site shows next to the notebooks: the start page, all points, and the data."""
 
 import datetime
 import importlib.metadata
@@ -12,25 +12,23 @@ from benchbook.judging import confirmation, parity
 from benchbook.machine import identity, layout
 from benchbook.report import costs, site, tables
 
-VERSION = 1  # of the data; it rises when a meaning changes
+VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
-# The published columns by table and by their type in JSON Schema.
+# The published columns of each table by their type.
 DATA = {
     "points": {
         "string": "machine chip study variant point device framework framework_version precision dataset interval"
         " energy_method energy_boundary verdict status message session commit",
-        "number": "device_count batch_size image_size sequence_length samples_per_second low high num_windows"
+        "float": "device_count batch_size image_size sequence_length samples_per_second low high num_windows"
         " num_processes accuracy energy_per_sample idle_watts",
         "boolean": "compiled",
     },
     "claims": {"string": "id study article link sentence published unit outcome why arithmetic holds"},
     "costs": {
         "string": "task machine name source family basis chip price fits sources",
-        "number": "seconds low high devices memory_gb",
+        "float": "seconds low high devices memory_gb",
     },
 }
-DTYPES = {"string": "string", "number": "float", "boolean": "boolean"}  # pandas' names of these types
-DATA = {name: {each: kind for kind, own in kinds.items() for each in own.split()} for name, kinds in DATA.items()}
 
 
 def write(merged, folder: Path) -> None:
@@ -63,36 +61,17 @@ def write(merged, folder: Path) -> None:
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
 
     # A browser loads a script from a folder as well, unlike JSON.
-    marks = [vars(mark) | {"time": mark.time} for mark in merged.costs]
+    marks = json.loads(merged.costs.to_json(orient="records"))
     marks = {"marks": [{key: value for key, value in mark.items() if value} for mark in marks]}
     marks = f"window.benchbook = {json.dumps(marks | {'families': costs.FAMILIES})};\n"
     (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
-    lines = {}
-    for name, table in (
-        ("points", summary),
-        ("claims", merged.claims),
-        ("costs", pandas.DataFrame(map(vars, merged.costs))),
-    ):
-        types = {column: DTYPES[kind] for column, kind in DATA[name].items()}
+    document = {"version": VERSION, "licence": LICENCE} | made
+    for name, table in {"points": summary, "claims": merged.claims, "costs": merged.costs}.items():
+        types = {column: kind for kind, columns in DATA[name].items() for column in columns.split()}
         table = table.reindex(columns=list(types)).astype(types)
         table.map(tables.harmless).to_csv(data / f"{name}.csv", index=False, lineterminator="\n")
-        lines[name] = json.loads(table.to_json(orient="records", double_precision=15))
-    head = {"version": VERSION, "licence": LICENCE} | made
-    (data / "data.json").write_text(json.dumps(head | lines, ensure_ascii=False, indent=0), encoding="utf-8")
-    (data / "data.schema.json").write_text(json.dumps(schema(), indent=1), encoding="utf-8")
-
-
-def schema() -> dict:
-    """Return the JSON Schema of data.json."""
-    closed = {"type": "object", "additionalProperties": False}
-    lines = {}
-    for name, columns in DATA.items():
-        properties = {column: {"type": [kind, "null"]} for column, kind in columns.items()}
-        lines[name] = {"type": "array", "items": closed | {"properties": properties, "required": list(columns)}}
-    head = {name: {"type": "string"} for name in ("licence", "citation", "commit", "made")}
-    properties = {"version": {"const": VERSION}} | head | lines
-    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What training costs"}
-    return draft | closed | {"properties": properties, "required": list(properties)}
+        document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
+    (data / "data.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
 
 
 def citation(points: pandas.DataFrame) -> str:
