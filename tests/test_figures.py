@@ -83,7 +83,7 @@ def test_a_bar_shows_what_may_be_said_of_its_point(name, hatch, text):
     axes = drawn(LINES[name])
     assert [(bar.get_width(), bar.get_hatch()) for bar in axes.patches] == [(2.0, hatch)]
     assert words(axes) == [text]
-    assert ("published" in legend(axes)) == (name == "published")
+    assert (figures.WHISKERS[figures.PUBLISHED] in legend(axes)) == (name == "published")
 
 
 DRAW = """

@@ -240,7 +240,6 @@ def draw_bars(
     shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
     used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
     shades = [Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part]) for part in used]
-    shades += [Patch(color=PUBLISHED_GREY, label="published")] if (look["bounds"] == PUBLISHED).any() else []
     legend(axes.figure, look, shades)
 
 
@@ -291,24 +290,12 @@ def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_po
 
 
 def render(figure: Figure) -> bytes:
-    """Return a figure as the content of a PNG; the same figure gives the same bytes.
-
-    Titles are wrapped at the figure's edge; the first title begins at the figure's left edge.
-    """
+    """Return a figure as the content of a PNG, with titles wrapped at its edge."""
     file = io.BytesIO()
     with style():
-        if figure.get_layout_engine() is not None:
-            for axes in figure.axes:
-                title = axes.set_title(axes.get_title(loc="left"), wrap=True)
-                if axes is figure.axes[0]:
-                    math = {"parse_math": title.get_parse_math()}
-                    figure.suptitle(title.get_text(), x=0.01, horizontalalignment="left", wrap=True, **math)
-                    title.set(visible=False, in_layout=False)
-            figure.get_layout_engine().execute(figure)
-        # Else matplotlib would give the figure a new layout engine, because of the house style's constrained layout.
-        with matplotlib.rc_context({"figure.constrained_layout.use": False}):
-            figure.set_layout_engine(None)
-            figure.savefig(file, format="png", metadata={"Software": None})
+        for axes in figure.axes:
+            axes.set_title(axes.get_title(loc="left"), wrap=True)
+        figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
 
 
