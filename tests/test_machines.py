@@ -60,11 +60,12 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
     }
 
 
-def test_operations_that_the_device_lacks_are_named(table):
-    lacks = [{"ResizeBilinearGrad(float32)": 1}, {"ResizeBilinearGrad(float32)": 2, "Cast(uint8)": 1}, None]
-    own = [MANIFEST | {"parameters": {"device": "metal"}, "misplaced_operations": counts} for counts in lacks]
-    text = table(*own)["notes"].item()
-    assert "Up to 3 operations of a training step did not run on metal, which lacks them: Cast(uint8), Resize" in text
+def test_operations_that_the_device_lacks_and_limits_are_named(table):
+    lacks = [{"ResizeBilinearGrad(float32)": 1}, {"Cast(uint8)": 1}, None]
+    limited = {"machine": {"usable_cores": 2, "logical_cores": 8}}
+    notes = table(*(limited | {"misplaced_operations": counts} for counts in lacks))["notes"].item()
+    assert "2 of 8 logical cores were usable" in notes
+    assert "ran on the host: Cast(uint8), ResizeBilinearGrad(float32)" in notes
 
 
 def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine(table):
