@@ -55,7 +55,7 @@ def write(merged, folder: Path) -> None:
     )  # fmt: skip
     shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
     shown |= {"parity": parity.verdicts(measured)}
-    shown = {name: tables.as_html(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
+    shown = {name: tables.of_columns(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
     points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
     (pages / "points.html").write_text(points, encoding="utf-8")
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
