@@ -1,7 +1,6 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
 import datetime
-import gc
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,7 +87,6 @@ def merge(runs: Path) -> Aggregation:
     """
     if not runs.is_dir() and runs != layout.outputs() / "runs":
         raise ValueError(f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows")
-    gc.set_threshold(100_000, 20, 100)  # with the default thresholds, garbage collection takes a tenth of the time
     described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = crosschecks.consistent(measured, described, left_out.append)

@@ -65,11 +65,9 @@ def write(study: str) -> Path:
         executed = Path(folder, source.name)
         kernel.execute(source, executed, PARAMETERS.get(study, {}), Path(folder))
         notebook = cleaning.read(executed)
-    for place, cell in enumerate(notebook.cells):
-        cell.id = str(place)  # not a random one, so that a new example differs where its outputs do
-        for output in cell.get("outputs", ()):
-            if "image/png" in output.get("data", {}):
-                output.data["image/png"] = _fewer_colours(output.data["image/png"])
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        if "image/png" in output.get("data", {}):
+            output.data["image/png"] = _fewer_colours(output.data["image/png"])
     for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
         cell.execution_count = count
     text = nbformat.writes(notebook) + "\n"

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 
 import pandas
 
-from benchbook.machine import libraries
 from benchbook.machine.variables import THREADS
 
-COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "notes", "sessions"]
-COLUMNS += ["rows"]
+COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "notes", "sessions", "rows"]
 
 
 def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
@@ -58,9 +56,6 @@ def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pan
 def _description(own: list[dict]) -> dict:
     this, environment = own[-1].get("machine") or {}, own[-1].get("environment") or {}
     names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
-    packages = {"Python": environment.get("python")} | (environment.get("packages") or {})
-    names_of = {"Python": "Python"} | libraries.WORDS
-    software = [f"{word} {packages[name]}" for name, word in names_of.items() if packages.get(name)]
     usable, logical = this.get("usable_cores"), this.get("logical_cores")
     threads = (environment.get("variables") or {}).get(THREADS)
     notes = [f"{usable} of {logical} logical cores were usable."] if usable and logical and usable != logical else []
@@ -74,6 +69,5 @@ def _description(own: list[dict]) -> dict:
         "memory_gib": memory / 2**30 if memory else None,
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
-        "software": ", ".join(software) or None,
         "notes": " ".join(notes) or None,
     }

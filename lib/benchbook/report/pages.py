@@ -5,12 +5,13 @@ import importlib.metadata
 import json
 from pathlib import Path
 
+import jinja2
 import pandas
 import yaml
 
 from benchbook.judging import confirmation, parity
 from benchbook.machine import identity, layout
-from benchbook.report import costs, site, tables
+from benchbook.report import costs, tables
 
 VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
@@ -44,7 +45,8 @@ def write(merged, folder: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     made = {"commit": identity.commit(), "made": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
     made |= {"citation": citation(summary)}
-    templates = site.environment()
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     (pages / "start.html").write_text(
         templates.get_template("start.html").render(
             machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],

@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-import jinja2
-
 from benchbook.machine import layout
 from benchbook.measuring.failures import last_line
 from benchbook.running import execute, kernel
@@ -154,9 +152,3 @@ def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)
-
-
-def environment(autoescape: bool = True) -> jinja2.Environment:
-    """Return the templates' environment."""
-    loader = jinja2.FileSystemLoader(HERE / "templates")
-    return jinja2.Environment(loader=loader, autoescape=autoescape, trim_blocks=True, undefined=jinja2.StrictUndefined)
