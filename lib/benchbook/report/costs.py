@@ -27,8 +27,6 @@ MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connectio
 MINUTE = 60.0
 IMAGENET = 1_281_167
 LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # of several points the best is shown
-COLUMNS = ["task", "machine", "name", "source", "family", "seconds", "low", "high", "time", "basis", "sources", "chip"]
-COLUMNS += ["devices", "here", "memory_gb", "fits", "price"]
 
 
 @dataclass(frozen=True)
@@ -102,13 +100,13 @@ def table(
         today: the day from which the age of prices is counted.
 
     Returns:
-        Of each task the measured and published lines first, each by its time. Columns: COLUMNS. machine: its id in
-        rows, or the chip. name: for people, with device and variant. source: one of SOURCES. family: a key of FAMILIES.
-        seconds, low, high: a published number may lack bounds. time: these in words; a prediction is a range. basis:
-        how many processes, windows, figures or publications, and the kind of bounds. sources: citations, separated by
-        "|", or the folder of the rows. chip: its name in the list of chips, else its own; empty if unknown. devices:
-        that train together. here: whether a computer of this one's kind measured it. memory_gb: of one device. fits:
-        the largest batch in that memory, in words. price: prices seen, with their dates.
+        Of each task the measured and published lines first, each by its time. Columns: task (its key), source (one of
+        SOURCES), family (a key of FAMILIES), seconds, low, high (a published number may lack bounds), machine (its id
+        in rows, or the chip), name (for people, with device and variant), basis (how many processes, windows, figures
+        or publications, and the kind of bounds), sources (citations, separated by "|", or the folder of the rows), chip
+        (its name in the list of chips, else its own; empty if unknown), devices (that train together), memory_gb (of
+        one device), time (in words; a prediction is a range), fits (the largest batch in that memory, in words), price
+        (prices seen, with their dates), here (whether a computer of this one's kind measured it).
     """
     lines = []
     for task in TASKS:
@@ -118,7 +116,7 @@ def table(
         own.sort(key=lambda line: (line["source"] == PREDICTED, line["seconds"], line["name"], line["family"]))
         network = networks.describe(task.work)
         lines += [{"task": task.key} | line | _described(line, network, today) for line in own]
-    found = pandas.DataFrame(lines, columns=COLUMNS)
+    found = pandas.DataFrame(lines)
     return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
 
 
