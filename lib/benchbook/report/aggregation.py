@@ -14,7 +14,6 @@ from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.studies import findings, predictions
-from benchbook.studies.figures import save_table
 from benchbook.studies.study import Drawing, Evidence
 
 
@@ -67,10 +66,11 @@ class Aggregation:
         return costs.shortest(self.costs)
 
     def write(self, folder: Path) -> None:
-        """Write the tables of all charts, and what the site shows next to the notebooks."""
+        """Write the tables of all charts as CSV with all digits, and what the site shows next to the notebooks."""
+        folder.mkdir(parents=True, exist_ok=True)
         for name, drawing in self.drawings.items():
             for table_name, table in ({name: drawing.table} | drawing.tables).items():
-                save_table(table, folder, table_name)
+                records.as_text(table).to_csv(folder / f"{table_name}.csv", index=False, lineterminator="\n")
         pages.write(self, folder)
 
 

@@ -5,7 +5,6 @@ import io
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import matplotlib
 import numpy
@@ -20,7 +19,6 @@ from benchbook.judging import intervals, verdicts
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
-from benchbook.rows import records
 
 # Okabe and Ito's palette, distinguishable with any colour vision: https://jfly.uni-koeln.de/color/
 MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -43,7 +41,6 @@ STYLE = {
     "hatch.linewidth": 1.5,
     "legend.frameon": False,
 }
-BACKEND = ("backend", "interactive")  # matplotlib's settings that are no style
 MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
@@ -73,11 +70,7 @@ FORMATS = {
     "kind": lambda kind: kind.replace("_", " "),
     "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
 }
-
-
-_DEFAULTS = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith(BACKEND)}
-# For a `with` block that draws in the house style, whatever the user's matplotlibrc says.
-style = functools.partial(matplotlib.rc_context, _DEFAULTS | STYLE)
+style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
 
 
 def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
@@ -297,12 +290,6 @@ def render(figure: Figure) -> bytes:
             axes.set_title(axes.get_title(loc="left"), wrap=True)
         figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
-
-
-def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV with all digits; a verdict becomes its kind and its reasons."""
-    folder.mkdir(parents=True, exist_ok=True)
-    records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
 
 def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:
