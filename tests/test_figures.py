@@ -38,14 +38,13 @@ LINES = {
 }
 
 
-def drawn(*lines, draw=figures.draw_bars, **options):
+def drawn(*lines, draw=figures.draw_bars):
     table = pandas.DataFrame(lines)
     with figures.style():
         axes = Figure().subplots()
         if draw is figures.draw_bars:
-            best = figures.ranked(table.assign(name=list(map(str, range(len(lines))))), "value")
-            texts = [f"{value:.1f}" for value in best["value"].fillna(0)]
-            draw(axes, best, "value", labels=best["name"].tolist(), texts=texts, colours=COLOURS, **options)
+            named = {"label": list(map(str, range(len(lines)))), "text": table["value"].fillna(0).map("{:.1f}".format)}
+            draw(axes, figures.ranked(table.assign(**named), "value"), "value", COLOURS, {})
         else:
             draw(axes, table, "batch_size", "value", "a label", {"fmt": "o-", "color": "black"})
             figures.legend(axes.figure, figures.looks(table), [], on_points=True)

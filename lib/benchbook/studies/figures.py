@@ -171,14 +171,7 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
 
 
 def draw_bars(
-    axes: Axes,
-    table: pandas.DataFrame,
-    column: str,
-    *,
-    labels: list[str],
-    texts: list[str],
-    colours: Mapping[str, str],
-    parts: Mapping[str, str] | None = None,
+    axes: Axes, table: pandas.DataFrame, column: str, colours: Mapping[str, str], parts: Mapping[str, str]
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
@@ -188,18 +181,17 @@ def draw_bars(
 
     Args:
         axes: where to draw; the legend is below its figure.
-        table: from `ranked`; with the columns device and `column`, and optionally source, variant, status, verdict,
-            low, high and num_windows.
+        table: from `ranked`; with the columns device, `column`, label and text (after the bar, unless the point
+            failed), and optionally source, variant, status, verdict, low, high and num_windows.
         column: the bars' lengths.
-        labels: of the bars.
-        texts: after the bars; not shown for lines that failed.
         colours: of machines.
-        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest.
+        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest. Empty:
+            bars have no parts.
     """
-    lines, look, parts = table.to_dict("records"), looks(table), parts or {}
+    lines, look = table.to_dict("records"), looks(table)
     both = look["view"].nunique() > 1
     places = len(lines) - 1.0 - numpy.arange(len(lines)) + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
-    for line, place, text, ending in zip(lines, places, texts, look["outcome"], strict=True):
+    for line, place, ending in zip(lines, places, look["outcome"], strict=True):
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False)
             axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
@@ -215,7 +207,7 @@ def draw_bars(
         count = line.get("num_windows")
         counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
         end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
-        told = ", ".join(filter(None, (text, counted, ending.removeprefix("ok"))))
+        told = ", ".join(filter(None, (line["text"], counted, ending.removeprefix("ok"))))
         axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8, parse_math=False)
     for heading in (SAME, BEST) if both else ():
         at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
@@ -224,7 +216,7 @@ def draw_bars(
         values = part[[column, "low", "high"]].astype(float)
         whiskers = {"fmt": "none", "color": LINE, "capsize": 0 if kind == intervals.RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
-    axes.set_yticks(places, labels, fontsize=8)
+    axes.set_yticks(places, table["label"], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
