@@ -179,16 +179,6 @@ def test_a_claim_about_two_machines_is_held_against_pairs_of_their_chips():
     assert judged(PUBLISHED, **TWO)["m1 / a6000", "published"] == claims.NOT_MEASURED  # one was not printed
 
 
-@pytest.mark.parametrize(
-    ("relation", "shown"),
-    [("equal", "1.695 to 1.705 x"), ("at_least", "at least 1.695 x"), ("event", "that it happens")],
-)
-def test_what_is_claimed_is_shown_in_words_with_its_unit(relation, shown):
-    table = claims.table(pandas.DataFrame([CLAIM | {"relation": relation}]), pandas.DataFrame(columns=QUANTITY))
-    assert set(table["published"]) == {shown}
-    assert set(table["sentence"]) == {CLAIM["sentence"]}
-
-
 @pytest.mark.parametrize("change", [{"relation": "about"}, {"low": 1.8}, {"tolerance": -1.0}])
 def test_a_claim_with_an_unknown_relation_or_bounds_in_the_wrong_order_is_refused(tmp_path, change):
     path = tmp_path / "claims.csv"

@@ -11,8 +11,8 @@ from benchbook.record.naming import Names
 
 # The shown columns of each table, in their order, and the headers that are not the column's name.
 COLUMNS = {
-    "summary": "machine study variant framework framework_version samples_per_second bounds verdict status device"
-    " precision dataset batch_size image_size num_windows accuracy energy_per_sample energy_boundary message rows",
+    "summary": "machine study variant framework samples_per_second bounds verdict status device precision dataset"
+    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary framework_version message rows",
     "result": "samples_per_second bounds accuracy energy_per_sample energy_boundary num_windows dataset verdict",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed bounds outcome",
