@@ -12,24 +12,10 @@ import yaml
 from benchbook.judging import confirmation, parity
 from benchbook.machine import identity, layout
 from benchbook.report import costs, tables
+from benchbook.rows import records
 
 VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
-# The published columns of each table by their type.
-DATA = {
-    "points": {
-        "string": "machine chip study variant point device framework framework_version precision dataset interval"
-        " energy_method energy_boundary verdict status message session commit",
-        "float": "device_count batch_size image_size sequence_length samples_per_second low high num_windows"
-        " num_processes accuracy energy_per_sample idle_watts",
-        "boolean": "compiled",
-    },
-    "claims": {"string": "id study article link sentence published unit outcome why arithmetic holds"},
-    "costs": {
-        "string": "task machine name source family basis chip price fits sources",
-        "float": "seconds low high devices memory_gb",
-    },
-}
 
 
 def write(merged, folder: Path) -> None:
@@ -68,9 +54,11 @@ def write(merged, folder: Path) -> None:
     marks = f"window.benchbook = {json.dumps(marks | {'families': costs.FAMILIES})};\n"
     (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
     document = {"version": VERSION, "licence": LICENCE} | made
-    for name, table in {"points": summary, "claims": merged.claims, "costs": merged.costs}.items():
-        types = {column: kind for kind, columns in DATA[name].items() for column in columns.split()}
-        table = table.reindex(columns=list(types)).astype(types)
+    costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
+    published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
+    for name, table in published.items():
+        table = table.convert_dtypes()
+        table = table.astype(dict.fromkeys(table.select_dtypes("object"), "string"))
         table.map(tables.harmless).to_csv(data / f"{name}.csv", index=False, lineterminator="\n")
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
     (data / "data.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
