@@ -98,6 +98,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
         folder: the site's folder.
         executed: executed notebooks; the page of one that cannot be read says why.
     """
+    from sphinx.application import Sphinx
+
     with tempfile.TemporaryDirectory(prefix="benchbook-") as temporary:
         source, built = Path(temporary, "source"), Path(temporary, "site")
         shutil.copytree(figures / "pages", source)
@@ -110,7 +112,10 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        _run_sphinx(source, built, figures / "data")
+        settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
+        app = Sphinx(source, None, built, f"{temporary}/doctrees", "html", settings, status=None, warning=io.StringIO())
+        app.connect("html-page-context", _add_policy, priority=900)  # after furo's
+        app.build()
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(built, folder)
     return folder / "index.html"
@@ -133,17 +138,6 @@ def _write_notebook(executed: Path, source: Path) -> None:
             alt, data = html.escape(own["alt"]), html.escape(output.data[kind])
             output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">'}
     nbformat.write(notebook, source / executed.name)
-
-
-def _run_sphinx(source: Path, built: Path, data: Path) -> None:
-    from sphinx.application import Sphinx
-
-    address = os.environ.get("BENCHBOOK_ADDRESS", "")
-    settings = SETTINGS | {"html_extra_path": [str(data)], "html_baseurl": address}
-    doctrees = built.parent / "doctrees"
-    app = Sphinx(source, None, built, doctrees, "html", settings, status=None, warning=io.StringIO())
-    app.connect("html-page-context", _add_policy, priority=900)  # after furo's
-    app.build()
 
 
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
