@@ -91,7 +91,7 @@ def values() -> dict[str, dict]:
         for chart in study.charts:
             drawing = merged.drawings[chart.name]
             tables |= {chart.name: drawing.table, **drawing.tables}
-    cost_table = pandas.DataFrame(map(vars, costs.marks(evidence, "", {})))
+    cost_table = costs.table(evidence, (), {})
     cost_table = cost_table[["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},

@@ -178,16 +178,6 @@ def test_a_claim_about_two_machines_is_held_against_pairs_of_their_chips():
     assert judged(PUBLISHED, **TWO)["m1 / a6000", "published"] == claims.NOT_MEASURED  # one was not printed
 
 
-@pytest.mark.parametrize(
-    ("relation", "shown"),
-    [("equal", "1.695 to 1.705 x"), ("at_least", "at least 1.695 x"), ("event", "that it happens")],
-)
-def test_what_is_claimed_is_shown_in_words_with_its_unit(relation, shown):
-    table = claims.table(pandas.DataFrame([CLAIM | {"relation": relation}]), pandas.DataFrame(columns=QUANTITY))
-    assert set(table["published"]) == {shown}
-    assert set(table["sentence"]) == {CLAIM["sentence"]}
-
-
 def test_each_claim_has_a_known_relation_and_bounds_in_order(published):
     assert set(published["relation"]) == {"equal", "at_least", "event"}
     assert ((published["low"] <= published["high"]) | published["relation"].ne("equal")).all()

@@ -13,14 +13,13 @@ from rows import make_row, make_rows, windows
 from study_rows import point
 
 
-def marks_of(lines) -> list[costs.Mark]:
-    every = Evidence(pandas.concat([make_rows(lines), articles.rows()], ignore_index=True))
-    return costs.marks(every, "desk", {"desk": 16.0})
+def with_published(lines) -> Evidence:
+    return Evidence(pandas.concat([make_rows(lines), articles.rows()], ignore_index=True))
 
 
 @pytest.fixture(scope="module")
 def every():
-    """Return the marks of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
+    """Return the costs of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
     study = {"study": "segmentation_scaling", "image_size": 512, "dataset": "triangles-512px", "precision": "fp32"}
     study |= {"settings": {"width": 1.0}}
     lines = [*windows([40.0 + i for i in range(6)], **study)]
@@ -33,20 +32,21 @@ def every():
     )
     lines += point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
     lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
-    return marks_of([*lines, failed])
+    return costs.table(with_published([*lines, failed]), ["desk"], {"desk": 16.0})
 
 
 def of(every, key, **named):
-    """Return the marks of a task whose fields have these values."""
-    return [mark for mark in every if mark.task == key and all(getattr(mark, n) == v for n, v in named.items())]
+    """Return the lines of a task whose columns have these values."""
+    return list(every[every["task"].eq(key) & every[list(named)].eq(pandas.Series(named)).all(axis=1)].itertuples())
 
 
-def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
-    (mark,) = of(every, "segmentation", source="measured")  # not the smaller ones, nor the failure
-    assert (mark.machine, mark.memory_gb) == ("desk", 16.0)
-    assert mark.low < mark.seconds < mark.high
-    assert mark.seconds == pytest.approx(100_000 / 42.5)
-    assert mark.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
+def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
+    (line,) = of(every, "segmentation", source="measured")  # not the smaller ones, nor the failure
+    assert (line.machine, line.memory_gb) == ("desk", 16.0)
+    assert line.low < line.seconds < line.high
+    assert line.here
+    assert line.seconds == pytest.approx(100_000 / 42.5)
+    assert line.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
     (simclr,) = of(every, "simclr", source="measured")  # whole batches of the article's epoch
     assert simclr.seconds == pytest.approx(200 * 49_920 / 80)
     (gpt,) = of(every, "gpt2", source="measured")  # adapters are other work
@@ -56,26 +56,26 @@ def test_a_measured_mark_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
 def test_measured_and_published_come_first_and_a_prediction_is_a_range_for_chips_without_them(every):
     for task in TASKS:
         own = of(every, task.key)
-        assert own == sorted(own, key=lambda mark: (mark.source == "predicted", mark.seconds, mark.name, mark.family))
-        known = {(mark.chip, mark.family) for mark in own if mark.source != "predicted" and mark.devices == 1}
-        predicted = [mark for mark in own if mark.source == "predicted"]
-        assert not known & {(mark.chip, mark.family) for mark in predicted}
-        assert all(mark.low < mark.seconds < mark.high for mark in predicted)
-        assert all(" to " in mark.time and mark.time.endswith(", predicted") for mark in predicted)
+        assert own == sorted(own, key=lambda line: (line.source == "predicted", line.seconds, line.name, line.family))
+        known = {(line.chip, line.family) for line in own if line.source != "predicted" and line.devices == 1}
+        predicted = [line for line in own if line.source == "predicted"]
+        assert not known & {(line.chip, line.family) for line in predicted}
+        assert all(line.low < line.seconds < line.high for line in predicted)
+        assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
         assert bool(predicted) != bool(task.metric)
 
 
-def test_a_mark_has_memory_what_fits_and_dated_prices(every):
+def test_a_line_has_memory_what_fits_and_dated_prices(every):
     (four,) = of(every, "gpt2", name="NVIDIA T4", family="half")
     assert four.memory_gb == 16
     assert re.match(r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", four.fits)
     one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0] for n in (1, 8))
     assert len(re.findall(r"20\d\d-\d\d", one.price)) >= 2
     assert one.price != eight.price
-    assert all(mark.price == "" for mark in every if not mark.chip)
+    assert (every.loc[every["chip"].eq(""), "price"] == "").all()
 
 
-def test_the_shortest_times_are_in_the_words_of_their_marks(every):
+def test_the_shortest_times_are_in_the_words_of_their_lines(every):
     table = costs.shortest(every)
     assert list(table.index) == [task.title for task in TASKS]
     for task, line in zip(TASKS, table.to_dict("records"), strict=True):
@@ -103,7 +103,7 @@ FAST = {"point": "fast", "run_id": "b"}
 def test_of_several_points_the_fastest_that_may_speak_is_shown(rates, columns, rate):
     half = STEADY | {"point": "half", "precision": "bf16"}
     rows = [*windows([100.0] * 6, **STEADY), *windows(rates, **STEADY | FAST | columns), *windows([50.0] * 6, **half)]
-    both = Evidence(pandas.concat([make_rows(rows), articles.rows()], ignore_index=True))
-    marks = {mark.family: mark for mark in costs.of_study(TASKS[0], both, "desk", {}) if mark.here}
-    assert marks["fp32"].seconds == pytest.approx(90 * costs.IMAGENET / rate)
-    assert marks["half"].seconds == pytest.approx(90 * costs.IMAGENET / 50)  # each family of precisions has its own
+    own = costs.of_study(TASKS[0], with_published(rows), {})
+    seconds = {line["family"]: line["seconds"] for line in own if line["machine"] == "desk"}
+    assert seconds["fp32"] == pytest.approx(90 * costs.IMAGENET / rate)
+    assert seconds["half"] == pytest.approx(90 * costs.IMAGENET / 50)  # each family of precisions has its own

@@ -105,9 +105,9 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert whole.groupby("variant")["phase"].apply(list).to_dict() == {"controlled": phases, "reference": phases}
     assert not list(folder.rglob("*.running"))
 
-    page = (outputs / "report" / "aggregate.html").read_text()
+    page = (outputs / "report" / "90_aggregate.html").read_text()
     assert "What does a toy cost?" in page
-    assert "What does a toy cost?" in (outputs / "report" / "toy.html").read_text()  # its newest executed notebook
+    assert "What does a toy cost?" in (outputs / "report" / "50_toy.html").read_text()  # its newest executed notebook
 
 
 def measured(project: Path, outputs: Path, **variables: str) -> str:

@@ -1,6 +1,5 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
-import gc
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,13 +8,11 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import verdicts
-from benchbook.machine import condition, layout
+from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages
-from benchbook.report.costs import Mark
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.studies import findings, predictions
-from benchbook.studies.figures import save_table
 from benchbook.studies.study import Drawing, Evidence
 
 
@@ -55,21 +52,24 @@ class Aggregation:
         return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
 
     @cached_property
-    def costs(self) -> list[Mark]:
-        """Return the costs of all tasks; see `costs.marks`."""
+    def costs(self) -> pandas.DataFrame:
+        """Return the costs of all tasks; see `costs.table`."""
         memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
-        here = costs.this_machine(self.evidence.measured, self.manifests)
-        return costs.marks(self.evidence, here, memory)
+        this, machines = identity.fingerprint(), self.evidence.measured.groupby("run_id")["machine"].first()
+        kinds = {run: (manifest.get("machine") or {}).get("fingerprint") for run, manifest in self.manifests.items()}
+        here = {name for run, name in machines.items() if kinds.get(run) == this}
+        return costs.table(self.evidence, here, memory)
 
     def fastest(self) -> pandas.DataFrame:
         """Return the shortest time of one device for each task; see `costs.shortest`."""
         return costs.shortest(self.costs)
 
     def write(self, folder: Path) -> None:
-        """Write the tables of all charts, and what the site shows next to the notebooks."""
+        """Write the tables of all charts as CSV with all digits, and what the site shows next to the notebooks."""
+        folder.mkdir(parents=True, exist_ok=True)
         for name, drawing in self.drawings.items():
             for table_name, table in ({name: drawing.table} | drawing.tables).items():
-                save_table(table, folder, table_name)
+                records.as_text(table).to_csv(folder / f"{table_name}.csv", index=False, lineterminator="\n")
         pages.write(self, folder)
 
 
@@ -86,7 +86,6 @@ def merge(runs: Path) -> Aggregation:
     """
     if not runs.is_dir() and runs != layout.outputs() / "runs":
         raise ValueError(f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows")
-    gc.set_threshold(100_000, 20, 100)  # with the default thresholds, garbage collection takes a tenth of the time
     described, left_out = manifests.read_all(runs), []
     measured = records.gather(records.find(runs), left_out.append, described)
     measured = crosschecks.consistent(measured, described, left_out.append)

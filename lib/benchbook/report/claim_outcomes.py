@@ -7,6 +7,7 @@ from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.record.naming import Names, with_article
+from benchbook.report import tables
 from benchbook.studies import quantities
 from benchbook.studies.study import Evidence, cached
 
@@ -82,6 +83,5 @@ def _outcome(lines: list[dict], names: Names, counts: dict[str, int], unit: str)
 
 
 def _bounds(line: dict) -> str:
-    numbers = (line[name] for name in ("value", "low", "high"))
-    value, low, high = (f"{number:,.4g}" if number < 1e4 else f"{number:,.0f}" for number in numbers)
+    value, low, high = (tables.text(line[name]) for name in ("value", "low", "high"))
     return value if low == high else f"{value} ({low} to {high})"

@@ -1,7 +1,5 @@
 """Executed notebooks as pages may show them: no script, no path of this computer, nothing from another host."""
 
-import base64
-import hashlib
 import re
 from pathlib import Path
 
@@ -26,7 +24,6 @@ SETTINGS = {
 }
 # A table scrolls by itself and is reached by keyboard; the corner cell of a pandas table is no header.
 SCROLLING = '<div class="wide" role="region" tabindex="0" aria-label="{label}">{markup}</div>'
-SHORTEST_PATH = 2  # characters: the home folder of some containers is "/"
 
 
 def read(path: Path) -> nbformat.NotebookNode:
@@ -38,31 +35,21 @@ def read(path: Path) -> nbformat.NotebookNode:
     text = path.read_text(encoding="utf-8")
     folders = {str(layout.root()): "benchbook", str(Path.home()): "~"}
     for folder, name in folders.items():
-        text = text.replace(folder, name) if len(folder) >= SHORTEST_PATH else text
+        text = text.replace(folder, name) if folder != "/" else text  # the home folder of some containers
     cells, heading = [], path.stem
     try:
         for cell in nbformat.reads(text, as_version=4).cells:
             if cell.cell_type == "markdown":
                 headings = [line.lstrip("# ") for line in cell.source.splitlines() if line[:1] == "#"]
                 heading = [heading, *headings][-1]
-                cells.append(nbformat.v4.new_markdown_cell(_plain_markdown(cell.source)))
+                cells.append(nbformat.v4.new_markdown_cell(_plain_markdown(cell.source), id=str(len(cells))))
             elif cell.cell_type == "code":
                 outputs = [shown for output in cell.outputs if (shown := _output(output, heading))]
-                metadata = {"tags": list(cell.metadata.get("tags", []))}
-                cells.append(nbformat.v4.new_code_cell(cell.source, outputs=outputs, metadata=metadata))
+                own = {"outputs": outputs, "metadata": {"tags": list(cell.metadata.get("tags", []))}}
+                cells.append(nbformat.v4.new_code_cell(cell.source, id=str(len(cells)), **own))
     except (AttributeError, KeyError, TypeError, nbformat.ValidationError) as error:  # JSON, but no notebook
         raise ValueError(f"{path.name} is no notebook ({type(error).__name__})") from error
     return nbformat.v4.new_notebook(cells=cells, metadata=SETTINGS)
-
-
-def alternatives(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """Return the alternative text of each picture of a notebook from `read`, by the SHA-256 digest of the picture."""
-    return {
-        hashlib.sha256(base64.b64decode(output.data[kind])).hexdigest(): own["alt"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", ())
-        for kind, own in output.get("metadata", {}).items()
-    }
 
 
 def markup(text: str, label: str) -> str:

@@ -24,16 +24,15 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
         evidence: the point's rows and the published ones.
         study: of the point.
         more: sentences of the study about the result.
-        table: of the result, at most eight columns; None: the numbers in the figure.
+        table: of the result, at most eight columns; None: the point's speed, accuracy, energy and verdict.
     """
     chart = _chart(evidence, study)
     drawing = chart.draw(evidence) if chart else None
     display(Markdown(answer(evidence, study, *more)))
     display(drawing if drawing and drawing.figure else windows(evidence))
-    display(_html(_numbers(chart, evidence) if table is None else table))
-    rows = evidence.measured
-    folded = f"<details><summary>All {len(rows)} rows</summary>{_html(rows[ROWS]).data}</details>"
-    display(HTML(folded))
+    rows, names = evidence.measured, evidence.names
+    display(HTML(tables.html(table) if table is not None else tables.of_columns(evidence.summary, "result", names)))
+    display(HTML(f"<details><summary>All {len(rows)} rows</summary>{tables.html(rows[ROWS])}</details>"))
 
 
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
@@ -103,38 +102,3 @@ def _claim(evidence: Evidence, study: Study) -> str:
     judged, why = "Not decided by this run" if is_open else claim["outcome"].capitalize(), claim["why"]
     why = why[0].lower() + why[1:] if why[1].islower() else why
     return f"The article: {claim['sentence'].removesuffix('.')}{sums}. {judged}: {why}"
-
-
-def _numbers(chart: Plot | None, evidence: Evidence) -> pandas.DataFrame:
-    """Return the numbers in a chart as at most eight columns of words, this point's first."""
-    [point] = evidence.summary.to_dict("records")
-    lines = evidence.summary.assign(source="measured")
-    title, column, label, usual = None, "samples_per_second", (), {}
-    if chart:
-        lines, title, column = chart.drawn(chart.table(evidence), evidence), chart.title, chart.value
-        label, usual = chart.label, chart.usual
-    lines = lines[lines[column].notna()].reset_index(drop=True)
-    say = getattr(title, "show", wording.number)
-    shown = []
-    for line, name in zip(lines.to_dict("records"), figures.labels(lines, evidence.names, label, usual), strict=True):
-        own = point if figures.is_measured(line) else {}
-        low, high, kind = line.get("low"), line.get("high"), figures.bounds_kind(line)
-        has_bounds = kind != figures.PUBLISHED and pandas.notna(low) and say(low) != say(high)
-        bounds = f"{wording.span(pandas.Series([low, high]), say)} ({figures.WHISKERS[kind]})" if has_bounds else ""
-        shown.append(
-            {
-                "": name.replace("\n", ", "),
-                column: say(line[column]),
-                "bounds": bounds,
-                "dataset": tables.WORDS["dataset"](line["dataset"]) if isinstance(line.get("dataset"), str) else "",
-                "accuracy": own.get("accuracy"),
-                "energy_per_sample": own.get("energy_per_sample"),
-                "verdict": str(own.get("verdict") or ""),
-            }
-        )
-    return pandas.DataFrame(shown).sort_values("verdict", ascending=False, kind="stable")
-
-
-def _html(table: pandas.DataFrame) -> HTML:
-    headers = {name: tables.HEADERS.get(name, name.replace("_", " ")) for name in table}
-    return HTML(tables.shown(table).rename(columns=headers).to_html(index=False, border=0, justify="unset"))

@@ -5,14 +5,13 @@ record. For the other chips the time is predicted, and a prediction is an interv
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 import pandas
 
 from benchbook import studies
 from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.machine import identity
 from benchbook.record import articles, chips, estimate, naming, predict
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
@@ -25,7 +24,7 @@ PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
 MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connection between machines
 MINUTE = 60.0
 IMAGENET = 1_281_167
-LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # a mark each, of the best of its points
+LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # of several points the best is shown
 
 
 @dataclass(frozen=True)
@@ -87,95 +86,45 @@ TASKS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Mark:
-    """The cost of one task on one machine in one family of precisions.
-
-    Attributes:
-        task: the task's key.
-        machine: its id in rows, or the chip.
-        name: for people, with device and variant.
-        source: measured, published or predicted.
-        family: a key of FAMILIES.
-        seconds, low, high: for the task; a published number without bounds has neither low nor high.
-        basis: how many processes, windows, figures or publications, and the kind of bounds.
-        chip: its name in the list of chips, else its own; empty if unknown.
-        devices: that train together.
-        here: whether this computer measured it.
-        memory_gb: of one device; None if unknown.
-        fits: the largest batch that fits into this memory, in words.
-        price: prices seen, with their dates; empty without one.
-        sources: citations, separated by "|", or the folder of the rows.
-    """
-
-    task: str
-    machine: str
-    name: str
-    source: str
-    family: str
-    seconds: float
-    low: float | None
-    high: float | None
-    basis: str
-    sources: str
-    chip: str = ""
-    devices: int = 1
-    here: bool = False
-    memory_gb: float | None = None
-    fits: str = ""
-    price: str = ""
-
-    @property
-    def time(self) -> str:
-        """Return the time in words: a prediction is a range, and other numbers have their bounds in brackets."""
-        span = None if self.low is None else wording.span(pandas.Series([self.low, self.high]), wording.duration)
-        if self.source == PREDICTED:
-            return f"{span}, predicted"
-        value = wording.duration(self.seconds)
-        return value if span in (None, value) else f"{value} ({span})"
-
-
-def marks(evidence: Evidence, here: str, memory: Mapping[str, float]) -> list[Mark]:
-    """Return the marks of all tasks: measured and published ones first, each by its time.
+def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]) -> pandas.DataFrame:
+    """Return the cost of each task on each machine and chip in each family of precisions.
 
     Args:
         evidence: measured and published rows.
-        here: the name of this machine.
+        here: the names of computers of this one's kind.
         memory: gigabytes of main memory by machine.
+
+    Returns:
+        Of each task the measured and published lines first, each by its time. Columns: task (its key), source (one of
+        SOURCES), family (a key of FAMILIES), seconds, low, high (a published number may lack bounds), machine (its id
+        in rows, or the chip), name (for people, with device and variant), basis (how many processes, windows, figures
+        or publications, and the kind of bounds), sources (citations, separated by "|", or the folder of the rows), chip
+        (its name in the list of chips, else its own; empty if unknown), devices (that train together), memory_gb (of
+        one device), time (in words; a prediction is a range), fits (the largest batch in that memory, in words), price
+        (prices seen, with their dates), here (whether a computer of this one's kind measured it).
     """
-    found = []
-    for task in TASKS:
-        known = [*(of_study(task, evidence, here, memory) if task.study else ()), *_published(task)]
-        taken = {(chips.product(mark.chip), mark.family) for mark in known if mark.devices == 1}
-        known += _predicted(task, taken) if not task.metric else []
-        known = sorted(known, key=lambda mark: (mark.source == PREDICTED, mark.seconds, mark.name, mark.family))
-        found += [_described(mark, networks.describe(task.work)) for mark in known]
-    return found
-
-
-def this_machine(measured: pandas.DataFrame, manifests: Mapping[str, dict]) -> str:
-    """Return this machine's name in measured rows: its own, else that of a machine with the same fingerprint."""
-    this, machines = identity.identify(), measured.drop_duplicates("run_id").set_index("run_id")["machine"]
-    known = {run: (manifest.get("machine") or {}).get("fingerprint") for run, manifest in manifests.items()}
-    alike = sorted(name for run, name in machines.items() if known.get(run) == this.fingerprint)
-    return this.name if this.name in machines.array or not alike else alike[0]
-
-
-def shortest(every: Iterable[Mark]) -> pandas.DataFrame:
-    """Return the shortest measured, published and predicted time of one device, in the words of each task's marks."""
     lines = []
     for task in TASKS:
-        line = {"to train": task.title}
-        for source in SOURCES:
-            own = (mark for mark in every if (mark.task, mark.source, mark.devices) == (task.key, source, 1))
-            best = min(own, key=lambda mark: mark.seconds, default=None)
-            line[source] = f"{best.time}: {best.name}" if best else ""
-        lines.append(line)
-    return pandas.DataFrame(lines).set_index("to train").rename_axis(None)
+        own = [*(of_study(task, evidence, memory) if task.study else ()), *_published(task)]
+        taken = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
+        own += [] if task.metric else _predicted(task, taken)
+        own.sort(key=lambda line: (line["source"] == PREDICTED, line["seconds"], line["name"], line["family"]))
+        network = networks.describe(task.work)
+        lines += [{"task": task.key} | line | _described(line, network) for line in own]
+    found = pandas.DataFrame(lines)
+    return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
 
 
-def of_study(task: Task, evidence: Evidence, here: str, memory: Mapping[str, float]) -> Iterator[Mark]:
-    """Yield the marks of a study's lead chart: of several points of a LINE the first in the ranking below."""
+def shortest(costs: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the shortest measured, published and predicted time of one device for each task, from `table`."""
+    best = costs[costs["devices"].eq(1)].sort_values("seconds", kind="stable").drop_duplicates(["task", "source"])
+    words = best.assign(words=best["time"] + ": " + best["name"]).pivot(index="task", columns="source", values="words")
+    words = words.reindex(index=[task.key for task in TASKS], columns=list(SOURCES)).fillna("")
+    return words.set_axis([task.title for task in TASKS]).rename_axis(columns="to train")
+
+
+def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
+    """Yield the lines of a study's lead chart: of several points of a LINE the first in the ranking below."""
     chart = studies.every()[task.study].charts[0]
     lines = chart.table(evidence)
     lines = lines[lines[chart.value].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
@@ -196,29 +145,28 @@ def of_study(task: Task, evidence: Evidence, here: str, memory: Mapping[str, flo
     points = evidence.summary.set_index(statistics.POINT_KEY)
     references = evidence.printed(task.study).drop_duplicates("machine").set_index("machine")["reference"]
     for line in lines.to_dict("records"):
-        machine, is_measured = line["machine"], line["source"] == MEASURED
-        words, basis, sources = [evidence.names.place(line)], "one publication; bounds are its rounding", ""
-        if is_measured:
+        machine, name = line["machine"], evidence.names.place(line)
+        if line["source"] == MEASURED:
             point = points.loc[(machine, task.study, line["point"])]
-            words += [line["variant"]]
             is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
-            words += [f"on {naming.dataset(line['dataset'])}"] if is_other else []
+            name += f", {line['variant']}" + (f", on {naming.dataset(line['dataset'])}" if is_other else "")
             starts = wording.count(int(point["num_processes"]), "process")
             kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
             basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
             basis += wording.hedged({name: line[name] for name in ("verdict", "status")})
             sources = f"rows in outputs/runs/{machine}/{task.study}/{line['point']}"
-        low, high = (line["low"], line["high"]) if pandas.notna(line["low"]) else (None, None)
-        yield Mark(
-            task.key, machine, ", ".join(words), line["source"], line["family"], line["seconds"], low, high, basis,
-            sources or references[machine], devices=line["device_count"], here=is_measured and machine == here,
-            chip=evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or "",
-            memory_gb=memory.get(machine) if line["device"] == "cpu" else None,
-        )  # fmt: skip
+        else:
+            basis, sources = "one publication; bounds are its rounding", references[machine]
+        chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
+        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high")}
+        yield numbers | {
+            "machine": machine, "name": name, "basis": basis, "sources": sources, "chip": chip,
+            "devices": line["device_count"], "memory_gb": memory.get(machine) if line["device"] == "cpu" else None,
+        }  # fmt: skip
 
 
-def _published(task: Task) -> Iterator[Mark]:
-    """Yield a mark for each chip, number of devices and family: the median of its published figures, least and most."""
+def _published(task: Task) -> Iterator[dict]:
+    """Yield a line for each chip, number of devices and family: the median of its published figures, least and most."""
     figures = articles.read()
     figures = figures[figures["refused"].eq("") & figures["device_count"].between(1, MOST_DEVICES)]
     if task.metric:
@@ -231,24 +179,20 @@ def _published(task: Task) -> Iterator[Mark]:
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
         family = printed["computed"].map(family_of)
         printed = printed.assign(seconds=task.samples / printed["rate"].astype(float), family=family)
-    printed = printed.assign(cited=[articles.citation(line) for line in printed.to_dict("records")])
-    key = ["chip", "device_count", "family"]
-    middle = printed.groupby([*key, "publication"])["seconds"].median().groupby(key).median()
-    groups = printed.groupby(key)
-    ends = groups["seconds"].agg(["min", "max", "size"]).assign(publications=groups["publication"].nunique())
-    cited = groups["cited"].agg(lambda own: " | ".join(sorted(set(own))))
-    for (chip, count, family), least, most, number, publications in ends.itertuples(name=None):
-        basis = f"{wording.count(number, 'figure')} in {wording.count(publications, 'publication')}"
-        basis += "; bounds are the least and most" if number > 1 else ""
-        low, high = (least, most) if number > 1 else (None, None)
-        name, of = chip if count == 1 else f"{count:.0f} x {chip}", (chip, count, family)
-        yield Mark(
-            task.key, name, name, PUBLISHED, family, float(middle[of]), low, high, basis, cited[of], chip=chip,
-            devices=int(count),
-        )  # fmt: skip
+    for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"]):
+        middles = own.groupby("publication")["seconds"].median()
+        bounds = {"low": own["seconds"].min(), "high": own["seconds"].max()} if len(own) > 1 else {}
+        basis = f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
+        basis += "; bounds are the least and most" if bounds else ""
+        name = chip if count == 1 else f"{count:.0f} x {chip}"
+        cited = " | ".join(sorted({articles.citation(line) for line in own.to_dict("records")}))
+        yield bounds | {
+            "machine": name, "name": name, "source": PUBLISHED, "family": family, "seconds": middles.median(),
+            "basis": basis, "sources": cited, "chip": chip, "devices": int(count),
+        }  # fmt: skip
 
 
-def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[Mark]:
+def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
     """Return predictions for one device of each product without a measured or published time in the family."""
     size = networks.describe(task.work).image_size
     asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
@@ -259,13 +203,14 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[Mark]:
         if isinstance(rate, Unknown):
             continue
         seconds, low, high = (task.samples / value for value in (rate.value, rate.high, rate.low))
-        mark = Mark(
-            task.key, chip, chip, PREDICTED, family, seconds, low, high, f"{rate.basis}; bounds are a 90 % interval",
-            "Predicted by benchbook from the public record", chip=chip,
-        )  # fmt: skip
+        line = {
+            "machine": chip, "name": chip, "source": PREDICTED, "family": family, "seconds": seconds, "low": low,
+            "high": high, "basis": f"{rate.basis}; bounds are a 90 % interval", "chip": chip, "devices": 1,
+            "sources": "Predicted by benchbook from the public record",
+        }  # fmt: skip
         # Sizes of a product with the same specifications have the same prediction; the shortest name stands for them.
         key = (chips.product(chip), family, f"{seconds:.4g}")
-        found[key] = min(found.get(key, mark), mark, key=lambda each: len(each.name))
+        found[key] = min(found.get(key, line), line, key=lambda each: len(each["name"]))
     return list(found.values())
 
 
@@ -276,19 +221,23 @@ def family_of(precision: object) -> str:
     return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
-def _described(mark: Mark, network: networks.Network) -> Mark:
-    """Return a mark with the memory of its chip, what fits into it, and the prices seen."""
+def _described(line: dict, network: networks.Network) -> dict:
+    """Return the time of a line in words, the memory of its chip, what fits into it, and the prices seen."""
+    time, low, high = wording.duration(line["seconds"]), line.get("low"), line.get("high")
+    if pandas.notna(low):
+        span = wording.span(pandas.Series([low, high]), wording.duration)
+        time = f"{span}, predicted" if line["source"] == PREDICTED else time if span == time else f"{time} ({span})"
     unit = "sequence" if network.sequence_length else "image"
-    is_known, fits = mark.family in PREDICTED_IN, ""
-    batches = estimate.largest_batches(network, mark.chip, mark.family, mark.memory_gb) if is_known else {}
+    chip, memory, fits, price = line["chip"], line.get("memory_gb"), "", ""
+    is_known = line["family"] in PREDICTED_IN
+    batches = estimate.largest_batches(network, chip, line["family"], memory) if is_known else {}
     for least, most in batches.values():
         span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
         fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
         fits += ", with flash attention" if network.sequence_length else ""
-    memory, price = mark.memory_gb, ""
-    if chips.listed(mark.chip) and memory is None:
-        memory, price = chips.specification(mark.chip).get("memory_gb"), _prices(mark.chip, mark.devices)
-    return replace(mark, memory_gb=memory, fits=fits, price=price)
+    if chips.listed(chip) and memory is None:
+        memory, price = chips.specification(chip).get("memory_gb"), _prices(chip, line["devices"])
+    return {"time": time, "memory_gb": memory, "fits": fits, "price": price}
 
 
 @functools.cache

@@ -18,8 +18,7 @@ from benchbook.machine import layout
 from benchbook.report import cleaning
 from benchbook.running import kernel
 
-MOST_BYTES = 300_000  # of a file, for GitHub shows no large notebook
-COLOURS = 32  # of a picture; charts have few
+COLOURS = 32  # of a picture, for GitHub shows no large notebook; charts have few
 BUDGET = {"num_processes": 2, "num_windows": 3}
 PARAMETERS = {
     "calibrate": {"budget": {"num_processes": 2, "matrix_sizes": "512 1024 2048", "copy_mebibytes": 64}},
@@ -52,11 +51,7 @@ PARAMETERS = {
 
 
 def write(study: str) -> Path:
-    """Execute a study's notebook, write it without this computer's folders into outputs/examples; return its path.
-
-    Raises:
-        ValueError: it is larger than MOST_BYTES.
-    """
+    """Execute a study's notebook, write it without this computer's folders into outputs/examples; return its path."""
     source = layout.notebook(study)
     target = layout.root() / "outputs" / "examples" / source.name
     with tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as folder:
@@ -65,18 +60,13 @@ def write(study: str) -> Path:
         executed = Path(folder, source.name)
         kernel.execute(source, executed, PARAMETERS.get(study, {}), Path(folder))
         notebook = cleaning.read(executed)
-    for place, cell in enumerate(notebook.cells):
-        cell.id = str(place)  # not a random one, so that a new example differs where its outputs do
-        for output in cell.get("outputs", ()):
-            if "image/png" in output.get("data", {}):
-                output.data["image/png"] = _fewer_colours(output.data["image/png"])
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        if "image/png" in output.get("data", {}):
+            output.data["image/png"] = _fewer_colours(output.data["image/png"])
     for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
         cell.execution_count = count
-    text = nbformat.writes(notebook) + "\n"
-    if len(text.encode()) > MOST_BYTES:
-        raise ValueError(f"{source.name} has {len(text.encode()):,} bytes; allowed: {MOST_BYTES:,}")
     target.parent.mkdir(exist_ok=True)
-    target.write_text(text, encoding="utf-8")
+    target.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
     return target
 
 

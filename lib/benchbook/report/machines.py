@@ -8,11 +8,9 @@ from collections.abc import Mapping
 
 import pandas
 
-from benchbook.machine import libraries
 from benchbook.machine.variables import THREADS
 
-COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "software", "notes", "sessions"]
-COLUMNS += ["rows"]
+COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "notes", "sessions", "rows"]
 
 
 def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
@@ -58,42 +56,18 @@ def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pan
 def _description(own: list[dict]) -> dict:
     this, environment = own[-1].get("machine") or {}, own[-1].get("environment") or {}
     names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
-    packages = {"Python": environment.get("python")} | (environment.get("packages") or {})
-    names_of = {"Python": "Python"} | libraries.WORDS
-    software = [f"{word} {packages[name]}" for name, word in names_of.items() if packages.get(name)]
+    usable, logical = this.get("usable_cores"), this.get("logical_cores")
+    threads = (environment.get("variables") or {}).get(THREADS)
+    notes = [f"{usable} of {logical} logical cores were usable."] if usable and logical and usable != logical else []
+    notes += [f"{THREADS} was {threads}."] if threads else []
+    # Each operation that the device has no kernel for copies its inputs and outputs, and so slows a step.
+    misplaced = sorted({name for manifest in own for name in manifest.get("misplaced_operations") or ()})
+    notes += [f"Operations that the device lacks ran on the host: {', '.join(misplaced)}."] if misplaced else []
     return {
         "chip": this.get("chip"),
         "cores": this.get("physical_cores"),
         "memory_gib": memory / 2**30 if memory else None,
         "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
         "system": this.get("system"),
-        "software": ", ".join(software) or None,
-        "notes": " ".join([*_limits(this, environment), *_misplaced(own)]) or None,
+        "notes": " ".join(notes) or None,
     }
-
-
-def _limits(this: dict, environment: dict) -> list[str]:
-    usable, logical = this.get("usable_cores"), this.get("logical_cores")
-    threads = (environment.get("variables") or {}).get(THREADS)
-    is_limited = usable and logical and usable != logical
-    cores = [f"{usable} of {logical} logical cores were usable."] if is_limited else []
-    return cores + ([f"{THREADS} was {threads}."] if threads else [])
-
-
-def _misplaced(own: list[dict]) -> list[str]:
-    """Return sentences about operations of a training step that ran on the host, because the device has no kernel.
-
-    Each of them copies its inputs and outputs, so the step is slower than the device could be.
-    """
-    most = {}
-    for manifest in own:
-        kind = str((manifest.get("parameters") or {}).get("device", "the device"))
-        counts = manifest.get("misplaced_operations") or {}
-        numbers = {name: count for name, count in counts.items() if isinstance(count, int)}
-        if numbers and sum(numbers.values()) > sum(most.get(kind, {}).values()):
-            most[kind] = numbers
-    return [
-        f"Up to {sum(numbers.values())} operations of a training step did not run on {kind}, which lacks them:"
-        f" {', '.join(sorted(numbers))}."
-        for kind, numbers in sorted(most.items())
-    ]

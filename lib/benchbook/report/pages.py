@@ -1,36 +1,21 @@
-"""What the site shows next to the notebooks: the start page, all points, and the data with their schema."""
+"""What the site shows next to the notebooks: the start page, all points, and the data."""
 
 import datetime
 import importlib.metadata
 import json
 from pathlib import Path
 
+import jinja2
 import pandas
 import yaml
 
 from benchbook.judging import confirmation, parity
 from benchbook.machine import identity, layout
-from benchbook.report import costs, site, tables
+from benchbook.report import costs, tables
+from benchbook.rows import records
 
-VERSION = 1  # of the data; it rises when a meaning changes
+VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
-# The published columns by table and by their type in JSON Schema.
-DATA = {
-    "points": {
-        "string": "machine chip study variant point device framework framework_version precision dataset interval"
-        " energy_method energy_boundary verdict status message session commit",
-        "number": "device_count batch_size image_size sequence_length samples_per_second low high num_windows"
-        " num_processes accuracy energy_per_sample idle_watts",
-        "boolean": "compiled",
-    },
-    "claims": {"string": "id study article link sentence published unit outcome why arithmetic holds"},
-    "costs": {
-        "string": "task machine name source family basis chip price fits sources",
-        "number": "seconds low high devices memory_gb",
-    },
-}
-DTYPES = {"string": "string", "number": "float", "boolean": "boolean"}  # pandas' names of these types
-DATA = {name: {each: kind for kind, own in kinds.items() for each in own.split()} for name, kinds in DATA.items()}
 
 
 def write(merged, folder: Path) -> None:
@@ -42,11 +27,12 @@ def write(merged, folder: Path) -> None:
     """
     pages, data = folder / "pages", folder / "data"
     summary, measured = merged.evidence.summary, merged.evidence.measured
-    for path in (pages, data):
+    for path in (pages / "_static", data):
         path.mkdir(parents=True, exist_ok=True)
     made = {"commit": identity.commit(), "made": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
     made |= {"citation": citation(summary)}
-    templates = site.environment()
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     (pages / "start.html").write_text(
         templates.get_template("start.html").render(
             machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
@@ -57,41 +43,25 @@ def write(merged, folder: Path) -> None:
     )  # fmt: skip
     shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
     shown |= {"parity": parity.verdicts(measured)}
-    shown = {name: tables.as_html(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
-    (pages / "points.html").write_text(templates.get_template("points.html").render(tables=shown), encoding="utf-8")
+    shown = {name: tables.of_columns(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
+    points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
+    (pages / "points.html").write_text(points, encoding="utf-8")
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
 
     # A browser loads a script from a folder as well, unlike JSON.
-    marks = [vars(mark) | {"time": mark.time} for mark in merged.costs]
+    marks = json.loads(merged.costs.to_json(orient="records"))
     marks = {"marks": [{key: value for key, value in mark.items() if value} for mark in marks]}
     marks = f"window.benchbook = {json.dumps(marks | {'families': costs.FAMILIES})};\n"
-    (folder / "marks.js").write_text(marks, encoding="utf-8")
-    lines = {}
-    for name, table in (
-        ("points", summary),
-        ("claims", merged.claims),
-        ("costs", pandas.DataFrame(map(vars, merged.costs))),
-    ):
-        types = {column: DTYPES[kind] for column, kind in DATA[name].items()}
-        table = table.reindex(columns=list(types)).astype(types)
+    (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
+    document = {"version": VERSION, "licence": LICENCE} | made
+    costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
+    published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
+    for name, table in published.items():
+        table = table.convert_dtypes()
+        table = table.astype(dict.fromkeys(table.select_dtypes("object"), "string"))
         table.map(tables.harmless).to_csv(data / f"{name}.csv", index=False, lineterminator="\n")
-        lines[name] = json.loads(table.to_json(orient="records", double_precision=15))
-    head = {"version": VERSION, "licence": LICENCE} | made
-    (data / "data.json").write_text(json.dumps(head | lines, ensure_ascii=False, indent=0), encoding="utf-8")
-    (data / "data.schema.json").write_text(json.dumps(schema(), indent=1), encoding="utf-8")
-
-
-def schema() -> dict:
-    """Return the JSON Schema of data.json."""
-    closed = {"type": "object", "additionalProperties": False}
-    lines = {}
-    for name, columns in DATA.items():
-        properties = {column: {"type": [kind, "null"]} for column, kind in columns.items()}
-        lines[name] = {"type": "array", "items": closed | {"properties": properties, "required": list(columns)}}
-    head = {name: {"type": "string"} for name in ("licence", "citation", "commit", "made")}
-    properties = {"version": {"const": VERSION}} | head | lines
-    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What training costs"}
-    return draft | closed | {"properties": properties, "required": list(properties)}
+        document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
+    (data / "data.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
 
 
 def citation(points: pandas.DataFrame) -> str:

@@ -1,8 +1,6 @@
 """The site: the aggregation and the studies' notebooks as executed, the documents, all points and data."""
 
-import base64
-import hashlib
-import importlib.metadata
+import html
 import importlib.util
 import io
 import json
@@ -10,10 +8,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-
-import jinja2
 
 from benchbook.machine import layout
 from benchbook.measuring.failures import last_line
@@ -23,14 +19,11 @@ LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 HERE = Path(__file__).parent
-# The one inline script of furo's pages. A page's policy names its hash; a test compares it with the pages.
-INLINE = '\n      document.body.dataset.theme = localStorage.getItem("theme") || "auto";\n    '
-HASH = base64.b64encode(hashlib.sha256(INLINE.encode()).digest()).decode()
+# The policy names the digest of the one inline script of furo's pages; a test compares it with the pages.
 POLICY = (
-    f"default-src 'none'; script-src 'self' file: 'sha256-{HASH}'; style-src 'self' file: 'unsafe-inline';"
-    " img-src 'self' file: data:; base-uri 'none'; form-action 'self' file:"
+    "default-src 'none'; script-src 'self' file: 'sha256-ySvT2PEZeueHGC1y2crNuNTfphBynFPP7i+U21fEgX0=';"
+    " style-src 'self' file: 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'self' file:"
 )
-OWN_FILES = (".buildinfo", "objects.inv", "reports", ".doctrees")  # of Sphinx and MyST-NB
 # https://www.sphinx-doc.org/en/master/usage/configuration.html
 SETTINGS = {
     "project": "benchbook",
@@ -85,14 +78,10 @@ def missing() -> list[str]:
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
 
 
-def notebooks() -> dict[str, Path]:
-    """Return the notebooks to show by study: executed on this computer, else the committed examples."""
-    folders = (kernel.executed(), layout.root() / "outputs" / "examples")
-    found = {}
-    for study, source in layout.notebooks().items():
-        paths = [folder / source.name for folder in folders if (folder / source.name).exists()]
-        found |= {study: paths[0]} if paths else {}
-    return found
+def notebooks() -> list[Path]:
+    """Return the notebooks to show: those executed on this computer, and the committed examples of the others."""
+    folders = (layout.root() / "outputs" / "examples", kernel.executed())
+    return list({path.name: path for folder in folders for path in folder.glob("*.ipynb")}.values())
 
 
 def left_out(figures: Path) -> list[str]:
@@ -101,104 +90,54 @@ def left_out(figures: Path) -> list[str]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def build(figures: Path, folder: Path, executed: Mapping[str, Path]) -> Path:
+def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     """Write the site, in place of an older one, and return the path of its first page.
 
     Args:
         figures: the folder that the aggregation wrote.
         folder: the site's folder.
-        executed: executed notebooks by study; one that cannot be read is named on the page of what was left out.
+        executed: executed notebooks; the page of one that cannot be read says why.
     """
+    from sphinx.application import Sphinx
+
     with tempfile.TemporaryDirectory(prefix="benchbook-") as temporary:
         source, built = Path(temporary, "source"), Path(temporary, "site")
         shutil.copytree(figures / "pages", source)
-        shown, faults, alts = _notebooks(executed, source)
-        _documents(source)
-        _static(source / "_static", figures / "marks.js")
-        page = environment().get_template("left-out.html").render(lines=[*left_out(figures), *faults])
-        (source / "left-out.html").write_text(page, encoding="utf-8")
-        text = environment(autoescape=False).get_template("index.md").render(shown=shown)
-        (source / "index.md").write_text(text, encoding="utf-8")
-        for name, title in PAGES.items():
-            text = f"# {title}\n\n```{{raw}} html\n:file: {name}.html\n```\n"
-            (source / f"{name}.md").write_text(text, encoding="utf-8")
-        _run_sphinx(source, built, figures / "data", alts)
+        for name in ("index.md", "points.md", "_static/page.css", "_static/start.js"):
+            shutil.copy(HERE / "templates" / Path(name).name, source / name)
+        for path in executed:
+            _write_notebook(path, source)
+        (source / "docs").mkdir()
+        for path in (layout.root() / "docs").glob("*.md"):
+            text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
+            text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
+            (source / "docs" / path.name).write_text(text, encoding="utf-8")
+        settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
+        app = Sphinx(source, None, built, f"{temporary}/doctrees", "html", settings, status=None, warning=io.StringIO())
+        app.connect("html-page-context", _add_policy, priority=900)  # after furo's
+        app.build()
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(built, folder, ignore=shutil.ignore_patterns(*OWN_FILES))
+        shutil.move(built, folder)
     return folder / "index.html"
 
 
-PAGES = {"points": "All points", "left-out": "What was left out"}
-
-
-def _notebooks(executed: Mapping[str, Path], source: Path) -> tuple[list[str], list[str], dict[str, str]]:
-    """Write the notebooks that can be read.
-
-    Returns:
-        Their studies, a sentence about each notebook that cannot be read, and the alternative texts of all pictures, by
-        the digest that names a picture's file.
-    """
+def _write_notebook(executed: Path, source: Path) -> None:
+    """Write what a page may show of a notebook, or why it shows nothing, into the folder that Sphinx reads."""
     import nbformat
 
     from benchbook.report import cleaning
 
-    shown, faults, alts = [], [], {}
-    for study, path in executed.items():
-        try:
-            notebook = cleaning.read(path)
-            alts |= cleaning.alternatives(notebook)
-            nbformat.write(notebook, source / f"{study}.ipynb")
-            shown.append(study)
-        except (ValueError, OSError) as error:
-            faults.append(f"The notebook {path.name} cannot be shown: {last_line(str(error))}")
-    return shown, faults, alts
-
-
-def _documents(source: Path) -> None:
-    """Copy the documents and the README's words; a link to a file that is no page becomes its text."""
-    (source / "docs").mkdir(exist_ok=True)
-    readme = layout.root() / "README.md"
-    for path in [*(layout.root() / "docs").glob("*.md"), *([readme] if readme.exists() else [])]:
-        text, name = path.read_text(encoding="utf-8"), path.name
-        if path == readme:
-            text, name = re.search(r"^#(# Words\n.*?)^## ", text, re.DOTALL | re.MULTILINE)[1], "words.md"
-        text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
-        (source / "docs" / name).write_text(text, encoding="utf-8")
-
-
-def _static(folder: Path, marks: Path) -> None:
-    """Copy scripts and style, and write DataTables, from the package itables, as a script that runs from a folder."""
-    folder.mkdir()
-    for path in (marks, *(HERE / "templates" / name for name in ("page.css", "start.js", "points.js"))):
-        shutil.copy(path, folder)
-    package = importlib.metadata.distribution("itables")
-    module = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
-    # A browser imports no module from a folder: what the module exports becomes a name of the window.
-    code, exported = re.subn(r"export\s*\{[^}]*?(\w+)\s+as\s+default[^}]*\};?", r"window.DataTable=\1;", module)
-    assert exported == 1, "the module of itables exports DataTables in another way"
-    licence = (package.read_text("licenses/LICENSE") or "").replace("*/", "")
-    (folder / "datatables.js").write_text(f"/*\n{licence}*/\n(()=>{{{code}\n}})();\n", encoding="utf-8")
-    shutil.copy(package.locate_file("itables/html/dt_bundle.css"), folder / "datatables.css")
-
-
-def _run_sphinx(source: Path, built: Path, data: Path, alts: Mapping[str, str]) -> None:
-    from docutils import nodes
-    from sphinx.application import Sphinx
-
-    def describe(app, doctree) -> None:
-        """Give pictures of outputs their own texts (MyST-NB has one for a whole cell), and headings a level."""
-        for picture in doctree.findall(nodes.image):
-            picture["alt"] = alts.get(Path(picture["uri"]).stem, "")
-        for heading in doctree.findall(nodes.rubric):
-            heading["heading-level"] = 3
-
-    address = os.environ.get("BENCHBOOK_ADDRESS", "")
-    settings = SETTINGS | {"html_extra_path": [str(data)] if data.exists() else [], "html_baseurl": address}
-    doctrees = built.parent / "doctrees"
-    app = Sphinx(source, None, built, doctrees, "html", settings, status=None, warning=io.StringIO())
-    app.connect("doctree-read", describe)
-    app.connect("html-page-context", _add_policy, priority=900)  # after furo's
-    app.build()
+    try:
+        notebook = cleaning.read(executed)
+    except (ValueError, OSError) as error:
+        text = f"# {executed.name}\n\nThis notebook cannot be shown ({type(error).__name__}).\n"
+        (source / executed.with_suffix(".md").name).write_text(text, encoding="utf-8")
+        return
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell
+            alt, data = html.escape(own["alt"]), html.escape(output.data[kind])
+            output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">'}
+    nbformat.write(notebook, source / executed.name)
 
 
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
@@ -207,9 +146,3 @@ def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)
-
-
-def environment(autoescape: bool = True) -> jinja2.Environment:
-    """Return the templates' environment."""
-    loader = jinja2.FileSystemLoader(HERE / "templates")
-    return jinja2.Environment(loader=loader, autoescape=autoescape, trim_blocks=True, undefined=jinja2.StrictUndefined)

@@ -9,38 +9,25 @@ from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
 
-# The shown columns of each table, in their order, and the header of a column that has another one than its name.
+# The shown columns of each table, in their order, and the headers that are not the column's name.
 COLUMNS = {
     "summary": "machine study variant framework samples_per_second bounds verdict status device precision dataset"
-    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary message rows",
+    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary framework_version message rows",
+    "result": "samples_per_second bounds accuracy energy_per_sample energy_boundary num_windows dataset verdict",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed bounds outcome",
-    "machines": "machine id chip cores memory_gib accelerator system software notes sessions rows",
+    "machines": "machine id chip cores memory_gib accelerator system notes sessions rows",
 }
-HEADERS = {
-    "batch_size": "batch",
-    "dataset": "data set",
-    "energy_boundary": "measured at",
-    "energy_per_sample": "J/sample",
-    "framework_version": "version",
-    "memory_gib": "memory, GiB",
-    "ms_per_image": "time/image",
-    "num_runs": "runs",
-    "num_steps": "steps",
-    "image_size": "pixels",
-    "num_windows": "windows",
-    "passed": "agrees",
-    "reason": "why",
-    "samples_per_second": "samples/s",
-}
+HEADERS = {"samples_per_second": "samples/s", "image_size": "pixels", "dataset": "data set", "passed": "agrees"}
+HEADERS |= {"energy_per_sample": "J/sample", "energy_boundary": "measured at", "memory_gib": "memory, GiB"}
 # Functions that turn the values of a column into words.
 WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
 # Text that begins so is a formula to a spreadsheet: https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 
 
-def as_html(table: pandas.DataFrame, name: str, names: Names) -> str:
-    """Return a table as HTML, with all text escaped.
+def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
+    """Return a table as HTML, in words.
 
     Args:
         table: with columns of COLUMNS; those that are missing or empty are left out.
@@ -51,15 +38,20 @@ def as_html(table: pandas.DataFrame, name: str, names: Names) -> str:
     more = {"id": table["machine"], "machine": table["machine"].map(names.machine)}
     if {"low", "high"} <= set(table):
         more["bounds"] = [_bounds(line) for line in table.to_dict("records")]
-    if name == "summary":
-        more["rows"] = [f"{line.machine}/{line.study}/{line.point}" for line in table.itertuples()]
+    if {"study", "point"} <= set(table):
+        more["rows"] = table[["machine", "study", "point"]].agg("/".join, axis=1)
     if "study" in table:
         more["study"] = table["study"].map(studies.title)
     content = table.assign(**more)
-    content = shown(content[[column for column in COLUMNS[name].split() if column in content]])
+    return html(content[[column for column in COLUMNS[name].split() if column in content]])
+
+
+def html(table: pandas.DataFrame) -> str:
+    """Return a table as HTML, without empty columns and with all text escaped."""
+    content = shown(table)
     for column in set(WORDS) & set(content):
         content[column] = content[column].map(lambda value, word=WORDS[column]: value and word(value))
-    content = content.rename(columns=HEADERS)
+    content = content.rename(columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " ")))
     return content.to_html(index=False, border=0, classes="points", justify="unset", escape=True)
 
 

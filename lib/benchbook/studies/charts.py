@@ -106,7 +106,7 @@ class Bars(Plot):
     """
 
     text: str | Callable[[dict], str] = ""
-    parts: Mapping[str, str] | None = None
+    parts: Mapping[str, str] = field(default_factory=dict)
     least_first: bool = False
 
     kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
@@ -125,12 +125,13 @@ class Bars(Plot):
         """Return a figure with a bar for each line, as tall as their labels need."""
         least_first = self.least_first or getattr(self.title, "best", "") == "least"
         best = figures.ranked(lines, self.value, least_first=least_first)
-        labels = figures.labels(best, evidence.names, self.label, self.usual)
-        heights = [max(0.42, 0.08 + 0.14 * (1 + label.count("\n"))) for label in labels]
+        best = best.assign(
+            label=figures.labels(best, evidence.names, self.label, self.usual),
+            text=list(map(self.words, best.to_dict("records"))),
+        )
+        heights = [max(0.42, 0.08 + 0.14 * (1 + label.count("\n"))) for label in best["label"]]
         figure, axes = figures.canvas(1.6 + len(best) * max(heights), 9.0)
-        texts = list(map(self.words, best.to_dict("records")))
-        named = {"labels": labels, "texts": texts, "colours": evidence.colours, "parts": self.parts}
-        figures.draw_bars(axes, best, self.value, **named)
+        figures.draw_bars(axes, best, self.value, evidence.colours, self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.percent:
             axes.xaxis.set_major_formatter("{x:.0%}")

@@ -5,7 +5,6 @@ import io
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import matplotlib
 import numpy
@@ -20,7 +19,6 @@ from benchbook.judging import intervals, verdicts
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
-from benchbook.rows import records
 
 # Okabe and Ito's palette, distinguishable with any colour vision: https://jfly.uni-koeln.de/color/
 MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -43,7 +41,6 @@ STYLE = {
     "hatch.linewidth": 1.5,
     "legend.frameon": False,
 }
-BACKEND = ("backend", "interactive")  # matplotlib's settings that are no style
 MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
@@ -73,11 +70,7 @@ FORMATS = {
     "kind": lambda kind: kind.replace("_", " "),
     "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
 }
-
-
-_DEFAULTS = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith(BACKEND)}
-# For a `with` block that draws in the house style, whatever the user's matplotlibrc says.
-style = functools.partial(matplotlib.rc_context, _DEFAULTS | STYLE)
+style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
 
 
 def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
@@ -178,14 +171,7 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
 
 
 def draw_bars(
-    axes: Axes,
-    table: pandas.DataFrame,
-    column: str,
-    *,
-    labels: list[str],
-    texts: list[str],
-    colours: Mapping[str, str],
-    parts: Mapping[str, str] | None = None,
+    axes: Axes, table: pandas.DataFrame, column: str, colours: Mapping[str, str], parts: Mapping[str, str]
 ) -> None:
     """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
 
@@ -195,18 +181,17 @@ def draw_bars(
 
     Args:
         axes: where to draw; the legend is below its figure.
-        table: from `ranked`; with the columns device and `column`, and optionally source, variant, status, verdict,
-            low, high and num_windows.
+        table: from `ranked`; with the columns device, `column`, label and text (after the bar, unless the point
+            failed), and optionally source, variant, status, verdict, low, high and num_windows.
         column: the bars' lengths.
-        labels: of the bars.
-        texts: after the bars; not shown for lines that failed.
         colours: of machines.
-        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest.
+        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest. Empty:
+            bars have no parts.
     """
-    lines, look, parts = table.to_dict("records"), looks(table), parts or {}
+    lines, look = table.to_dict("records"), looks(table)
     both = look["view"].nunique() > 1
     places = len(lines) - 1.0 - numpy.arange(len(lines)) + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
-    for line, place, text, ending in zip(lines, places, texts, look["outcome"], strict=True):
+    for line, place, ending in zip(lines, places, look["outcome"], strict=True):
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False)
             axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
@@ -222,7 +207,7 @@ def draw_bars(
         count = line.get("num_windows")
         counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
         end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
-        told = ", ".join(filter(None, (text, counted, ending.removeprefix("ok"))))
+        told = ", ".join(filter(None, (line["text"], counted, ending.removeprefix("ok"))))
         axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8, parse_math=False)
     for heading in (SAME, BEST) if both else ():
         at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
@@ -231,7 +216,7 @@ def draw_bars(
         values = part[[column, "low", "high"]].astype(float)
         whiskers = {"fmt": "none", "color": LINE, "capsize": 0 if kind == intervals.RANGE else 3}
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
-    axes.set_yticks(places, labels, fontsize=8)
+    axes.set_yticks(places, table["label"], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
@@ -240,7 +225,6 @@ def draw_bars(
     shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
     used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
     shades = [Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part]) for part in used]
-    shades += [Patch(color=PUBLISHED_GREY, label="published")] if (look["bounds"] == PUBLISHED).any() else []
     legend(axes.figure, look, shades)
 
 
@@ -291,31 +275,13 @@ def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_po
 
 
 def render(figure: Figure) -> bytes:
-    """Return a figure as the content of a PNG; the same figure gives the same bytes.
-
-    Titles are wrapped at the figure's edge; the first title begins at the figure's left edge.
-    """
+    """Return a figure as the content of a PNG, with titles wrapped at its edge."""
     file = io.BytesIO()
     with style():
-        if figure.get_layout_engine() is not None:
-            for axes in figure.axes:
-                title = axes.set_title(axes.get_title(loc="left"), wrap=True)
-                if axes is figure.axes[0]:
-                    math = {"parse_math": title.get_parse_math()}
-                    figure.suptitle(title.get_text(), x=0.01, horizontalalignment="left", wrap=True, **math)
-                    title.set(visible=False, in_layout=False)
-            figure.get_layout_engine().execute(figure)
-        # Else matplotlib would give the figure a new layout engine, because of the house style's constrained layout.
-        with matplotlib.rc_context({"figure.constrained_layout.use": False}):
-            figure.set_layout_engine(None)
-            figure.savefig(file, format="png", metadata={"Software": None})
+        for axes in figure.axes:
+            axes.set_title(axes.get_title(loc="left"), wrap=True)
+        figure.savefig(file, format="png", metadata={"Software": None})
     return file.getvalue()
-
-
-def save_table(table: pandas.DataFrame, folder: Path, name: str) -> None:
-    """Write a table as CSV with all digits; a verdict becomes its kind and its reasons."""
-    folder.mkdir(parents=True, exist_ok=True)
-    records.as_text(table).to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
 
 
 def _errors(values: pandas.DataFrame, column: str) -> numpy.ndarray:

@@ -85,7 +85,7 @@ function update() {
     const row = made("tr", "", mark.source);
     const name = made("th", mark.name);
     name.scope = "row";
-    if (mark.here) name.append(made("small", " this machine"));
+    if (mark.here) name.append(made("small", " your kind of machine"));
     row.append(name, ...[mark.time, families[mark.family], memory(mark), mark.price].map((text) => made("td", text ?? "")),
       made("td", `${mark.source}: ${mark.basis}`));
     return row;
