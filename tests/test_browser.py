@@ -126,6 +126,18 @@ def test_the_search_finds_a_page_in_a_folder(visit, folder):
     page.locator("#search-results li a", has_text="How numbers are made").first.wait_for()
 
 
+def test_a_long_table_sorts_by_number_and_filters(visit):
+    page = visit("points.html")
+    place = page.locator("#summary th").all_inner_texts().index("samples/s") + 1
+    rates = page.locator(f"#summary tbody td:nth-child({place})")
+    page.locator("#summary th", has_text="samples/s").click()
+    page.locator("#summary th", has_text="samples/s").click()
+    page.locator("#summary th[aria-sort=descending]").wait_for()
+    assert rates.first.inner_text() == "324"
+    page.get_by_role("searchbox", name="Filter: Medians of training windows").fill("out of reach of any row")
+    assert page.locator("#summary tbody tr").count() == 1  # that no line has this text
+
+
 def ask(page, **choice):
     """Make a choice on the start page as a reader does; return the card's two columns by line."""
     for name, value in choice.items():
