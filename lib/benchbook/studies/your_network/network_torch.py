@@ -40,14 +40,14 @@ LEAST_SHARE_FACTOR = 20
 class Batches:
     """The batches of a plan, as flat tuples of tensors.
 
-    Args:
-        plan: of the point.
+    Attributes:
         num_classes: of the labels of random images.
+        made: the last (inputs, target), by its number of tensors.
     """
 
-    def __init__(self, plan: Plan, num_classes: int = 2) -> None:
-        self.plan, self.num_classes = plan, num_classes
-        self.made: dict[int, tuple] = {}  # the last (inputs, target), by its number of tensors
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.num_classes = plan, 2
+        self.made: dict[int, tuple] = {}
 
     def epoch(self, size: int) -> Iterable:
         """Return an epoch's batches of `size` samples as your loader makes them, or random images."""
@@ -60,23 +60,23 @@ class Batches:
         Raises:
             ValueError: there is none, or the loader raised an error.
         """
-        others, is_empty = set(), True
+        found = set()
         with loading.naming(f"loader {self.plan.loader!r}, called with ({size}),"):
             for made in self.epoch(size):
                 batch, length = self._flat(made)
+                found.add(length)
                 if length == size:
-                    is_empty = False
                     yield batch
-                others.add(length)
-            if is_empty:
-                found = ", ".join(map(str, sorted(others))) or "nothing"
-                raise ValueError(f"its batches have {found} in their first input; allowed: {size} samples")
+            if size not in found:
+                lengths = ", ".join(map(str, sorted(found))) or "nothing"
+                raise ValueError(f"its batches have {lengths} in their first input; allowed: {size} samples")
 
     def columns(self) -> dict:
         """Return the columns of a row that depend on the batches."""
-        first, size = self.take(self.plan.batch_size)[0], self.plan.batch_size
+        first = self.take(self.plan.batch_size)[0]
         tokens = first.shape[1] if first.dim() == 2 and not first.is_floating_point() else None
-        return {"sequence_length": tokens, "num_workers": getattr(self.epoch(size), "num_workers", 0)}
+        workers = getattr(self.epoch(self.plan.batch_size), "num_workers", 0)
+        return {"sequence_length": tokens, "num_workers": workers}
 
     def take(self, size: int, number: int = 0) -> Batch:
         """Return the batch of a number; after the last of an epoch comes the first."""
@@ -231,11 +231,13 @@ def _fit(plan: Plan, model: torch.nn.Module, made: Batches, small: Batch, dtype:
         inputs, _ = made.nested([part.to(dtype) if part.is_floating_point() else part for part in small])
         given = "a batch" if plan.loader else "random images"
         with loading.naming(f"network {plan.network!r}, given {given},"), torch.no_grad():
-            shapes = [tuple(part.shape) for part in tensors_of(call(model.eval(), inputs))]
-        if not plan.loader and not (shapes and all(len(shape) == 2 and shape[1] > 1 for shape in shapes)):
-            allowed = "(n, classes) without a loader; `--loader` names yours"
-            raise ValueError(f"network {plan.network!r} returns shapes {shapes}; allowed: {allowed}")
-        made.num_classes = min((shape[-1] for shape in shapes if shape), default=0)
+            shapes = {tuple(part.shape) for part in tensors_of(call(model.eval(), inputs))}
+        if not plan.loader:
+            made.num_classes = max((shape[1] for shape in shapes if len(shape) == 2), default=0)
+            if shapes != {(len(small[0]), made.num_classes)} or made.num_classes < 2:
+                found = ", ".join(map(str, sorted(shapes))) or "nothing"
+                allowed = "(n, classes) without a loader; `--loader` names yours"
+                raise ValueError(f"network {plan.network!r} returns {found}; allowed: {allowed}")
     model.train()
 
 
