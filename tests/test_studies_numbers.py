@@ -387,7 +387,9 @@ def test_the_fastest_and_the_largest_batch_of_a_users_network():
     failed = point("your_network", (), ended="out_of_memory", batch_size=256)
     said = your_network.batch_sizes_title(your_network.rates(evidence(*runs, failed)))
     assert said.count("32") == said.count("64") == 1
-    assert not your_network.batch_sizes_title(your_network.rates(evidence(runs[0])))
+    for other in ({}, {"image_size": 96}, {"settings": {"optimizer": "adam"}}):  # other work is no other batch size
+        alone = [runs[0], point("your_network", (20.0,), batch_size=16, **other)] if other else [runs[0]]
+        assert not your_network.batch_sizes_title(your_network.rates(evidence(*alone)))
 
 
 def test_other_chips_are_predicted_from_the_operations():

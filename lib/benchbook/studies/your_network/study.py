@@ -12,13 +12,16 @@ from benchbook.rows import records
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached, most_samples
+from benchbook.studies.tables import with_settings
 
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
 CHIPS += ("NVIDIA H100 80GB SXM",)
 IMAGES = 1_000_000  # samples in the comparison of chips
-_WORK = ["machine", "device", "framework", "model", "precision", "variant"]
-_KEY = [*_WORK, "dataset", "image_size", "batch_size"]
+_SETTINGS = ["channels", "loader", "loss", "optimizer"]
+# Points that agree in these differ in their batch size alone.
+_WORK = ["machine", "device", "framework", "model", "precision", "variant", "dataset", "image_size", *_SETTINGS]
+_KEY = [*_WORK, "batch_size"]
 
 
 @cached
@@ -26,14 +29,14 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed of each measured network and setting, or the status of its failure.
 
     Returns:
-        Columns: machine, device, framework, model, precision, variant, dataset, image_size, batch_size,
-        samples_per_second, low, high, interval (its kind), num_windows, verdict, energy_per_sample, flops_per_sample,
-        peak_memory_bytes, status, message, point.
+        Columns: machine, device, framework, model, precision, variant, dataset, image_size, channels, loader, loss,
+        optimizer, batch_size, samples_per_second, low, high, interval (its kind), num_windows, verdict,
+        energy_per_sample, flops_per_sample, peak_memory_bytes, status, message, point.
     """
     columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
     columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
     return (
-        most_samples(evidence.points(NAME).reindex(columns=columns), [*_KEY, "point"])
+        most_samples(with_settings(evidence.points(NAME), _SETTINGS).reindex(columns=columns), [*_KEY, "point"])
         .sort_values(_KEY)
         .drop(columns="num_samples")
         .reset_index(drop=True)
@@ -69,11 +72,12 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
     """Return the fastest of several batch sizes in a table of `rates`, and the largest that worked; else nothing."""
     worked = table[table["samples_per_second"].notna()]
-    several = worked[worked.groupby(_WORK)["batch_size"].transform("nunique") > 1]
+    works = worked.groupby(_WORK, dropna=False)
+    several = worked[works["batch_size"].transform("nunique") > 1]
     if several.empty:
         return ""
     best = several.loc[several["samples_per_second"].astype(float).idxmax()]
-    own = several[(several[_WORK] == best[_WORK]).all(axis=1)]
+    own = worked[works.ngroup() == works.ngroup()[best.name]]
     most = f"{wording.number(best['samples_per_second'])} samples a second at {best['batch_size']:.0f} samples a step"
     return f"{best['model']} trains up to {most}; {own['batch_size'].max():.0f} is the largest that worked"
 
