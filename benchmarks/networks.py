@@ -13,6 +13,11 @@ torch.library.define("own_networks::twice", "(Tensor x) -> Tensor")  # a second 
 torch.library.impl("own_networks::twice", "CompositeImplicitAutograd")(lambda x: 2 * x)
 
 
+def loader(make_batch):
+    """Return a function from a batch size to four batches, each made of a batch size and a seed."""
+    return lambda batch_size: [make_batch(batch_size, seed) for seed in range(4)]
+
+
 class LoRA(nn.Module):
     """A frozen layer with a trained correction of low rank."""
 
@@ -194,6 +199,7 @@ def gpt(fused=True):
     return GPT(fused)
 
 
+@loader
 def text(batch_size, seed):
     words = numpy.random.default_rng(seed).integers(WORDS, size=(batch_size, LENGTH))
     mask = numpy.arange(LENGTH) < numpy.full((batch_size, 1), LENGTH - 4)
@@ -245,6 +251,7 @@ def sparse():
     return Sparse()
 
 
+@loader
 def bag(batch_size, seed):
     random = numpy.random.default_rng(seed)
     return random.integers(WORDS, size=(batch_size, 5)), random.integers(10, size=batch_size)
@@ -266,6 +273,7 @@ def graph():
     return Graph()
 
 
+@loader
 def graph_batch(batch_size, seed):
     random = numpy.random.default_rng(seed)
     edges = random.integers(batch_size, size=(2, 4 * batch_size))
@@ -290,6 +298,7 @@ def heads(num_classes):
     return Heads(num_classes)
 
 
+@loader
 def boxes(batch_size, seed):
     """Return images of a detector, each with a box."""
     random = numpy.random.default_rng(seed)

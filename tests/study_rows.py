@@ -116,7 +116,7 @@ def point(
 
 
 def tried(row, what, rates, **columns):
-    """Return windows of what a run tried besides its training: resident batches, the matrix, batch sizes."""
+    """Return windows of what a run tried besides its training: resident batches, the matrix."""
     settings = json.loads(row["settings"]) | {"tried": what}
     common = row | {"phase": "calibrate", "settings": json.dumps(settings)} | columns
     return [common | {"index": 20 + index, "samples_per_second": float(rate)} for index, rate in enumerate(rates)]
@@ -199,11 +199,8 @@ def machine(study, name="desk", device="cpu", faster=1.0):
             shown = point(study, rates[:count], sequence_length=64, batch_size=4 * count, **text, **energy, **place)
             more += [row | ({"loss": 1.8} if row["phase"] == "evaluate" else {}) for row in shown]
     else:
-        sizes = tried(rows[0], "batch_size", (8.0, 9.0), batch_size=4)
-        sizes += tried(rows[0], "batch_size", (12.0,), batch_size=64)
-        large = tried(rows[0] | {"status": "out_of_memory"}, "batch_size", (0,), batch_size=256)
-        sizes += [row | NOTHING for row in large]
-        more = sizes + tried(rows[0], "resident", (faster * 2500,))
+        more = point(study, (8.0, 9.0), batch_size=4, **place) + point(study, (12.0,), batch_size=64, **place)
+        more += tried(rows[0], "resident", (faster * 2500,))
     return [*rows, *tuned, *failed, *more]
 
 

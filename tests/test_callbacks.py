@@ -46,6 +46,7 @@ def test_keras_fits_until_the_rate_is_known(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Lightning's own: advice where there is Slurm, and what torch will drop
 def test_lightning_trains_until_the_rate_is_known(capsys, tmp_path):
     lightning = pytest.importorskip("lightning.pytorch")
     import torch

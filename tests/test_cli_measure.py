@@ -3,9 +3,7 @@
 import inspect
 import json
 import re
-import threading
 import time
-from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -84,37 +82,24 @@ def make_batch(batch_size, seed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("no_such_package.models:net", "no_such_package.models raised ModuleNotFoundError: .*make setup EXTRAS"),
+        ("no_such_package.models:net", "No module named 'no_such_package'; .*make setup EXTRAS"),
         ("resnet18", "network 'resnet18'; allowed: module:callable, such as torchvision.models:resnet18"),
-        ("own.py:two words", "two words'; allowed: module:callable"),
-        ("folder/models:net", "network 'folder/models:net'; allowed: module:callable"),
-        ("nowhere.py:net", "nowhere.py is not a file"),
-        ("own.py:netwrok", "netwrok is not in it; it has network, make_batch"),
-        ("broken.py:net", "broken.py raised SyntaxError"),
-        ("zero.py:net", "zero.py raised (SyntaxError|ValueError)"),
+        ("nowhere.py:net", "raised FileNotFoundError: .*nowhere.py"),
+        ("own.py:netwrok", "module 'own' has no attribute 'netwrok'"),
+        ("broken.py:net", "broken.py:net' raised SyntaxError"),
         ("own.py:network --image-size 0", "image_size 0; allowed: 1 or more"),
-        ("own.py:network --channels 0", "channels 0; allowed: 1 or more"),
-        ("own.py:network --num-classes 1", "num_classes 1; allowed: 2 or more"),
         ("own.py:network --arguments width=open", "arguments 'width=open'; allowed: such as"),
-        ("own.py:network --example make_batch", "example 'make_batch'; allowed: module:callable"),
-        ("own.py:network --example own.py:batches", "batches is not in it; it has make_batch, network"),
-        ("own.py:network --loss nowhere.py:loss", "loss '.*nowhere.py:loss': .*nowhere.py is not a file"),
+        ("own.py:network --loader batches", "loader 'batches'; allowed: module:callable"),
+        ("own.py:network --loss nowhere.py:loss", "loss '.*nowhere.py:loss' raised FileNotFoundError"),
         ("own.py:network --optimizer lion", "optimizer 'lion'; allowed: sgd, adam, adamw"),
-        ("own.py:network --learning-rate 0", "learning_rate 0.0; allowed: above 0"),
         ("own.py:network --learning-rate nan", "learning_rate nan; allowed: above 0"),
         ("own.py:network --batch-size 0", "batch_size 0; allowed: 1 or more"),
-        ("own.py:network --batch-sizes 4,8", "batch_sizes '4,8'; allowed: whole numbers"),
-        ("own.py:network --precision fp8", "precision 'fp8'; allowed: fp32, tf32"),
-        ("own.py:network --precision bf16 --tuned", "precision 'bf16'; allowed with variant tuned: fp32"),
+        ("own.py:network --batch-sizes 4,x", "'x'"),
+        ("own.py:network --precision fp8", "precision 'fp8'; allowed: fp32"),
         ("own.py:network --processes 0", "processes 0; allowed: 1 to 99"),
-        ("own.py:network --minutes 0", "minutes 0; allowed: 1 to 1440"),
-        ("torchvision.models:resnt50", "resnt50 is not in it; it has resnet50,"),
-        ("script.py:net", r"script.py ended Python \(SystemExit: 2\); put what a script does under `if __name__"),
-        (
-            "inside.py:net",
-            "raised ImportError: attempted relative import.*; name a file of a package",
-        ),
-        ("models.small:netwrok", "netwrok is not in it; it has network"),
+        ("script.py:net", "raised SystemExit: 2; put what a script does under `if __name__"),
+        ("inside.py:net", "raised ImportError: attempted relative import.*; name a file of a package"),
+        ("models.small:netwrok", "module 'models.small' has no attribute 'netwrok'"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
@@ -123,7 +108,6 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
-    (tmp_path / "zero.py").write_bytes(b"net = 1\0")
     (tmp_path / "script.py").write_text("import argparse; argparse.ArgumentParser().parse_args(['--epochs'])")
     (tmp_path / "inside.py").write_text("from . import other")
     (tmp_path / "models").mkdir()
@@ -143,53 +127,42 @@ def test_a_clock_that_a_network_replaces_is_not_the_windows(monkeypatch):
     assert timed.seconds > 0
 
 
-def test_the_first_number_is_said_as_soon_as_a_new_run_has_one(tmp_path, capsys):
-    records.append(tmp_path / "before.csv", make_row(run_id="before", samples_per_second=1.0))
-    ended = threading.Event()
-    saying = threading.Thread(target=measure._say_first, args=(tmp_path, ended))
-    saying.start()
-    time.sleep(2 * measure.FIRST_NUMBER_POLL_SECONDS)
-    row = {"phase": "warmup", "samples": 8, "seconds": 2.0, "samples_per_second": 4.0}
-    records.append(tmp_path / "new.csv", make_row(run_id="new", **row))
-    saying.join(10)
-    ended.set()
-    assert "4" in capsys.readouterr().out
-
-
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
     message = failures.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
 
 
 @pytest.mark.parametrize(
-    ("device", "tried", "is_said"), [("cuda", (8, 40), True), ("cuda", (40,), False), ("cpu", (8, 40), False)]
+    ("device", "sizes", "is_said"), [("cuda", (8, 40), True), ("cuda", (40,), False), ("cpu", (8, 40), False)]
 )
-def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(monkeypatch, capsys, device, tried, is_said):
+def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(monkeypatch, capsys, device, sizes, is_said):
     fixed = 100e6  # of weights, gradients and whatever else an optimiser keeps
-    line = {"study": "your_network", "model": "mine", "device": device, "batch_size": 40, "point": "p"}
-    rows = [make_row(**line, peak_memory_bytes=fixed + 40 * 2**27) | {"index": index} for index in range(6)]
-    for size in tried:
-        again = {"phase": "calibrate", "settings": {"tried": "batch_size"}, "peak_memory_bytes": fixed + size * 2**27}
-        rows.append(make_row(**line | again | {"batch_size": size}) | {"index": 6 + size})
+    line = {"study": "your_network", "model": "mine", "device": device}
+    rows = [
+        make_row(**line, point=f"p{size}", batch_size=size, peak_memory_bytes=fixed + size * 2**27) | {"index": index}
+        for size in sizes
+        for index in range(6)
+    ]
     evidence = Evidence(make_rows(rows))
     monkeypatch.setattr(Evidence, "of_machine", lambda name: evidence)
-    measure._say_results([SimpleNamespace(name="p")], evidence.points("your_network"))
+    measure._say_results(evidence.points("your_network").drop(columns="peak_memory_bytes"))
     expected = int((networks.USABLE * 16 * 2**30 - fixed) / 2**27)
-    assert (f"peaks of 8 and 40: 56 in 8 GB, {expected} in 16 GB" in capsys.readouterr().out) == is_said
+    said = capsys.readouterr().out
+    assert (f"peaks of 8 and 40: 56 in 8 GB, {expected} in 16 GB" in said) == is_said
+    assert all(f"{(fixed + size * 2**27) / 2**30:.3g}" in said for size in sizes)
 
 
 def test_other_chips_are_told_with_time_and_cost_or_why_they_are_unknown(capsys):
-    known = {"model": "mine", "where": "chip", "source": "predicted", "samples_per_second": 500, "low": 400}
-    known |= {"high": 600, "hours": 1.5, "dollars": 2.0, "reason": None}
+    known = {"where": "chip", "samples_per_second": 500, "low": 400, "high": 600, "hours": 1.5, "dollars": 2.0}
     unlike = {"where": "another", "hours": None, "reason": "it is not on record"}
-    lines = [known | {"source": "measured", "where": "desk"}, known, known | unlike]
+    lines = [known | {"reason": None}, known | unlike]
     measure._say_elsewhere(pandas.DataFrame(lines))
-    said = capsys.readouterr().out.splitlines()
-    assert said == [
-        "  chip: 500 samples/s (400 to 600); 1,000,000 take 90 min, $2.00 rented",
-        "  Other chips: it is not on record.",
-    ]
+    said = capsys.readouterr().out
+    assert all(text in said for text in ("chip", "500", "400", "600", "90 min", "$2.00"))
+    assert "another" not in said
     measure._say_elsewhere(pandas.DataFrame([*lines, known | {"where": "twin"}]))
-    assert "  Equal rates: a step of this batch size takes at least" in capsys.readouterr().out
-    measure._say_elsewhere(pandas.DataFrame(lines[:1]))
-    assert "mine: no predictions for other chips, because its operations were not counted" in capsys.readouterr().out
+    assert "Equal rates: a step of this batch size takes at least" in capsys.readouterr().out
+    measure._say_elsewhere(pandas.DataFrame(lines[1:]))
+    assert "No predictions for other chips: it is not on record." in capsys.readouterr().out
+    measure._say_elsewhere(pandas.DataFrame(lines[:0], columns=[*known, "reason"]))
+    assert "its operations were not counted" in capsys.readouterr().out

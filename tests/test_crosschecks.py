@@ -108,7 +108,7 @@ GPU = {"device": "cuda", "energy_method": "nvml", "energy_boundary": "board"}
 KERAS = {"framework": "tensorflow", "study": "segmentation_scaling", "parameters": None, "flops_per_sample": None}
 KERAS |= {"image_size": 512, "dataset": "triangles-512px", "asked": {"framework": "tensorflow"}}
 EIGHT = {"device_count": 8}
-OWN = {"study": "your_network", "model": "mine", "dataset": "example", "image_size": None, "parameters": 12}
+OWN = {"study": "your_network", "model": "mine", "dataset": "loader", "image_size": None, "parameters": 12}
 RATE = FLOPS * 640 / 2.2  # FLOP/s of these rows
 # The runs of each are honest.
 ODDITIES = {

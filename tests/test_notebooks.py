@@ -21,7 +21,7 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, layout
-from benchbook.measuring import tuned
+from benchbook.measuring import protocol, tuned
 from benchbook.rows import points, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
@@ -187,12 +187,13 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
         return tuned.Choice(tuned.REFERENCE, reference, Settings(), pandas.DataFrame(), None)
 
     monkeypatch.setattr(tuned, "choose", choose)
+    monkeypatch.setattr(protocol, "first_step", lambda workload, record: None)
     limits = {"search_seconds": 1, "num_parity_steps": 1, "window_seconds": 1}
     pictures = Collection("pictures", [], [], 2)  # slow to decode, so a search takes synthetic images
     for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):
         given = limits | {"variant": "tuned", "batch_size": 16, "trial_batch_size": most}
         process = Process(given, Device("cpu", "a CPU", count=2), mock.MagicMock())
-        assert process.build(Planned, data, mock.Mock()) == (data, {"batch_size": 16, "settings": Settings()})
+        assert process.build(Planned, data) == (data, {"batch_size": 16, "settings": Settings()})
         own = [(data, {"batch_size": 16, "variant": "tuned"}), (data, {"batch_size": 16})]
         smaller = (None if data is pictures else data, {"batch_size": size, "variant": "tuned"})
         assert tried.pop() == [*own, smaller]

@@ -116,7 +116,7 @@ def test_a_point_has_a_title_for_people_without_the_hash_of_its_name():
     assert points.setting(cut) == "reference, CPU, ..."
 
 
-@pytest.mark.parametrize("name", ["network", "example", "loader", "loss"])
+@pytest.mark.parametrize("name", ["network", "loader", "loss"])
 def test_of_a_users_file_the_folder_is_not_published_and_does_not_count(name):
     given = points.declared("your_network") | {"device": "cpu"}
     here, there = (given | {name: f"{folder}/own.py:make"} for folder in ("/home/me", "C:\\private"))

@@ -363,14 +363,14 @@ def test_a_measured_accuracy_and_rate_of_four_devices_judge_claims():
 
 
 def test_the_fastest_and_the_largest_batch_of_a_users_network():
-    run = point("your_network", (10.0, 10.0), batch_size=32)
-    sizes = tried(run[3], "batch_size", (8, 9), batch_size=4) + tried(run[3], "batch_size", (12, 12.5), batch_size=64)
-    none = dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
-    beyond = tried(run[3] | {"status": "out_of_memory"}, "batch_size", (0,), batch_size=256)[0] | none
-    both = evidence(run, sizes, [beyond])
-    assert your_network.rates(both)["status"].tolist() == ["ok"]  # a batch that was only tried is no failure
-    said = your_network.batch_sizes_title(your_network.batch_sizes(both))
-    assert said.count("64") == 2
+    rates = {4: (8.0, 9.0), 32: (12.0, 12.5), 64: (10.0, 10.0)}
+    runs = [point("your_network", rate, batch_size=size) for size, rate in rates.items()]
+    failed = point("your_network", (), ended="out_of_memory", batch_size=256)
+    said = your_network.batch_sizes_title(your_network.rates(evidence(*runs, failed)))
+    assert said.count("32") == said.count("64") == 1
+    for other in ({}, {"image_size": 96}, {"settings": {"optimizer": "adam"}}):  # other work is no other batch size
+        alone = [runs[0], point("your_network", (20.0,), batch_size=16, **other)] if other else [runs[0]]
+        assert not your_network.batch_sizes_title(your_network.rates(evidence(*alone)))
 
 
 def test_other_chips_are_predicted_from_the_operations():

@@ -1,7 +1,7 @@
 """A small transformer that learns to continue text, an example for `benchbook measure`; see docs/your-network.md.
 
     benchbook measure docs/examples/transformer.py:transformer \
-        --example docs/examples/transformer.py:make_batch --loss docs/examples/transformer.py:next_character
+        --loader docs/examples/transformer.py:make_batches --loss docs/examples/transformer.py:next_character
 """
 
 import numpy
@@ -35,12 +35,12 @@ def transformer() -> nn.Module:
     return Transformer()
 
 
-def make_batch(batch_size: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return pieces of the text, and the same pieces shifted by one character."""
+def make_batches(batch_size: int) -> list[tuple[numpy.ndarray, numpy.ndarray]]:
+    """Return four batches: pieces of the text, and the same pieces shifted by one character."""
     text = numpy.frombuffer(TEXT.encode("ascii"), numpy.uint8).astype("int64")
-    starts = numpy.random.default_rng(seed).integers(len(text) - LENGTH - 1, size=batch_size)
-    pieces = text[starts[:, None] + numpy.arange(LENGTH + 1)]
-    return pieces[:, :-1], pieces[:, 1:]
+    starts = numpy.random.default_rng(1).integers(len(text) - LENGTH - 1, size=(4, batch_size, 1))
+    pieces = text[starts + numpy.arange(LENGTH + 1)]
+    return [(batch[:, :-1], batch[:, 1:]) for batch in pieces]
 
 
 def next_character(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:

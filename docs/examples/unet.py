@@ -1,6 +1,6 @@
 """A small U-Net that finds a disc in a noisy image, an example for `benchbook measure`; see docs/your-network.md.
 
-    benchbook measure docs/examples/unet.py:unet --example docs/examples/unet.py:make_batch \
+    benchbook measure docs/examples/unet.py:unet --loader docs/examples/unet.py:make_batches \
         --loss docs/examples/unet.py:loss --optimizer adam --learning-rate 0.001
 """
 
@@ -46,14 +46,17 @@ def unet() -> nn.Module:
     return UNet()
 
 
-def make_batch(batch_size: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return noisy images of discs, and the discs."""
-    random = numpy.random.default_rng(seed)
+def make_batches(batch_size: int) -> list[tuple[numpy.ndarray, numpy.ndarray]]:
+    """Return four batches: noisy images of discs, and the discs."""
+    random = numpy.random.default_rng(1)
     rows, columns = numpy.mgrid[:SIDE, :SIDE]
-    middles, radii = random.uniform(32, SIDE - 32, (batch_size, 2)), random.uniform(8, 32, batch_size)
-    distances = numpy.hypot(rows - middles[:, :1, None], columns - middles[:, 1:, None])
-    discs = (distances < radii[:, None, None]).astype("float32")[:, None]
-    return discs + random.normal(scale=0.5, size=discs.shape), discs
+    batches = []
+    for _ in range(4):
+        middles, radii = random.uniform(32, SIDE - 32, (batch_size, 2)), random.uniform(8, 32, batch_size)
+        distances = numpy.hypot(rows - middles[:, :1, None], columns - middles[:, 1:, None])
+        discs = (distances < radii[:, None, None]).astype("float32")[:, None]
+        batches.append((discs + random.normal(scale=0.5, size=discs.shape), discs))
+    return batches
 
 
 def loss(logits: torch.Tensor, discs: torch.Tensor) -> torch.Tensor:

@@ -1,30 +1,29 @@
-"""The command `benchbook measure`: the user's network, measured like a study's."""
+"""The command `benchbook measure`: the user's network, measured like a study's, or the loop in a script."""
 
 import tempfile
-import threading
 from pathlib import Path
 from typing import Annotated
 
+import pandas
 import typer
 
-from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, short
+from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, say_table, short
 from benchbook.judging import intervals, statistics, wording
 from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import launch
 from benchbook.rows import ceilings, networks, records
-from benchbook.rows.points import FILES, nested
+from benchbook.rows.points import FILES, declared, nested
 from benchbook.running import profiles, session
-from benchbook.studies.your_network import choices, loading
+from benchbook.studies.your_network import loading
 
 STUDY = "your_network"
-NOT_OF_THE_POINT = ("tuned", "processes", "minutes", "machine", "script_arguments")
-FIRST_NUMBER_POLL_SECONDS = 0.3
 LOOK_SECONDS = 300.0  # to import your code, which may compile extensions
 
 
 def measure(
+    context: typer.Context,
     network: Annotated[
         str,
         typer.Argument(
@@ -33,21 +32,11 @@ def measure(
         ),
     ],
     script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    image_size: Annotated[int, typer.Option(help="pixels per side")] = 224,
-    channels: Annotated[int, typer.Option(help="channels of an image")] = 3,
-    num_classes: Annotated[int, typer.Option(help="number of classes")] = 1000,
     arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
-    example: Annotated[str, typer.Option(help="file.py:callable; makes (inputs, target) of (batch_size, seed)")] = "",
-    loader: Annotated[
-        str,
-        typer.Option(
-            help="file.py:callable; makes an iterable of (inputs, target), such as a DataLoader, of batch_size"
-        ),
-    ] = "",
-    loss: Annotated[
-        str,
-        typer.Option(help="file.py:callable; called with (outputs, target), it returns a scalar; empty: cross-entropy"),
-    ] = "",
+    image_size: Annotated[int, typer.Option(help="pixels per side of random images")] = 224,
+    channels: Annotated[int, typer.Option(help="channels of random images")] = 3,
+    loader: Annotated[str, typer.Option(help="file.py:callable; makes batches of (inputs, target) of a size")] = "",
+    loss: Annotated[str, typer.Option(help="file.py:callable of (outputs, target); empty: cross-entropy")] = "",
     optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
     learning_rate: Annotated[float, typer.Option(help="the same for all steps")] = 0.01,
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
@@ -60,53 +49,41 @@ def measure(
     machine: Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")] = "",
 ) -> None:
     """Measure your network like a study's, or the loop in your script, in fresh processes."""
-    given = {name: value for name, value in locals().items() if name not in NOT_OF_THE_POINT}
     if network.endswith(".py"):
         _measure_script(Path(network), script_arguments or [], processes, 60.0 * minutes)
         return
     if script_arguments:
         raise ValueError(f"{script_arguments[0]!r} after {network!r}; allowed: arguments of a script, such as train.py")
-    for name in FILES:  # files become absolute paths, because a kernel has another current folder
-        place, colon, attribute = given[name].rpartition(":")
-        if place.endswith(".py"):
-            given[name] = f"{Path(place).expanduser().resolve()}{colon}{attribute}"
-    given |= {"variant": "tuned" if tuned else "reference"}
-    choices.check(given)
-    _look(network, {name: given[name] for name in FILES})
-    entry = {"points": [nested(STUDY, given | {"num_processes": processes})], "time_limit_minutes": minutes}
-    points = profiles.points_of(STUDY, entry, "all")
-    name = identify(machine).name
-    if not session.is_cut_short(points, name):  # the code may have changed since the point was done
+    sizes = sorted({batch_size, *map(int, batch_sizes.replace(",", " ").split())})
+    given = {name: context.params[name] for name in declared(STUDY) if name in context.params}
+    given |= {"variant": "tuned" if tuned else "reference", "num_processes": processes, "batch_size": sizes}
+    for name in FILES:
+        if loading.is_file(given[name]):  # a kernel has another current folder
+            given[name] = str(Path(given[name]).expanduser().resolve())
+    _look(given | {"batch_size": sizes[0]})
+    entry = {"points": [nested(STUDY, given)], "time_limit_minutes": minutes}
+    name, points = identify(machine).name, profiles.points_of(STUDY, entry, "all")
+    if not session.is_cut_short(points, name):  # the code may have changed since a point was done
         for point in points:
             session.forget(layout.state(name) / STUDY / point.name)
-    ended = threading.Event()
-    threading.Thread(target=_say_first, args=(layout.point(name, STUDY, points[0].name), ended), daemon=True).start()
-    try:
-        left_out = session.measure(points, name, retry=True)
-    finally:
-        ended.set()
+    left_out = session.measure(points, name, retry=True)
     for point, reason in left_out:
         say(f"Left out: {point.title} ({reason}). Next: run the same command again.")
     if left_out:
         raise typer.Exit(SOME_LEFT_OUT)
     lines = session.summary(points, name)
-    _say_results(points, lines)
+    _say_results(lines)
     if (lines["status"] != "ok").any():
         raise typer.Exit(SOME_FAILED)
 
 
-def _look(network: str, names: dict[str, str]) -> None:
-    """Look for your code in a process of its own, before anything is written.
-
-    Args:
-        network: as it was typed.
-        names: of callables, by parameter.
-    """
+def _look(given: dict) -> None:
+    """Check choices and your code in a process of its own, before anything is written."""
     with tempfile.TemporaryDirectory() as folder:
-        look = f"{loading.__name__}:{loading.look.__name__}"
-        _, failed = launch.call(look, names, log=Path(folder, "log"), seconds=LOOK_SECONDS)
+        function = "benchbook.studies.your_network.plan:look"
+        _, failed = launch.call(function, given, log=Path(folder, "log"), seconds=LOOK_SECONDS)
     if failed:
-        raise ValueError(f"{network!r} {failed.message}; {loading.TRAINS}" if failed.is_late else failed.message)
+        raise ValueError(f"{given['network']!r} {failed.message}" if failed.is_late else failed.message)
 
 
 def _measure_script(script: Path, arguments: list[str], count: int, seconds: float) -> None:
@@ -137,77 +114,51 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
         raise typer.Exit(SOME_FAILED)
 
 
-def _say_first(folder: Path, ended: threading.Event) -> None:
-    """Print the rate of a new run's first row as soon as it is written."""
-    before = set(folder.glob("*.csv"))
-    while not ended.wait(FIRST_NUMBER_POLL_SECONDS):
-        for path in set(folder.glob("*.csv")) - before:
-            rates = records.gather([path], lambda line: None)["samples_per_second"].dropna()
-            if len(rates):
-                say(f"\nRoughly {wording.number(rates.iloc[0])} samples/s (one step); the measurement continues.")
-                return
-
-
-def _say_results(points: list, lines) -> None:
+def _say_results(lines: pandas.DataFrame) -> None:
+    """Print what is known of a session's points besides their rates, and predictions for other chips."""
     from benchbook.studies.study import Evidence
     from benchbook.studies.your_network import study
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations
-    names = [point.name for point in points]
-    rates = study.rates(evidence)
-    peaks = rates.set_index("point")["peak_memory_bytes"]
-    sizes = study.batch_sizes(evidence)
-    sizes = sizes[sizes["point"].isin(names)]
+    peaks = lines["point"].map(evidence.points(STUDY).set_index("point")["peak_memory_bytes"]).astype(float)
     shares = ceilings.efficiency(lines, evidence.ceilings).set_index("point")["efficiency"]
-    for line in lines.assign(tokens_per_second=statistics.tokens_per_second(lines)).to_dict("records"):
-        if line["status"] != "ok":
-            say(f"{line['model']}: {line['status']}: {line['message']}")
-            continue
-        rate, batch_size, peak = line["samples_per_second"], line["batch_size"], peaks.get(line["point"], 0)
-        name = f"{line['model']} on {line['device']} ({line['variant']}, {line['precision']})"
-        if line["verdict"].is_doubtful:
-            say(wording.sentence(str(line["verdict"])))
-        say(f"{name}: {rate:,.3g} samples/s ({line['interval']} {line['low']:,.3g} to {line['high']:,.3g})")
-        share = shares.get(line["point"], 0)
-        known = {
-            f"{1000 * batch_size / rate:,.3g} ms per step of {batch_size:.0f}": rate,
-            f"{line['tokens_per_second']:,.3g} tokens/s": line["tokens_per_second"],
-            f"{peak / 2**30:,.3g} GiB of memory": peak,
-            f"{share:.0%} of this machine's matrix products": share,
-            f"waits for input {line['waited_low']:.0%} to {line['waited_high']:.0%} of the time": line["waited_high"],
-        }
-        say(f"  {', '.join(text for text, value in known.items() if value > 0)}")
-        tried = sizes[sizes["point"].eq(line["point"]) & sizes["peak_memory_bytes"].notna()].sort_values("batch_size")
-        if line["device"] != "cpu" and len(tried) > 1:
+    shown = {
+        "ms a step": 1000 * lines["batch_size"] / lines["samples_per_second"],
+        "samples/s": lines["samples_per_second"],
+        "tokens/s": statistics.tokens_per_second(lines),
+        "GiB": peaks / 2**30,
+        "% of this machine's products": 100 * lines["point"].map(shares),
+        "% waiting for input": 100 * lines["waited_high"],
+    }
+    table = pandas.DataFrame(shown, dtype=float).dropna(axis="columns", how="all").map("{:,.3g}".format)
+    say_table(lines["model"].iloc[0], pandas.concat([lines[["device", "batch_size"]], table], axis="columns"))
+    for device, tried in lines.assign(peak=peaks)[peaks.notna()].sort_values("batch_size").groupby("device"):
+        if device != "cpu" and len(tried) > 1:
             ends = tried.iloc[[0, -1]]
-            batches = networks.batches_text(networks.batches_by_line(ends["batch_size"], ends["peak_memory_bytes"]))
+            batches = networks.batches_text(networks.batches_by_line(ends["batch_size"], ends["peak"]))
             two = " and ".join(map(str, ends["batch_size"]))
-            say(f"  Largest batch, by a line through the peaks of {two}: {batches or 'unknown'}")
-    if len(sizes):
-        say(f"{study.batch_sizes_title(sizes)}.")
-    measured = rates[rates["point"].isin(names) & rates["samples_per_second"].notna()]
-    if len(measured):
+            say(f"Largest batch, by a line through the peaks of {two}: {batches or 'unknown'}")
+    if lines["samples_per_second"].notna().any():
         table = study.elsewhere(evidence)
-        _say_elsewhere(table[table["model"].isin(measured["model"])])
-    say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
-    if len(measured):
+        _say_elsewhere(table[table["model"].isin(lines["model"]) & table["source"].eq("predicted")])
         say("Next: `make report` draws it next to other chips.")
+    say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
 
 
-def _say_elsewhere(table) -> None:
+def _say_elsewhere(table: pandas.DataFrame) -> None:
     """Print the record's predictions for other chips."""
-    from benchbook.studies.your_network import study
+    from benchbook.studies.your_network.study import IMAGES
 
-    others = table[table["source"] == "predicted"]
-    for network in sorted(set(table["model"]) - set(others["model"])):
-        say(f"  {network}: no predictions for other chips, because its operations were not counted.")
-    timed = others[others["hours"].notna()]
-    for line in timed.to_dict("records"):
-        rate, low, high = (wording.number(line[name]) for name in ("samples_per_second", "low", "high"))
-        cost = f", {wording.price(line['dollars'])} rented" if line["dollars"] == line["dollars"] else ""
-        time_and_cost = f"{study.IMAGES:,} take {wording.duration(3600 * line['hours'])}{cost}"
-        say(f"  {line['where']}: {rate} samples/s ({low} to {high}); {time_and_cost}")
+    timed = table[table["hours"].notna()]
+    if timed.empty:
+        reason = next(iter(table["reason"].dropna()), "its operations were not counted")
+        say(f"No predictions for other chips: {reason}.")
+        return
+    shown = {"chip": timed["where"]}
+    names = {"samples/s": "samples_per_second", "at least": "low", "at most": "high"}
+    shown |= {title: timed[name].map(wording.number) for title, name in names.items()}
+    shown[f"{IMAGES:,} take"] = (3600 * timed["hours"]).map(wording.duration)
+    shown["rented"] = timed["dollars"].map(wording.price, na_action="ignore")
+    say_table("Predicted for other chips", pandas.DataFrame(shown))
     if timed["samples_per_second"].duplicated().any():
-        say("  Equal rates: a step of this batch size takes at least as long as the shortest step on record.")
-    for reason in others["reason"].dropna().unique()[:1]:
-        say(f"  Other chips: {reason}.")
+        say("Equal rates: a step of this batch size takes at least as long as the shortest step on record.")

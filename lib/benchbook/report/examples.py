@@ -44,7 +44,7 @@ PARAMETERS = {
     },
     "your_network": {
         "network": "torchvision.models:shufflenet_v2_x1_0", "image_size": 64, "batch_size": 16,
-        "budget": BUDGET | {"batch_sizes": "4"},
+        "budget": BUDGET,
     },
     "gpt_tokens": {"dataset": "excerpt", "budget": BUDGET | {"samples_per_window": 240, "num_test_sequences": 40}},
 }  # fmt: skip

@@ -18,7 +18,7 @@ BUDGET = "budget"  # the parameter that says how much to measure; its keys are i
 # that older runs have.
 UNMEASURED = frozenset({"data_root", "num_processes", "try_seconds", "explore", "purchase_price"})
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
-FILES = ("network", "example", "loader", "loss")
+FILES = ("network", "loader", "loss")
 # Callables that take a network's name, and the argument with the name.
 REGISTRIES = {
     "timm:create_model": "model_name",

@@ -46,7 +46,6 @@ class Process:
         workload: from `build`; the windows time its `step`.
         make: makes such a workload with fresh weights; takes changed choices and `settings`.
         settings: of that workload.
-        has_begun: whether the workload's first step has its row.
     """
 
     parameters: dict
@@ -57,7 +56,6 @@ class Process:
     workload: Workload | None = None
     make: functools.partial | None = field(default=None, repr=False)
     settings: Settings = field(default_factory=Settings)
-    has_begun: bool = False
 
     is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
     whole_epochs = property(lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
@@ -79,9 +77,7 @@ class Process:
             self.run.append(**named, seconds=seconds)
         return data
 
-    def build(
-        self, plan: type[StudyPlan], data: Any, first_step: Callable = protocol.first_step, **choices: Any
-    ) -> Workload:
+    def build(self, plan: type[StudyPlan], data: Any, **choices: Any) -> Workload:
         """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
 
         For `tuned`, process CHECK first searches for settings that are faster and pass parity; the others take over its
@@ -91,7 +87,6 @@ class Process:
         Args:
             plan: of the study; the parameters named like its fields become its choices.
             data: from `load`.
-            first_step: takes the workload and the run.
             choices: replace parameters; `settings` are those of a point that is not tuned.
         """
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
@@ -105,8 +100,7 @@ class Process:
             self._search(reference, plan.candidates(self.device))
         with self.run.during("setup"):
             self.workload = self.make(settings=self.settings)
-        first_step(self.workload, self.run)
-        self.has_begun = first_step is protocol.first_step
+        protocol.first_step(self.workload, self.run)
         self.run.manifest["first_call_seconds"] = round(processes.age(), 1)
         return self.workload
 
@@ -139,7 +133,7 @@ class Process:
         Args:
             changed: see `amount`.
         """
-        seconds = protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], self.has_begun)
+        seconds = protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], has_begun=True)
         if minutes := self.parameters.get("sustained_minutes"):
             protocol.measure_minutes(self.workload, self.run, minutes)
         else:

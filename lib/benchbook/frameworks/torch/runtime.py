@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
 
@@ -80,7 +81,12 @@ def load_keras_arrays(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None
         getattr(layer, name).copy_(torch.from_numpy(array.transpose(orders.get(array.ndim))))
 
 
-def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "meta") -> float:
+def flops_per_sample(
+    model: nn.Module,
+    *inputs: torch.Tensor,
+    device: str = "meta",
+    run: Callable[[nn.Module, Sequence], Iterable] = lambda model, inputs: tree_leaves(model(*inputs)),
+) -> float:
     """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
 
     A copy of the network runs on the meta device, which computes nothing; on a CPU the count can miss fused paths.
@@ -92,6 +98,7 @@ def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "met
         model: a torch network; it does not change.
         inputs: a batch as the network takes it, shapes (n, ...); on the meta device its values do not matter.
         device: meta, or cpu for a network whose operations depend on values.
+        run: returns the model's outputs.
     """
 
     def convolution_backward(gradient, images, kernel, *rest, out_shape):
@@ -104,6 +111,5 @@ def flops_per_sample(model: nn.Module, *inputs: torch.Tensor, device: str = "met
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
     unfused = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # fused ones are not counted
     with unfused, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
-        outputs = twin(*batch)
-        sum(part.sum() for part in ([outputs] if torch.is_tensor(outputs) else outputs)).backward()
+        sum(part.sum() for part in run(twin, batch) if part.requires_grad).backward()
     return counter.get_total_flops() / len(inputs[0])

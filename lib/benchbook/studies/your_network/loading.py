@@ -1,30 +1,39 @@
 """The user's own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it is measured."""
 
 import ast
-import difflib
 import functools
 import hashlib
-import importlib
 import importlib.util
-import operator
+import pkgutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from benchbook.machine import identity
 from benchbook.measuring import failures
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
-HINT = "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt"
-RELATIVE = "name a file of a package as package.module:callable, from the folder that has the package"
-TRAINS = 'put what a script does under `if __name__ == "__main__":`, or measure its loop with benchbook.measure'
-MOST_NAMED = 8  # callables of a module that an error lists
+HINTS = {
+    ImportError: "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt; name a file"
+    " of a package as package.module:callable, from the folder that has the package",
+    SystemExit: 'put what a script does under `if __name__ == "__main__":`, or measure its loop with benchbook.measure',
+}
 
 
-class Misfit(ValueError):
-    """Your network, example, loader or loss does not fit; the message says which, and what is allowed."""
+@contextmanager
+def naming(part: str) -> Iterator[None]:
+    """Name the part of the user's code that raised an error or ended Python.
+
+    Raises:
+        ValueError: in place of the error, with its type, its message and, for some types, what to do.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        hint = "".join(f"; {text}" for kind, text in HINTS.items() if isinstance(error, kind))
+        raise ValueError(f"{part} raised {type(error).__name__}: {failures.last_line(str(error))}{hint}") from error
 
 
 def resolve(name: str, what: str) -> Callable:
@@ -35,53 +44,18 @@ def resolve(name: str, what: str) -> Callable:
         what: the parameter with the name, for errors.
 
     Raises:
-        ValueError: no such file, module or callable; the message lists the callables there are.
+        ValueError: the name has neither form, or its module raised an error.
     """
-    place, attribute = find(name, what)
-    with named_in_errors(f"{what} {name!r}: {Path(place).name}"):
-        module = _run(place) if isinstance(place, Path) else importlib.import_module(place)
-    try:
-        value, state = operator.attrgetter(attribute)(module), "is not callable"
-    except AttributeError:
-        value, state = None, "is not in it"
-    if not callable(value):
-        own = [key for key, each in vars(module).items() if callable(each) and not key.startswith("_")]
-        nearest = difflib.get_close_matches(attribute, dict.fromkeys(own), n=MOST_NAMED, cutoff=0.0)
-        names = ", ".join(nearest) + (" and others" if len(own) > MOST_NAMED else "")
-        raise ValueError(f"{what} {name!r}: {attribute} {state}; it has {names or 'none'}")
-    return value
+    place, colon, attribute = name.rpartition(":")
+    if not colon:
+        raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
+    with naming(f"{what} {name!r}"):
+        return attrgetter(attribute)(_run(Path(place).resolve())) if is_file(name) else pkgutil.resolve_name(name)
 
 
-def look(names: dict[str, str]) -> None:
-    """Resolve callables by parameter, in a process of its own; empty names are left out. For errors see `resolve`."""
-    for what, name in names.items():
-        if name:
-            resolve(name, what)
-
-
-@contextmanager
-def named_in_errors(what: str) -> Iterator[None]:
-    """Name the part of your code that raised an error. An out-of-memory error is left as it is.
-
-    Args:
-        what: the part, as the subject of the message.
-
-    Raises:
-        Misfit: in place of any other error.
-    """
-    try:
-        yield
-    except Misfit:
-        raise
-    except SystemExit as ended:
-        raise Misfit(f"{what} ended Python (SystemExit: {ended}); {TRAINS}") from ended
-    except Exception as error:
-        kind = type(error).__name__
-        if failures.status_of(kind, str(error)) == "out_of_memory":
-            raise
-        hint = RELATIVE if "relative import" in str(error) else HINT
-        hint = f"; {hint}" if isinstance(error, ImportError) else ""
-        raise Misfit(f"{what} raised {kind}: {failures.last_line(str(error))}{hint}") from error
+def is_file(name: str) -> bool:
+    """Return whether a name is of a callable in a file."""
+    return name.rpartition(":")[0].endswith(".py")
 
 
 def keywords(arguments: str) -> dict[str, Any]:
@@ -99,50 +73,16 @@ def keywords(arguments: str) -> dict[str, Any]:
         raise ValueError(f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"') from error
 
 
-def origins(names: dict[str, str]) -> dict[str, dict]:
-    """Return name, digest and commit of the files with the callables, for the manifest.
-
-    Args:
-        names: callables by parameter; empty names and callables of modules are left out.
-
-    Raises:
-        ValueError: a file does not exist.
-    """
-    described = {}
-    for what, name in names.items():
-        path = find(name, what)[0] if name else ""
-        if isinstance(path, Path):
-            digest, commit = hashlib.sha256(path.read_bytes()).hexdigest(), identity.revision(path.parent, path.name)
-            described[what] = {"file": path.name, "sha256": digest, "commit": commit or None}
-    return described
-
-
-def find(name: str, what: str) -> tuple[Path | str, str]:
-    """Return the file or module and the callable in a name; modules in the current folder become importable.
-
-    Raises:
-        ValueError: the name has neither of FORMS, or there is no such file.
-    """
-    place, _, attribute = name.rpartition(":")
-    is_file = place.endswith(".py")
-    parts = attribute.split(".") + ([] if is_file else place.split("."))
-    if not all(map(str.isidentifier, parts)):
-        raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
-    if not is_file:
-        if str(Path.cwd()) not in sys.path:
-            sys.path.append(str(Path.cwd()))
-        return place, attribute
-    path = Path(place).expanduser().resolve()
-    if not path.is_file():
-        raise ValueError(f"{what} {name!r}: {place} is not a file; allowed: {FORMS}")
-    return path, attribute
+def digests(names: dict[str, str]) -> dict[str, str]:
+    """Return the digests of the files with the callables, by parameter; those of modules are left out."""
+    files = {what: Path(name.rpartition(":")[0]) for what, name in names.items() if is_file(name)}
+    return {what: hashlib.sha256(path.read_bytes()).hexdigest() for what, path in files.items()}
 
 
 @functools.cache
 def _run(path: Path) -> Any:
     """Return the module of a file, which runs once in a process: some files cannot run twice."""
-    if str(path.parent) not in sys.path:  # for the file's imports from its folder
-        sys.path.append(str(path.parent))
+    sys.path.append(str(path.parent))  # for the file's imports from its folder
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)
