@@ -177,8 +177,9 @@ def test_a_copy_under_a_name_that_sorts_first_is_refused_and_the_original_stays(
     status, said = command("add", tmp_path / "their" / "outputs" / "aaa-box.zip")
     assert (status, said.count("\n"), [path.name for path in runs.iterdir()]) == (2, 1, [COMMITTED.name])
     outputs_with(tmp_path, monkeypatch, {"aaa-box": copies})  # by hand
-    lines, described = [], manifests.read_all(runs)
-    kept = crosschecks.consistent(records.gather(records.find(runs), lines.append, described), described, lines.append)
+    lines = []
+    described = manifests.read_all(runs, lines.append)
+    kept = crosschecks.consistent(records.gather(records.find(runs), lines.append), described, lines.append)
     assert set(kept.loc[kept["phase"] == "train", "machine"]) == {COMMITTED.name}
     assert sum("aaa-box" in line for line in lines) == 3
 

@@ -40,6 +40,7 @@ def runs(tmp_path):
 
 def gather(folder):
     messages = []
+    manifests.read_all(folder, messages.append)
     return records.gather(records.find(folder), messages.append), messages
 
 
@@ -96,7 +97,7 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
     assert len(checks) < 30
 
 
-def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(runs):
+def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(runs, command):
     for number in range(2):
         path = runs / f"{run_id(number)}.csv"
         header, row = path.read_text().splitlines()
@@ -108,6 +109,7 @@ def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text
     rows = records.merge(records.find(runs))
     assert sorted(rows["colour"].fillna("")) == ["", "007", "007"]
     assert list(rows) == [*records.COLUMNS, "colour"]
+    assert command("validate", runs) == (0, f"{messages[0]}\n3 rows in 3 files are valid.\n")
 
 
 def test_an_exception_while_a_file_is_checked_leaves_out_that_file(runs, monkeypatch):

@@ -139,14 +139,15 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
         found = "has no CSV of rows" if path.is_dir() else "is not a plain file" if path.exists() else "does not exist"
         raise ValueError(f"{path} {found}; allowed: a CSV of rows, or a folder of them")
     rows = records.merge(paths)
-    if wrong := manifests.faults(paths):
+    wrong = []
+    described = manifests.read_all(path, wrong.append)
+    if wrong:
         raise manifests.ManifestError(wrong[0])
-    described = manifests.read_all(path if path.is_dir() else path.parent)
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
     measured = rows if in_runs else rows[rows["source"] == "measured"]
     for complaint in crosschecks.complaints(measured, described).itertuples():
         raise ValueError(crosschecks.describe(complaint))
-    for line in crosschecks.unproven(measured, described):
+    for line in records.unused(rows) + crosschecks.unproven(measured, described):
         say(line)
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
@@ -159,7 +160,7 @@ def compare(
     """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
-    described = manifests.read_all(folder)
+    described = manifests.read_all(folder, say)
     conditions = condition.samples(described)
     sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
     cores = [comparison.cores(side, described) for side in sides]

@@ -185,7 +185,7 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
     chosen = measured if studies == "all" else studies.split()
     if not chosen or not set(chosen) <= set(measured):
         raise ValueError(f"machine {machine!r} has not measured {studies!r}; allowed: all, {', '.join(measured)}")
-    described, points = manifests.read_all(folder), {}
+    described, points = manifests.read_all(folder, say), {}
     last = verdicts.counting(rows[rows["study"].isin(chosen)], condition.samples(described))
     last = statistics.newest(last)
     for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):
