@@ -19,6 +19,7 @@ from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import estimate
+from benchbook.report import machines
 from benchbook.rows import crosschecks, manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
@@ -161,6 +162,7 @@ def compare(
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
     described = manifests.read_all(folder, say)
+    rows = machines.separate_kinds(rows, described)
     conditions = condition.samples(described)
     sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
     cores = [comparison.cores(side, described) for side in sides]
@@ -203,24 +205,18 @@ def pack(
 
 @app.command(rich_help_panel=SHARE)
 def add(
-    path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, its folder, or a folder of zips")],
+    paths: Annotated[list[Path], typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them")],
 ) -> None:
-    """Check another machine's zip, or its unpacked folder, and copy it to outputs/runs; a fault changes nothing.
-
-    A bad zip in a folder is named, and the others are added.
-    """
-    packs, bad = sorted(path.glob("*.zip")) or [path], []
-    for each in packs:
+    """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing, the others are added."""
+    faults = []
+    for path in paths:
         try:
-            folder, rows = packing.add(each, say)
-            say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
+            folder, rows = packing.add(path, say)
+            say(f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
         except ValueError as error:
-            if each == path:
-                raise
-            bad.append(each.name)
-            say(f"{each.name}: not added: {error}")
-    if bad:
-        raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
+            faults.append(str(error))
+    if faults:
+        raise ValueError("; ".join(faults))
 
 
 @app.command(name="machine", rich_help_panel=MEASURE)
