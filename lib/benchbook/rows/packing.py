@@ -39,7 +39,7 @@ def pack(
     Args:
         machine_name: the machine of the rows.
         path: the zip to write; default: `<machine>.zip` in the outputs folder.
-        say: called with a line for each reason why runs are unproven.
+        say: called with a line that names unproven runs.
 
     Returns:
         The zip, and its rows.
@@ -85,7 +85,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
 
     Args:
         path: the zip, or the folder unpacked from it.
-        say: called with a line for each reason why runs are unproven.
+        say: called with a line that names unproven runs.
 
     Returns:
         The machine's folder, and the rows in the pack.
