@@ -105,18 +105,6 @@ def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_pa
     assert (environment["lock"], environment["lock_sha256"]) == (None, None)
 
 
-def test_the_version_that_was_imported_counts(tmp_path):
-    """A folder of PYTHONPATH hides an installed package, with metadata of its own (tqdm) or without (nbclient)."""
-    (tmp_path / "nbclient.py").write_text("__version__ = '0.0.1'")
-    (tmp_path / "tqdm-0.0.2.dist-info").mkdir()
-    (tmp_path / "tqdm-0.0.2.dist-info" / "METADATA").write_text("Name: tqdm\nVersion: 0.0.2\n\n")
-    asked = "import json, nbclient; from benchbook.machine import identity; print(json.dumps(identity.environment()))"
-    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    printed = subprocess.check_output([sys.executable, "-c", asked], env=os.environ | {"PYTHONPATH": paths})
-    packages = json.loads(printed)["packages"]
-    assert (packages["nbclient"], packages["tqdm"]) == ("0.0.1", "0.0.2")
-
-
 def test_commit_says_when_the_library_was_changed(monkeypatch):
     answers = {"rev-parse": "0123456789ab", "status": ""}
     monkeypatch.setattr(identity, "output", lambda *command: answers[command[3]])
@@ -208,6 +196,7 @@ def measured(session: str) -> list[dict]:
         ("TORCH_HOME", "/home/jane/.torch", "(path)", False),
         ("NVIDIA_VISIBLE_DEVICES", "all", "all", False),
         ("CUDA_VERSION", "12.8", "12.8", False),
+        ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "1", True),
         ("NVIDIA_API_KEY", "secret", None, False),
         ("TF_VAR_password", "secret", None, False),  # Terraform's
         ("OMP_NUM_THREADS", "3", None, False),  # a limit of the machine

@@ -43,7 +43,6 @@ SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run
 def read() -> dict:
     """Return all values that may change between two runs. Keys name their unit; unknown values are None."""
     return {
-        "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
         **_clocks_and_counters(),
         **(_mac(MAC) if platform.system() == "Darwin" else linux()),
         "gpus": nvidia.gpus(),
@@ -120,7 +119,6 @@ def linux(root: Path = SYSTEM_FILES) -> dict:
     """Return power profile, CPU governor, heat and power source from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
     return {
-        "platform_profile": profile,
         "low_power_mode": None if profile is None else profile == "low-power",
         "cpu_governor": _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         **linux_heat(root),

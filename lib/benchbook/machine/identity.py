@@ -8,8 +8,6 @@ import json
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -143,15 +141,9 @@ def limits() -> dict[str, int | str]:
 
 
 def environment() -> dict:
-    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256.
-
-    A package in a folder of PYTHONPATH hides an installed one. Of packages that are imported, the module's own version
-    counts: such a folder may lack the package's metadata.
-    """
+    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
     limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
-    modules = {name.lower(): vars(module).get("__version__") for name, module in [*sys.modules.items()] if module}
-    packages |= {name: modules[name] for name in packages if isinstance(modules.get(name), str)}
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
@@ -177,18 +169,6 @@ def revision(folder: Path, *paths: str) -> str:
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
     changed = output("git", "-C", str(folder), "status", "--porcelain", "--", *paths)
     return f"{head}+changed" if head and changed else head
-
-
-def why_no_commit() -> str:
-    """Return git's reason why rows will have no commit, in one line; empty if they have one."""
-    folder = layout.checkout()
-    if not folder or commit():
-        return ""
-    try:
-        done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"git: {error.strerror}"
-    return " ".join(done.stderr.split())
 
 
 def as_dictionary(machine: Machine) -> dict:
