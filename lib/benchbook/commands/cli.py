@@ -62,19 +62,16 @@ def study(
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
-    verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
     begun = time.monotonic() - processes.age()
     until = begun + deadline
-    if verbose:
-        os.environ[profiles.VERBOSE] = "1"
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     if executor not in cluster.EXECUTORS:
         raise ValueError(f"executor {executor!r}; allowed: {', '.join(cluster.EXECUTORS)}")
     if executor == "slurm":
-        flags = [*(["--retry"] if retry else []), *(["--verbose"] if verbose else [])]
+        flags = ["--retry"] if retry else []
         flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
         for line in cluster.submit(profile, studies, machine, like, ["--device", device, *flags]):
             say(line)

@@ -208,10 +208,8 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, or missing if there are none."""
     if "settings" not in table:
         return table
-    distinct = {id(value): value for value in table["settings"]}  # rows with equal settings may share one dictionary
-    written = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
-    column = [written.get(id(value)) for value in table["settings"]]
-    return table.assign(settings=pandas.Series(column, table.index, dtype="string"))
+    texts = [cell(value) if isinstance(value, dict) and value else None for value in table["settings"]]
+    return table.assign(settings=pandas.Series(texts, table.index, dtype="string"))
 
 
 def find(folder: Path) -> list[Path]:
