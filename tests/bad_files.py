@@ -215,7 +215,6 @@ CASES: dict[str, Change] = {
     "a device of no text": manifest(parameters={"device": 5}),
     "data in a list": manifest(parameters={"dataset": ["mnist"]}),
     "a chip in a list": manifest(machine={"chip": ["AMD EPYC"]}),
-    "a commit of no text": manifest(commit=5),
     "a search without settings": manifest(tuning={"chosen": "tuned"}),
     "masks without a start": manifest(masks={"end": []}),
     "conditions no list": manifest(conditions={}),

@@ -130,7 +130,9 @@ BAD_MANIFESTS = {
     '{"commit": "ab': "is not JSON",
     '{"misplaced_operations": {"Cast": "often"}}': "misplaced_operations.Cast is 'often'; allowed: a valid integer",
     '{"conditions": [{"awake_seconds": 1}]}': r"conditions\[0\].elapsed_seconds is missing",
-    '{"condition_before": {"gpus": [{"num_other_processes": true}]}}': "num_other_processes is True; allowed: a valid",
+    '{"conditions": [{"awake_seconds": 1, "elapsed_seconds": 1, "gpus": [{"num_other_processes": true}]}]}': (
+        "num_other_processes is True; allowed: a valid"
+    ),
 }
 
 

@@ -21,16 +21,16 @@ FILES = "*.json"
 # Only values that this library reads are checked; a manifest has many more.
 _NUMBER, _TEXTS = Number | None, list[str] | None
 _GPU = dict.fromkeys(("num_other_processes", "thermal_slowdown_seconds"), _NUMBER) | {"clock_reasons": _TEXTS}
-_STATE = {
-    **dict.fromkeys(("repeat", "index", "window_awake_seconds", "load_average_1_minute"), _NUMBER),
+_SAMPLE = {
+    **dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number]),
+    **dict.fromkeys(("repeat", "index", "window_awake_seconds"), _NUMBER),
     **dict.fromkeys(("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), _NUMBER),
-    **dict.fromkeys(("cpu_temperature_celsius", "cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
+    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
     **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), _NUMBER),
     **dict.fromkeys(("low_power_mode", "translated"), StrictBool | None),
     **dict.fromkeys(("power_source", "thermal_pressure"), Text),
     "gpus": list[open_mapping("Gpu", **_GPU)] | None,
 }
-_SAMPLE = _STATE | dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number])
 _PARAMETERS = open_mapping(
     "Parameters",
     **dict.fromkeys(("variant", "device", "framework", "precision", "model", "dataset"), Text),
@@ -44,15 +44,13 @@ _MACHINE = {
     **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), _NUMBER),
     "accelerators": _TEXTS,
 }
-_ENVIRONMENT = dict.fromkeys(("python", "lock_sha256"), Text)
-_ENVIRONMENT |= dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
+_ENVIRONMENT = {"python": Text} | dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
 Manifest = open_mapping(
     "Manifest",
-    **dict.fromkeys(("run_id", "commit"), Text),
+    run_id=Text,
     parameters=_PARAMETERS | None,
     machine=open_mapping("Machine", **_MACHINE) | None,
     environment=open_mapping("Environment", **_ENVIRONMENT) | None,
-    **dict.fromkeys(("condition_before", "condition_after"), open_mapping("State", **_STATE) | None),
     conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
     trials=list[dict] | None,
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
