@@ -134,8 +134,7 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     """Check rows against the schema, each other and their manifests; name the first fault with file and line."""
     paths = records.find(path)
     if not paths:
-        found = "has no CSV of rows" if path.is_dir() else "is not a plain file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {found}; allowed: a CSV of rows, or a folder of them")
+        raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
     rows = records.merge(paths)
     wrong = []
     described = manifests.read_all(path, wrong.append)

@@ -34,7 +34,6 @@ from benchbook.rows.schema import (  # noqa: F401
 
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
-FILE = "/file"  # the column of a file's position; no column of rows has this name
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -128,20 +127,21 @@ def _read_good(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
         paths: sorted.
     """
     faults: dict[int, str] = {}
-    tables: dict[tuple[str, ...], list[list[str]]] = {}  # files with equal headers are one table
+    tables: dict[tuple[str, ...], tuple[list[int], list[list[str]]]] = {}  # files with equal headers are one table
     for number, path in enumerate(paths):
         try:
-            header, *lines = _lines(path, str(path))
-            if not lines:
+            header, *own = _lines(path, str(path))
+            if not own:
                 raise SchemaError(f"{path}: a header without rows")
         except SchemaError as error:
             faults[number] = str(error)
             continue
-        table = tables.setdefault(tuple(header), [[FILE, *header]])
-        table += [[str(number), *cells] for cells in lines]
+        numbers, lines = tables.setdefault(tuple(header), ([], [header]))
+        numbers += [number] * len(own)
+        lines += own
     typed = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
-    for table in map(_table, tables.values()):
-        typed += _validated(table.drop(columns=FILE).set_axis(table[FILE].astype(int)), paths, faults)
+    for numbers, lines in tables.values():
+        typed += _validated(_table(lines).set_axis(numbers), paths, faults)
     parts = [part for part in typed if len(part)] or typed
     rows = _without_duplicates(pandas.concat(parts).sort_index(kind="stable"), paths, faults)
     rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
