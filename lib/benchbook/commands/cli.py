@@ -33,7 +33,6 @@ ORDER = "Each point is measured in fresh processes"
 CALIBRATED = ", and each framework is calibrated before the first study that uses it"
 MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
-LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -88,10 +87,7 @@ def study(
     if (lines["status"] != "ok").any():
         say("Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again.")
         raise typer.Exit(SOME_FAILED)
-    if following := LONGER.get("" if like else profile):
-        say(f"Next: open the report; `make plan PROFILE={following}` shows the time of the longer profile.")
-    else:
-        say("Next: open the report, and send the rows of this machine: `make share`.")
+    say("Next: open the report, and send the rows of this machine: `make share`.")
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -293,21 +289,23 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     from benchbook.studies import findings
     from benchbook.studies.study import Evidence
 
-    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
     for reason in dict.fromkeys(reason for _, reason in left_out):
         titles = [point.title for point, own in left_out if own == reason]
         say(f"Left out: {'; '.join(titles)} ({reason})")
-    if own and until - time.monotonic() > REPORT_SECONDS:
-        page = _write_report()
-        own_studies = [each for name, each in studies.every().items() if name in set(lines["study"])]
-        for each in own_studies[:MOST_FINDINGS]:  # the report has the findings of all machines
-            if text := findings.finding(each, own[0], measured=True):
+    if lines.empty:
+        return
+    machine = lines["machine"].iloc[0]
+    if until - time.monotonic() > REPORT_SECONDS:
+        page, evidence = _write_report(), Evidence.of_machine(machine)
+        measured = [each for name, each in studies.every().items() if name in set(lines["study"])]
+        for each in measured[:MOST_FINDINGS]:  # the report has the findings of all machines
+            if text := findings.finding(each, evidence, measured=True):
                 say(text)
         say(f"Report: {short(page)}")
-    elif own:
+    else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like and own:
+    if like:
         try:
-            compare(like, lines["machine"].iloc[0])
+            compare(like, machine)
         except ValueError as error:  # the machines have no point in common
             say(f"Not compared with {like}: {error}")
