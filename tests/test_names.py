@@ -53,7 +53,7 @@ FINGERPRINTS = ["/../x", "<b>x", "../../x", "", "a b"]
 ATTACKS = {
     "a device of version 1 in a point's name": (
         {"schema_version": 1, "device": None, "manifest": {"parameters": PARAMETERS | {"device": OUTSIDE}}},
-        "column schema_version is 1; allowed: 2",
+        "column schema_version is '1'; allowed: greater than or equal to 2",
     ),
     **{
         f"fingerprint {value!r}": (

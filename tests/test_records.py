@@ -199,12 +199,12 @@ def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_rows_of_another_version_are_refused_with_both_versions_whatever_else_differs(tmp_path, version):
+def test_rows_of_another_version_are_refused_with_both_versions(tmp_path, version):
     write(tmp_path / "a.csv", make_row())
     rows = [make_row(run_id="run-2"), make_row(run_id="run-2", index=1, schema_version=version, device="abacus")]
-    pandas.DataFrame(rows).drop(columns="status").to_csv(tmp_path / "b.csv", index=False)
+    write_raw(tmp_path / "b.csv", *rows)
     for read in (lambda: records.merge(records.find(tmp_path)), lambda: records.read(tmp_path / "b.csv")):
-        with pytest.raises(records.SchemaError) as caught:
+        with pytest.raises(
+            records.SchemaError, match=rf"b\.csv, line 3: column schema_version is '{version}'; .* 2 \("
+        ):
             read()
-        message = f"{tmp_path / 'b.csv'}, line 3: column schema_version is {version}; allowed: 2"
-        assert str(caught.value) == message

@@ -234,11 +234,6 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         SchemaError: a row has another schema version, a required column is missing, a value is not allowed, energy
             lacks its method or boundary, or a key occurs twice.
     """
-    versions = pandas.to_numeric(rows.get("schema_version", pandas.Series(dtype="string")), errors="coerce").dropna()
-    other = versions[versions != SCHEMA_VERSION]  # checked first: their columns may differ or have another meaning
-    if len(other):
-        found = f"column schema_version is {other.iloc[0]:g}; allowed: {SCHEMA_VERSION}"
-        raise SchemaError(f"{source}, line {int(other.index[0]) + 2}: {found}")
     typed = cast(rows, source)
     incomplete = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
     faults = {f"the key {', '.join(KEY)} occurs a second time": typed.duplicated(KEY), INCOMPLETE_ENERGY: incomplete}
