@@ -20,7 +20,7 @@ from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import estimate
 from benchbook.report import machines
-from benchbook.rows import crosschecks, manifests, packing, records
+from benchbook.rows import manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 
@@ -131,17 +131,8 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     paths = records.find(path)
     if not paths:
         raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
-    rows = records.merge(paths)
-    wrong = []
-    described = manifests.read_all(path, wrong.append)
-    if wrong:
-        raise manifests.ManifestError(wrong[0])
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
-    measured = rows if in_runs else rows[rows["source"] == "measured"]
-    for complaint in crosschecks.complaints(measured, described).itertuples():
-        raise ValueError(crosschecks.describe(complaint))
-    for line in records.unused(rows) + crosschecks.unproven(measured, described):
-        say(line)
+    rows = packing.checked(path, say, published=not in_runs)
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 

@@ -39,7 +39,7 @@ def pack(
     Args:
         machine_name: the machine of the rows.
         path: the zip to write; default: `<machine>.zip` in the outputs folder.
-        say: called with a line that names unproven runs.
+        say: called with what `checked` has to say.
 
     Returns:
         The zip, and its rows.
@@ -56,7 +56,7 @@ def pack(
         machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     contents = read(folder)
-    rows = _checked(folder, say)
+    rows = _of_machine(folder, say)
     for name, content in contents.items():
         if name.endswith(".csv"):
             written = records.texts(folder.parent / name, name)
@@ -85,7 +85,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
 
     Args:
         path: the zip, or the folder unpacked from it.
-        say: called with a line that names unproven runs.
+        say: called with what `checked` has to say.
 
     Returns:
         The machine's folder, and the rows in the pack.
@@ -105,7 +105,7 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             (folder,) = Path(temporary).iterdir()
-            rows = _checked(folder, say)
+            rows = _of_machine(folder, say)
             targets = {file: runs / file.relative_to(temporary) for file in sorted(folder.glob("*/*/*"))}
             new = {file: target for file, target in targets.items() if not target.exists()}
             for file in targets.keys() - new.keys():
@@ -172,24 +172,40 @@ def _check_names(names: list[str]) -> None:
         raise PackError(f"holds rows of {listed(machines) or 'no machine'}; allowed: of one machine")
 
 
-def _checked(folder: Path, say: Callable[[str], object]) -> pandas.DataFrame:
-    """Return the rows in a machine's folder, after all checks.
+def checked(path: Path, say: Callable[[str], object], published: bool = False) -> pandas.DataFrame:
+    """Return the rows of a file, or of all files below a folder, after all checks of rows and manifests.
+
+    Args:
+        path: the file or folder.
+        say: called with a line that names unknown columns, and one that names unproven runs.
+        published: whether rows may be published; only the measured ones are compared with manifests.
+
+    Raises:
+        PackError: rows contradict themselves, each other or their manifest.
+        SchemaError, ManifestError: a row or a manifest breaks its schema.
+    """
+    rows, wrong = records.merge(records.find(path)), []
+    described = manifests.read_all(path, wrong.append)
+    if wrong:
+        raise manifests.ManifestError(wrong[0])
+    measured = rows[rows["source"] == "measured"] if published else rows
+    for complaint in crosschecks.complaints(measured, described).itertuples():
+        raise PackError(crosschecks.describe(complaint))
+    for line in records.unused(rows) + crosschecks.unproven(measured, described):
+        say(line)
+    return rows
+
+
+def _of_machine(folder: Path, say: Callable[[str], object]) -> pandas.DataFrame:
+    """Return the rows in a machine's folder, after all checks; each run is in the file of its name.
 
     Raises:
         PackError, SchemaError, ManifestError: see `add`.
     """
-    wrong, tables = [], records.find(folder)
-    described = manifests.read_all(folder, wrong.append)
-    if wrong:
-        raise manifests.ManifestError(wrong[0])
-    rows = records.merge(tables)
-    places = {path.relative_to(folder.parent).with_suffix("").parts for path in tables}
+    rows = checked(folder, say)
+    places = {path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)}
     for run in sorted(places ^ set(rows[RUN].itertuples(index=False, name=None))):
         raise PackError(f"{'/'.join(run)}.csv has no rows of this run, or they are in another file")
-    for complaint in crosschecks.complaints(rows, described).itertuples():
-        raise PackError(crosschecks.describe(complaint))
-    for line in crosschecks.unproven(rows, described):
-        say(line)
     return rows
 
 
