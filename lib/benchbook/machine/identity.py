@@ -60,23 +60,18 @@ def identify(name: str = "") -> Machine:
 
     Args:
         name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores, memory and accelerators.
-            That name gets digits of the fingerprint if rows of another kind of computer have it already.
+            It gets digits of the fingerprint if rows of another kind of computer, or of an unknown kind, have it
+            already; the cores and threads that may be used count.
 
     Raises:
-        ValueError: a folder cannot have the given name, or rows of another kind of computer have it.
+        ValueError: a folder cannot have the given name.
     """
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
-    given, digits = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
+    digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
-    name = layout.check_name(given or _default_name(chip, physical, memory, cards), "machine name")
-    if _is_taken(name, digits):
-        if given:
-            raise ValueError(
-                f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it"
-                " (the cores and threads that may be used count); allowed: another name, such as"
-                f" {with_kind(name, digits)}"
-            )
+    name = name or os.environ.get("BENCHBOOK_MACHINE") or _default_name(chip, physical, memory, cards)
+    if _is_taken(layout.check_name(name, "machine name"), digits):
         name = with_kind(name, digits)
     return Machine(
         name=name,
