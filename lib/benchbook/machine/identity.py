@@ -109,7 +109,21 @@ def fingerprint() -> str:
     caches, memory in whole GiB, the family of the operating system, the GPUs with their memory, or the TPUs, and limits
     of cores and threads.
     """
-    return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
+    if platform.system() == "Darwin":
+        names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
+        own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+    else:
+        own = _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))
+    traits = own | {
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "chip": _chip(),
+        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "gpus": nvidia.kinds() or _tpus(),
+        **limits(),
+    }
+    return hashlib.sha256(json.dumps(traits, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def cores() -> set[int]:
@@ -169,24 +183,6 @@ def revision(folder: Path, *paths: str) -> str:
 def as_dictionary(machine: Machine) -> dict:
     """Return a machine as plain values, for JSON."""
     return asdict(machine) | {"accelerators": list(machine.accelerators)}
-
-
-def _traits() -> dict:
-    """Return the properties that the fingerprint is a hash of."""
-    if platform.system() == "Darwin":
-        names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
-        own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
-    else:
-        own = _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))
-    return own | {
-        "architecture": platform.machine(),
-        "system": platform.system(),
-        "chip": _chip(),
-        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "gpus": nvidia.kinds() or _tpus(),
-        **limits(),
-    }
 
 
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:

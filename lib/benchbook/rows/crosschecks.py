@@ -5,6 +5,7 @@ report names their runs and leaves them out. A run is shown as unproven if no ma
 Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a laptop that slept or a clock that was set.
 """
 
+import itertools
 import math
 import re
 import statistics
@@ -213,12 +214,10 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
     The clock stops while the computer sleeps, and nothing sets it. A window's own reading covers the window alone;
     without one, the time since the sample before includes writing the row.
     """
-    clock, before = {}, None
-    for sample in manifest.get("conditions") or ():
-        if before is not None and sample.get("index") is not None:
-            since = sample["awake_seconds"] - before["awake_seconds"]
-            clock[sample.get("repeat"), sample["index"]] = sample.get("window_awake_seconds") or since
-        before = sample
+    clock = {}
+    for before, after in itertools.pairwise(manifest.get("conditions") or ()):
+        since = after["awake_seconds"] - before["awake_seconds"]
+        clock[after.get("repeat"), after.get("index")] = after.get("window_awake_seconds") or since
     windows = [r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock]
     errors = [clock[r.repeat, r.index] - r.seconds for r in windows]
     if min(errors, default=0.0) < -CLOCK_ROUNDING:
