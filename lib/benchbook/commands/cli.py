@@ -29,8 +29,6 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-ORDER = "Each point is measured in fresh processes"
-CALIBRATED = ", and each framework is calibrated before the first study that uses it"
 MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
@@ -63,8 +61,7 @@ def study(
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
-    begun = time.monotonic() - processes.age()
-    until = begun + deadline
+    until = time.monotonic() - processes.age() + deadline
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     if executor not in cluster.EXECUTORS:
@@ -77,7 +74,6 @@ def study(
         say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
         return
     name, points = _planned(profile, studies, machine, device, like)
-    say(f"{ORDER}{CALIBRATED * any(point.study == 'calibrate' for point in points)}.")
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
     _show(lines, left_out, until, like)
