@@ -32,7 +32,7 @@ class PackError(ValueError):
 def pack(
     machine_name: str, path: Path | None = None, say: Callable[[str], object] = print
 ) -> tuple[Path, pandas.DataFrame]:
-    """Write a zip of one machine's rows and manifests; the same rows give the same bytes.
+    """Write a zip of one machine's rows and manifests.
 
     Messages of failures are not packed: an error's text may hold folders, hosts and keys.
 
@@ -69,11 +69,9 @@ def pack(
     path = path or layout.outputs() / f"{machine_name}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
-    with zipfile.ZipFile(temporary, "w") as archive:
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
-            member = zipfile.ZipInfo(name)  # dated 1980, so that the bytes do not depend on the time
-            member.external_attr = 0o644 << 16
-            archive.writestr(member, content, zipfile.ZIP_DEFLATED)
+            archive.writestr(name, content)
     temporary.replace(path)
     return path, rows
 
