@@ -40,13 +40,11 @@ Like = Annotated[str, typer.Option(help="run the points of this machine instead 
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="show where an error comes from")] = False) -> None:
+def benchbook() -> None:
     """Measure or predict what training a network costs, in time, energy and money.
 
     `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
     """
-    if debug:
-        os.environ["BENCHBOOK_DEBUG"] = "1"
 
 
 @app.command(rich_help_panel=MEASURE)
