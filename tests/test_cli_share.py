@@ -130,19 +130,16 @@ def test_rows_are_shown_and_sent_as_a_pull_request_of_a_fork(typed, world):
     assert [options[f"--{name}"] for name in ("repo", "base", "head")] == [REPOSITORY, "main", "me:rows-desk"]
 
 
-def test_a_second_call_adds_to_the_open_request_a_third_has_nothing_new_and_a_closed_ones_branch_is_used_again(
-    typed, world
-):
+def test_a_second_call_updates_the_open_request_and_merged_files_are_not_sent_again(typed, world):
     typed()
     write(make_row(run_id="run-2", seconds=4.0, samples_per_second=160.0))
-    assert typed().endswith("Added to the open pull request: https://pull/1\n")
+    assert typed().endswith("Pull request: https://pull/1\n")
     assert world.sent() == {CSV.format(1), CSV.format(2)}
-    assert "https://pull/1 already has all of these files" in typed()
-    assert len(world.pulls) == 1
-    assert len(world.git(HOME, "rev-list", "main..rows-desk")) == 2
+    assert len(world.git(HOME, "rev-list", "main..rows-desk")) == 1
     world.write(pulls=[world.pulls[0] | {"open": False}])
     assert typed().endswith("Pull request: https://pull/2\n")
-    assert len(world.git(HOME, "rev-list", "main..rows-desk")) == 1
+    world.git(REPOSITORY, "fetch", "--quiet", f"{world.folder / HOME}.git", "rows-desk:main")
+    assert typed().endswith(f"{REPOSITORY} already has all of these files.\n")
 
 
 def test_who_may_write_needs_no_fork(typed, world):
@@ -167,17 +164,16 @@ def test_a_dry_run_shows_every_text_and_sends_nothing(typed, world):
     assert world.pulls == []
 
 
-def test_a_no_sends_nothing_and_a_yes_need_not_be_typed(typed, world):
+def test_a_no_sends_nothing(typed, world):
     assert typed(answer="n\n").endswith("Nothing was sent.\n")
     assert "the question was not answered" in typed(answer="", status=1)
     assert world.pulls == []
-    assert typed("--yes", answer="").endswith("Pull request: https://pull/1\n")
 
 
 def test_a_refusal_is_one_line_and_the_zip_is_kept(typed, world, tmp_path):
     world.write(fault="HTTP 403: Resource not accessible")
-    line = typed("--yes", status=1).splitlines()[-1]
-    assert line.startswith("Not sent: gh: HTTP 403: Resource not accessible. ")
+    line = typed(status=1).splitlines()[-1]
+    assert "Not sent: gh: HTTP 403: Resource not accessible. " in line
     assert "issues/new?template=results.yml" in line
     assert (tmp_path / "desk.zip").exists()
 

@@ -1,5 +1,7 @@
 """Two machines or sessions, named, paired and compared; and the command that does it."""
 
+import json
+
 import numpy
 import pytest
 
@@ -149,6 +151,17 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert "B faster" in command("compare", "desk", "attic")[1]
     write(*windows(session="s2", point="tuned-cpu-12345678"))
     assert "no such point: tuned, CPU of s2" in command("compare", "s1", "s2")[1]
+
+
+def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):
+    for number, (session, kind) in enumerate((("s1", "aaaa11112222"), ("s2", "bbbb33334444"))):
+        rows = windows(700 + 700 * number, seed=number, session=session)
+        folder = write(*rows) / rows[0]["machine"] / rows[0]["study"] / rows[0]["point"]
+        for run_id in {row["run_id"] for row in rows}:
+            (folder / f"{run_id}.json").write_text(json.dumps({"machine": {"fingerprint": kind}}))
+    assert command("compare", "desk (aaaa)", "desk (bbbb)")[0] == 0
+    status, said = command("compare", "desk", "s1")
+    assert (status, "'desk' has no rows; allowed: a machine (desk (aaaa), desk (bbbb))" in said) == (2, True)
 
 
 def test_a_study_like_another_machine_ends_with_the_comparison(outputs, capsys):

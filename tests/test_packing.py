@@ -13,6 +13,7 @@ import pandas
 import pytest
 
 from benchbook.machine import layout
+from benchbook.report import machines
 from benchbook.rows import manifests, packing, records
 from rows import COMMITTED, contents, make_row, make_zip, write
 
@@ -78,7 +79,7 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
         packing.pack("desk")
     (folder / "run-2.running").unlink()
     other = folder.rename(folder.with_name("tuned-cpu"))
-    with pytest.raises(packing.PackError, match=r"line 2: point is 'reference-cpu'; allowed: tuned-cpu"):
+    with pytest.raises(packing.PackError, match=r"desk/mnist_speedup/reference-cpu/run-1\.csv has no rows of this run"):
         packing.pack("desk")
     other.rename(folder)
     (folder / "run-1.json").write_text(json.dumps({"path": f"{layout.root()}/data"}))
@@ -99,20 +100,17 @@ REFUSED = [  # members (a mapping: the changed columns of a row), options of the
     ({CSV: {}, CSV.replace("desk", "attic"): {}}, {}, "holds rows of attic, desk; allowed: of one machine"),
     ({CSV: {}, CSV.replace("run-1", "RUN-1"): {}}, {}, "occurs twice"),
     ({CSV: "a,b\n1,2\n"}, {}, f"^other.zip: {CSV}, line 1: missing column index, machine, phase"),
-    ({SECOND: {}}, {}, r"run-2\.csv, line 2: run_id is 'run-1'; allowed: run-2"),
-    ({CSV.replace("desk", "attic"): {}}, {}, r"run-1\.csv, line 2: machine is 'desk'; allowed: attic"),
+    ({SECOND: {}}, {}, rf"other.zip: {CSV} has no rows of this run"),
+    ({CSV.replace("desk", "attic"): {}}, {}, r"run-1\.csv has no rows of this run"),
     *(({name: {}}, {}, NEITHER) for name in ("../x/y/run-1.csv", f"/{CSV}", "desk/x.csv", "desk/../y/run-1.csv")),
     *(({CSV: {}, CSV.replace(".csv", end): "{}"}, {}, NEITHER) for end in ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")),
     # a link is read as its target's name
-    ({CSV: "/etc/passwd"}, {"mode": stat.S_IFLNK | 0o777}, "run-1.csv, line 1: missing column"),
+    ({CSV: "/etc/passwd"}, {"mode": stat.S_IFLNK | 0o777}, "run-1.csv: a header without rows"),
     ({CSV: {}, MANIFEST: "/etc/passwd"}, {"mode": stat.S_IFLNK | 0o777}, "run-1.json is not JSON"),
     # one wrong row
-    ({CSV: {}, SECOND: {"run_id": "run-2", "source": "published"}}, {}, "line 2: source is 'published'; allowed: meas"),
+    ({CSV: {}, SECOND: {"run_id": "run-2", "source": "published"}}, {}, "line 2: source is published; allowed in meas"),
     ({CSV: HUGE}, {"method": zipfile.ZIP_DEFLATED}, rf"{len(HUGE)} bytes; allowed: {records.MAX_BYTES}"),
     ({CSV: {}, MANIFEST: " " * (2**20 + 1)}, {"method": zipfile.ZIP_DEFLATED}, r"json cannot be read \(1048577 bytes"),
-    # methods that cannot be unpacked in pieces
-    ({CSV: {}}, {"method": zipfile.ZIP_BZIP2}, "run-1.csv is compressed by another method; allowed: store, deflate"),
-    ({CSV: {}}, {"method": zipfile.ZIP_LZMA}, "run-1.csv is compressed by another method; allowed: store, deflate"),
 ]
 
 
@@ -124,7 +122,7 @@ def test_a_pack_of_anything_else_is_refused_before_anything_is_written(tmp_path,
     )
     with pytest.raises(ValueError, match=problem):
         packing.add(path)
-    assert not outputs.exists()
+    assert not any(outputs.rglob("*"))
 
 
 def test_what_is_no_zip_and_what_is_too_large_is_refused(tmp_path, monkeypatch):
@@ -201,7 +199,7 @@ def test_what_is_no_plain_file_is_refused_and_blocks_nothing(tmp_path, outputs, 
     status, said = command("add", path if ending == ".zip" else theirs)
     assert (status, said.count("\n"), said[:7]) == (2, 1, "error: ")
     assert "bytes; allowed: " in said if kind == "large" else "it is no plain file" in said
-    assert not outputs.exists()
+    assert not any(outputs.rglob("*"))
 
 
 def packed(tmp_path, rows=None):
@@ -251,7 +249,7 @@ def test_a_mutated_zip_is_added_whole_or_refused_whole(tmp_path, outputs, count)
         try:
             packing.add(path, lambda line: None)
         except (packing.PackError, records.SchemaError, manifests.ManifestError):  # any other error fails this test
-            assert not outputs.exists()
+            assert not any(outputs.rglob("*"))
             continue
         files = {name: text for name, text in contents(outputs / "runs").items() if text is not None}
         with zipfile.ZipFile(path) as archive:
@@ -274,26 +272,26 @@ def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16 * 2**20
-    assert not outputs.exists()
+    assert not any(outputs.rglob("*"))
 
 
 @pytest.mark.parametrize("column", ["phase", "machine", "seconds", "settings", "started_at", "source", "status"])
 def test_a_long_value_is_cut_where_a_message_quotes_it(tmp_path, outputs, column):
     table = pandas.DataFrame([make_row()], columns=records.COLUMNS).astype(object)
-    table[column] = "x" * 1_000_000
+    table[column] = "x" * 100_000
     with pytest.raises(ValueError, match=column) as caught:
         packing.add(packed(tmp_path, rows=table.to_csv(index=False)))
     assert len(str(caught.value)) < 500
-    assert not outputs.exists()
+    assert not any(outputs.rglob("*"))
 
 
 @pytest.mark.parametrize("shape", ["lines", "columns"])
 def test_a_file_that_would_be_a_huge_table_is_refused(tmp_path, outputs, shape):
     header = ",".join(records.COLUMNS)
     rows = f"{header}\n" + "2\n" * 1_000_000 if shape == "lines" else ",".join(f"column{n}" for n in range(100_000))
-    with pytest.raises(records.SchemaError, match=r"1000000 lines|100000 columns"):
+    with pytest.raises(records.SchemaError, match=r"line 2: 1 cells|100000 columns"):
         packing.add(packed(tmp_path, rows=rows))
-    assert not outputs.exists()
+    assert not any(outputs.rglob("*"))
 
 
 def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs, monkeypatch):
@@ -306,34 +304,27 @@ def test_the_committed_rows_of_a_study_come_back_byte_by_byte(tmp_path, outputs,
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
     folder, _ = packing.add(sent)
     assert contents(folder) == measured
-    assert packing.pack(name, tmp_path / "back.zip")[0].read_bytes() == sent.read_bytes()
+    assert packing.read(packing.pack(name, tmp_path / "back.zip")[0]) == packing.read(sent)
 
 
-def test_a_bad_archive_of_a_folder_is_named_and_the_others_are_added(tmp_path, outputs, command):
-    (tmp_path / "sent").mkdir()
-
+def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, command):
     def send(name, number, kind, **columns):
-        run = f"20260101T000000Z-{number}"  # as runs are named, else their manifests are not read
+        run = f"20260101T000000Z-{number}"
         place = CSV.replace("run-1", run)
         rows = csv_text(tmp_path, make_row(run_id=run, **columns))
         manifest = json.dumps({"machine": {"name": "desk", "fingerprint": kind}})
-        make_zip(tmp_path / "other.zip", {place: rows, place.replace(".csv", ".json"): manifest}).rename(
-            tmp_path / "sent" / name
-        )
+        return make_zip(tmp_path / name, {place: rows, place.replace(".csv", ".json"): manifest})
 
-    send("1-desk.zip", 1, "aaaa11112222")
-    send("2-wrong.zip", 2, "aaaa11112222", source="published")
-    (tmp_path / "sent" / "3-torn.zip").write_bytes((tmp_path / "sent" / "1-desk.zip").read_bytes()[:200])
-    send("4-other-desk.zip", 4, "bbbb33334444", chip="Chip B")
-    send("5-more-of-other-desk.zip", 5, "bbbb33334444", chip="Chip B")
-    error = "error: 2 of 5 archives were not added: 2-wrong.zip, 3-torn.zip\n"
-    status, said = command("add", tmp_path / "sent")
-    assert (status, said.endswith(error)) == (2, True)
-    assert "Z-2.csv, line 2: source is 'published'; allowed: measured" in said
-    assert "3-torn.zip: not added:" in said
-    rows = records.merge(records.find(outputs / "runs"))
-    assert rows.groupby("machine")["run_id"].nunique().to_dict() == {"desk": 1, "desk-bbbb": 2}
-    packing.pack("desk-bbbb", tmp_path / "again.zip")  # its rows and their manifests agree
+    sent = [send("1-desk.zip", 1, "aaaa11112222"), send("2-wrong.zip", 2, "aaaa11112222", source="published")]
+    (tmp_path / "3-torn.zip").write_bytes(sent[0].read_bytes()[:200])
+    sent += [tmp_path / "3-torn.zip", send("4-other-desk.zip", 4, "bbbb33334444", chip="Chip B")]
+    status, said = command("add", *sent)
+    assert status == 2
+    assert "error: 2-wrong.zip: desk/" in said
+    assert "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a" in said
+    rows, described = records.merge(records.find(outputs / "runs")), manifests.read_all(outputs / "runs")
+    apart = machines.separate_kinds(rows, described)
+    assert sorted(apart["machine"]) == ["desk (aaaa)", "desk (bbbb)"]
     before = contents(outputs)
-    assert command("add", tmp_path / "sent")[1].endswith(error)
+    assert command("add", *sent)[0] == 2
     assert contents(outputs) == before

@@ -80,7 +80,7 @@ def test_the_birth_of_a_process_stays_the_same_when_the_clock_is_set(monkeypatch
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
         (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
         (subprocess.CalledProcessError(1, "a-tool"), 1, "error: Command 'a-tool' returned"),
-        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; benchbook --debug"),
+        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; BENCHBOOK_DEBUG=1 shows where"),
     ],
 )
 def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(error, status, words):

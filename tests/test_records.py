@@ -1,6 +1,5 @@
 """The schema's errors, and rows that come back from a file as they went in."""
 
-import difflib
 import random
 
 import numpy
@@ -8,8 +7,8 @@ import pandas
 import pytest
 
 from benchbook.machine import layout
-from benchbook.rows import records, schema
-from benchbook.rows.schema import NEAR_MISS, REQUIRED, Row
+from benchbook.rows import records
+from benchbook.rows.schema import REQUIRED
 from rows import make_row, make_rows
 
 FULL_ROW = make_row(
@@ -111,31 +110,6 @@ def test_a_column_that_a_file_lacks_is_empty_and_a_required_one_an_error(tmp_pat
             records.read(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("sampels", "samples"), ("batchsize", "batch_size"), ("Loss", "loss"), ("energy_joule", "energy_joules")],
-)
-@pytest.mark.parametrize("beside_it", [True, False])
-def test_a_misspelt_column_is_an_error_that_names_it_and_what_was_meant(tmp_path, name, meant, beside_it):
-    rows = make_rows([make_row()]).assign(**{name: "1"})
-    path = write_table(tmp_path / "run.csv", rows if beside_it else rows.drop(columns=meant))
-    for read in (records.read, lambda path: records.merge([path])):
-        with pytest.raises(records.SchemaError) as caught:
-            read(path)
-        assert str(caught.value) == f"{path}, line 1: unknown column {name}; did you mean {meant}?"
-
-
-@pytest.mark.parametrize("name", ["energy_joules_gpu", "utilisation", "colour", "busy_share"])
-def test_a_name_that_adds_a_word_is_no_misspelling(tmp_path, name):
-    path = write_table(tmp_path / "run.csv", make_rows([make_row()]).assign(**{name: "1"}))
-    assert records.unknown_columns(records.read(path)) == [name]
-
-
-def test_no_column_of_the_schema_is_a_near_miss_of_another():
-    for name in records.COLUMNS:
-        assert difflib.get_close_matches(name, records.COLUMNS, n=2, cutoff=NEAR_MISS) == [name]
-
-
 def test_a_row_comes_back_from_a_file_as_it_went_in_whatever_the_order_of_columns(tmp_path):
     path = write(tmp_path / "run.csv", FULL_ROW)
     read = records.read(path).iloc[0]
@@ -225,50 +199,12 @@ def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_rows_of_another_version_are_refused_with_both_versions_whatever_else_differs(tmp_path, version):
+def test_rows_of_another_version_are_refused_with_both_versions(tmp_path, version):
     write(tmp_path / "a.csv", make_row())
     rows = [make_row(run_id="run-2"), make_row(run_id="run-2", index=1, schema_version=version, device="abacus")]
-    pandas.DataFrame(rows).drop(columns="status").to_csv(tmp_path / "b.csv", index=False)
+    write_raw(tmp_path / "b.csv", *rows)
     for read in (lambda: records.merge(records.find(tmp_path)), lambda: records.read(tmp_path / "b.csv")):
-        with pytest.raises(records.SchemaError) as caught:
+        with pytest.raises(
+            records.SchemaError, match=rf"b\.csv, line 3: column schema_version is '{version}'; .* 2 \("
+        ):
             read()
-        message = f"{tmp_path / 'b.csv'}, line 3: column schema_version is {version}; allowed: 2"
-        assert str(caught.value) == message
-
-
-def values_to_try(name):
-    """Return values of every kind for a column: the schema's limits and their neighbours, and other types."""
-    column = Row.model_json_schema()["properties"][name]
-    parts = [column, *column.get("anyOf", [])]
-    limits = [part[key] for part in parts for key in ("minimum", "maximum") if key in part]
-    near = [limit + step for limit in limits for step in (-1, -1e-9, 0, 1e-9, 1)]
-    others = [None, 0, 1, -1, 0.5, 2.0, True, False, "ok", "1", "x", "nan", "1e400", "2026-11-20T12:00:00Z"]
-    others += ["2026-11-20T12:00:00Zx", "2026-13-45T00:00:00Z", "99999999T999999Z-1", "A" * 129, "../x"]
-    others += [float("inf"), 2**53, 2**63, {}, {"a": 1}, {"seed": "x"}, "{}", "[1]", "True", [1]]
-    return [value for part in parts for value in part.get("enum", [])] + near + others
-
-
-def test_what_one_row_may_hold_a_file_may_hold_as_well(monkeypatch):
-    validated, accepted = [], []  # a row that `validate` decides counts as neither
-    energy = {"energy_joules": 1.0, "energy_method": "nvml", "energy_boundary": "board"}
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "validate", lambda rows, source: validated.append(rows))
-        for name in records.COLUMNS:
-            for value in values_to_try(name):
-                row = make_row(**energy, run_id=f"run-{len(accepted)}")
-                validated.clear()
-                records.check_row(row | {name: value}, "row")
-                accepted += [] if validated else [row | {"index": len(accepted), name: value}]
-    assert {name for name in records.COLUMNS for row in accepted if row.get(name) != make_row().get(name)} >= {
-        name for name in records.COLUMNS if name not in ("schema_version", "source", "study", "machine", "session")
-    }
-    texts = [{name: value if value is None else schema.cell(value) for name, value in row.items()} for row in accepted]
-    typed = schema.validate(pandas.DataFrame(texts, columns=records.COLUMNS, dtype="string"))
-    for row, read in zip(accepted, typed.to_dict("records"), strict=True):
-        for name, value in row.items():
-            assert read[name] == value or str(read[name]) == value or value in (None, "") or name == "settings"
-
-
-def test_a_good_row_is_appended_without_the_whole_schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(schema, "cast", lambda rows, source: pytest.fail("a table was checked"))
-    write(tmp_path / "run.csv", FULL_ROW, make_row(seconds=numpy.float64(0.1), compiled=numpy.bool_(True), index=1))

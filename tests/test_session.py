@@ -256,23 +256,6 @@ def test_a_folder_that_cannot_lock_is_named_with_what_to_do(outputs, monkeypatch
         assert "BENCHBOOK_OUTPUTS" in said
 
 
-def test_a_study_says_why_rows_have_no_commit(sessions, tmp_path, monkeypatch, capsys):
-    git = ["git", "-c", "user.name=a", "-c", "user.email=b", "-C", tmp_path]
-    subprocess.run([*git, "init", "--quiet"], check=True)
-    subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message", "c"], check=True)
-    monkeypatch.setattr(layout, "checkout", lambda: tmp_path)
-    sessions()
-    assert capsys.readouterr().out == ""
-    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
-    sessions()
-    said = capsys.readouterr().out
-    assert said.startswith("Rows will have no commit: fatal: detected dubious ownership")
-    assert f"safe.directory {tmp_path}" in said
-    monkeypatch.setenv("PATH", "")
-    sessions()
-    assert capsys.readouterr().out == "Rows will have no commit: git: No such file or directory\n"
-
-
 @pytest.mark.parametrize(("statuses", "same"), [(["ok"], True), (["ok", "crashed"], False)])
 def test_what_failed_is_run_again_in_a_session_of_its_own(sessions, statuses, same):
     sessions(left_out=True)

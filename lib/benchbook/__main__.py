@@ -55,7 +55,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         return f"error: {text}", 2
     if isinstance(error, subprocess.CalledProcessError):
         return f"error: {text}; its output is above", 1
-    return f"error: {name}: {text}; benchbook --debug shows where (BENCHBOOK_DEBUG=1 for make)", 1
+    return f"error: {name}: {text}; BENCHBOOK_DEBUG=1 shows where", 1
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import estimate
-from benchbook.rows import crosschecks, manifests, packing, records
+from benchbook.report import machines
+from benchbook.rows import manifests, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 
@@ -28,11 +29,8 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-ORDER = "Each point is measured in fresh processes"
-CALIBRATED = ", and each framework is calibrated before the first study that uses it"
 MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
-LONGER = {"smoke": "quick", "quick": "paper"}  # the profile to run after each
 
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -42,13 +40,11 @@ Like = Annotated[str, typer.Option(help="run the points of this machine instead 
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="show where an error comes from")] = False) -> None:
+def benchbook() -> None:
     """Measure or predict what training a network costs, in time, energy and money.
 
     `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
     """
-    if debug:
-        os.environ["BENCHBOOK_DEBUG"] = "1"
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -61,26 +57,21 @@ def study(
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
-    verbose: Annotated[bool, typer.Option("--verbose", help="show the ids of points, their folders' names")] = False,
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
-    begun = time.monotonic() - processes.age()
-    until = begun + deadline
-    if verbose:
-        os.environ[profiles.VERBOSE] = "1"
+    until = time.monotonic() - processes.age() + deadline
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     if executor not in cluster.EXECUTORS:
         raise ValueError(f"executor {executor!r}; allowed: {', '.join(cluster.EXECUTORS)}")
     if executor == "slurm":
-        flags = [*(["--retry"] if retry else []), *(["--verbose"] if verbose else [])]
+        flags = ["--retry"] if retry else []
         flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
         for line in cluster.submit(profile, studies, machine, like, ["--device", device, *flags]):
             say(line)
         say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
         return
     name, points = _planned(profile, studies, machine, device, like)
-    say(f"{ORDER}{CALIBRATED * any(point.study == 'calibrate' for point in points)}.")
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
     _show(lines, left_out, until, like)
@@ -90,10 +81,7 @@ def study(
     if (lines["status"] != "ok").any():
         say("Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again.")
         raise typer.Exit(SOME_FAILED)
-    if following := LONGER.get("" if like else profile):
-        say(f"Next: open the report; `make plan PROFILE={following}` shows the time of the longer profile.")
-    else:
-        say("Next: open the report, and send the rows of this machine: `make share`.")
+    say("Next: open the report, and send the rows of this machine: `make share`.")
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -136,18 +124,9 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
     """Check rows against the schema, each other and their manifests; name the first fault with file and line."""
     paths = records.find(path)
     if not paths:
-        found = "has no CSV of rows" if path.is_dir() else "is not a plain file" if path.exists() else "does not exist"
-        raise ValueError(f"{path} {found}; allowed: a CSV of rows, or a folder of them")
-    rows = records.merge(paths)
-    if wrong := manifests.faults(paths):
-        raise manifests.ManifestError(wrong[0])
-    described = manifests.read_all(path if path.is_dir() else path.parent)
+        raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
-    measured = rows if in_runs else rows[rows["source"] == "measured"]
-    for complaint in crosschecks.complaints(measured, described).itertuples():
-        raise ValueError(crosschecks.describe(complaint))
-    for line in crosschecks.unproven(measured, described):
-        say(line)
+    rows = packing.checked(path, say, published=not in_runs)
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
@@ -159,7 +138,8 @@ def compare(
     """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
-    described = manifests.read_all(folder)
+    described = manifests.read_all(folder, say)
+    rows = machines.separate_kinds(rows, described)
     conditions = condition.samples(described)
     sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
     cores = [comparison.cores(side, described) for side in sides]
@@ -202,24 +182,18 @@ def pack(
 
 @app.command(rich_help_panel=SHARE)
 def add(
-    path: Annotated[Path, typer.Argument(help="a zip made by `benchbook pack`, its folder, or a folder of zips")],
+    paths: Annotated[list[Path], typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them")],
 ) -> None:
-    """Check another machine's zip, or its unpacked folder, and copy it to outputs/runs; a fault changes nothing.
-
-    A bad zip in a folder is named, and the others are added.
-    """
-    packs, bad = sorted(path.glob("*.zip")) or [path], []
-    for each in packs:
+    """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing, the others are added."""
+    faults = []
+    for path in paths:
         try:
-            folder, rows = packing.add(each, say)
-            say(f"{each.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
+            folder, rows = packing.add(path, say)
+            say(f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
         except ValueError as error:
-            if each == path:
-                raise
-            bad.append(each.name)
-            say(f"{each.name}: not added: {error}")
-    if bad:
-        raise ValueError(f"{len(bad)} of {len(packs)} archives were not added: {', '.join(bad)}")
+            faults.append(str(error))
+    if faults:
+        raise ValueError("; ".join(faults))
 
 
 @app.command(name="machine", rich_help_panel=MEASURE)
@@ -300,21 +274,23 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     from benchbook.studies import findings
     from benchbook.studies.study import Evidence
 
-    own = [Evidence.of_machine(machine) for machine in lines["machine"].drop_duplicates()]
     for reason in dict.fromkeys(reason for _, reason in left_out):
         titles = [point.title for point, own in left_out if own == reason]
         say(f"Left out: {'; '.join(titles)} ({reason})")
-    if own and until - time.monotonic() > REPORT_SECONDS:
-        page = _write_report()
-        own_studies = [each for name, each in studies.every().items() if name in set(lines["study"])]
-        for each in own_studies[:MOST_FINDINGS]:  # the report has the findings of all machines
-            if text := findings.finding(each, own[0], measured=True):
+    if lines.empty:
+        return
+    machine = lines["machine"].iloc[0]
+    if until - time.monotonic() > REPORT_SECONDS:
+        page, evidence = _write_report(), Evidence.of_machine(machine)
+        measured = [each for name, each in studies.every().items() if name in set(lines["study"])]
+        for each in measured[:MOST_FINDINGS]:  # the report has the findings of all machines
+            if text := findings.finding(each, evidence, measured=True):
                 say(text)
         say(f"Report: {short(page)}")
-    elif own:
+    else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like and own:
+    if like:
         try:
-            compare(like, lines["machine"].iloc[0])
+            compare(like, machine)
         except ValueError as error:  # the machines have no point in common
             say(f"Not compared with {like}: {error}")

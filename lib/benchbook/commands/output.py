@@ -12,10 +12,6 @@ from rich.text import Text
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 
-# Columns of words, which are aligned to the left.
-WORDS = ("", "point", "verdict", "status", "95 % interval", "job", "study", "setting", "remark")
-WORDS += ("framework", "device", "name", "energy sensor")
-WORDS += ("chip", "released", "This machine")
 LONGEST_WORD = 14  # characters in one line of a cell
 # Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4
@@ -33,7 +29,8 @@ def say_table(title: str, lines: pandas.DataFrame) -> None:
     for name in lines.columns:
         longest = max(len(word) for text in [name, *cells[name]] for word in text.split() or [""])
         width = min(longest, LONGEST_WORD)  # identifiers may be folded, words of a sentence may not
-        justify = "left" if name in WORDS else "right"
+        is_number = cells[name].str.match(r"[\d$.,~<]|$").all()
+        justify = "right" if is_number else "left"
         table.add_column(Text(name), justify=justify, overflow="fold", min_width=width)
     for values in cells.itertuples(index=False):
         table.add_row(*map(Text, values))

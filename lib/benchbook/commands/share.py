@@ -30,11 +30,10 @@ QUIET = {"GH_PROMPT_DISABLED": "1", "GIT_TERMINAL_PROMPT": "0"}  # an error inst
 def share(
     machine: Annotated[str, typer.Option(help="name of the machine; empty: made from chip and memory")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask before sending")] = False,
 ) -> None:
     """Show a machine's files and all texts in them, ask, and send them as a pull request on GitHub.
 
-    A second call adds to the request while it is open. Without `gh`, the command prints where to attach the zip.
+    A second call updates the request while it is open. Without `gh`, the command prints where to attach the zip.
     """
     archive, rows = packing.pack(machine or identify().name, None, say)
     contents, repository = packing.read(archive), _repository()
@@ -56,7 +55,7 @@ def share(
     if not output("gh", "auth", "token"):
         say(f"{NO_GH} Instead, {attach}")
         return
-    if not (yes or typer.confirm("Send them, to be published under the project's licence?")):
+    if not typer.confirm("Send them, to be published under the project's licence?"):
         say("Nothing was sent.")
         return
     try:
@@ -97,7 +96,7 @@ def _note(found: dict[str, set[str]], key: str, value: object) -> None:
 
 
 def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -> str:
-    """Commit a machine's files to the branch `rows-<machine>` and open a pull request; without write access, in a fork.
+    """Push a machine's files as the branch `rows-<machine>`, of a fork without write access, and open a pull request.
 
     Args:
         repository: owner/name.
@@ -122,29 +121,26 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
         get = ("clone", to) if is_own else ("fork", to, "--clone")
         _run(folder, "gh", "repo", *get, "--", "--quiet", "--filter=blob:none", "--no-checkout")
         (folder,) = folder.iterdir()
-        owner = to.partition("/")[0] if is_own else login
-        chosen = f'.[] | select(.headRepositoryOwner.login == "{owner}") | .url'
-        found = ("--head", branch, "--json", "url,headRepositoryOwner", "--jq", chosen)
-        opened = _run(folder, "gh", "pr", "list", "--repo", to, *found)
-        start = f"origin/{branch}" if opened else f"{'origin' if is_own else 'upstream'}/{base}"
-        _run(folder, "git", "reset", "--quiet", start)
+        _run(folder, "git", "reset", "--quiet", f"{'origin' if is_own else 'upstream'}/{base}")
         for name, content in contents.items():
             path = folder / "outputs" / "runs" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         _run(folder, "git", "add", "--force", f"outputs/runs/{machine}")
         if not _run(folder, "git", "diff", "--cached", "--name-only"):
-            return f"{opened or to} already has all of these files."
+            return f"{to} already has all of these files."
         # The account is the author: a name and an address of git's settings would be published.
         author = ("-c", f"user.name={login}", "-c", f"user.email={login}@users.noreply.github.com")
         _run(folder, "git", *author, "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", title)
         helper = ("-c", "credential.helper=!gh auth git-credential")
         _run(folder, "git", *helper, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}")
-        if opened:
-            return f"Added to the open pull request: {opened}"
+        owner = to.partition("/")[0] if is_own else login
+        chosen = f'.[] | select(.headRepositoryOwner.login == "{owner}") | .url'
+        found = ("--head", branch, "--json", "url,headRepositoryOwner", "--jq", chosen)
         head = branch if is_own else f"{login}:{branch}"
         made = ("--base", base, "--head", head, "--title", title, "--body", f"{what}.")
-        return f"Pull request: {_run(folder, 'gh', 'pr', 'create', '--repo', to, *made)}"
+        opened = _run(folder, "gh", "pr", "list", "--repo", to, *found)
+        return f"Pull request: {opened or _run(folder, 'gh', 'pr', 'create', '--repo', to, *made)}"
 
 
 def _run(folder: Path, *command: str) -> str:

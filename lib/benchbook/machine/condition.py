@@ -8,7 +8,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pandas
@@ -36,18 +36,11 @@ MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
         lambda digit: PRESSURES[int(digit)],
     ),
 }
-MAC_CHANGING = ("thermal_pressure", "power_source")  # may change within a run
-SETTINGS = ("low_power_mode", "power_source", "translated")  # read before a run, for all of it
 
 
 def read() -> dict:
-    """Return all values that may change between two runs. Keys name their unit; unknown values are None."""
-    return {
-        "mps_fallback": os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK") == "1",
-        **_clocks_and_counters(),
-        **(_mac(MAC) if platform.system() == "Darwin" else linux()),
-        "gpus": nvidia.gpus(),
-    }
+    """Return the values that may change between two runs. Keys name their unit; unknown values are None."""
+    return _of_system() | {"gpus": nvidia.gpus()}
 
 
 def sample() -> dict:
@@ -55,8 +48,7 @@ def sample() -> dict:
 
     Call it between two windows, where no clock runs: it takes some milliseconds.
     """
-    system = _mac(MAC_CHANGING) if platform.system() == "Darwin" else linux_heat()
-    values = _clocks_and_counters() | system | {"gpus": nvidia.states() or None}
+    values = _of_system() | {"gpus": nvidia.states() or None}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -68,13 +60,12 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
 
     Returns:
         Columns: run_id, variables (those that are unusual), and one for each key of a sample; empty if no manifest has
-        samples. SETTINGS come from the manifest's condition_before, unless the sample has its own value.
+        samples.
     """
     lines = []
     for run_id, manifest in manifests.items():
-        before, set_there = manifest.get("condition_before") or {}, (manifest.get("environment") or {}).get("variables")
-        whole_run = {"run_id": run_id} | {name: before.get(name) for name in SETTINGS}
-        whole_run["variables"] = variables.unusual(set_there or {}) or None
+        set_there = (manifest.get("environment") or {}).get("variables") or {}
+        whole_run = {"run_id": run_id, "variables": variables.unusual(set_there) or None}
         lines += [whole_run | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
@@ -117,13 +108,16 @@ def parse_swap(printed: str) -> dict:
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
-    """Return power profile, CPU governor, heat and power source from Linux's sysfs."""
+    """Return power, heat and throttle counters since boot from Linux's sysfs."""
     profile = _text(root / "firmware/acpi/platform_profile")
+    counts = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_count")
+    times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
     return {
-        "platform_profile": profile,
         "low_power_mode": None if profile is None else profile == "low-power",
         "cpu_governor": _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        **linux_heat(root),
+        "cpu_throttle_count": sum(counts) if counts else None,
+        "cpu_throttle_seconds": max(times) / 1000 if times else None,
+        "power_source": linux_power(root),
     }
 
 
@@ -139,26 +133,19 @@ def linux_power(root: Path = SYSTEM_FILES) -> str | None:
     return "mains" if connected else None if not batteries else "battery" if discharging else "mains"
 
 
-def linux_heat(root: Path = SYSTEM_FILES) -> dict:
-    """Return temperature, throttle counters since boot, and power source, which may change within a run."""
-    counts = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_count")
-    times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
-    # The hottest reading of the CPU's own sensor, else of the board's thermal zones.
-    chips = [path for path in (root / "class/hwmon").glob("*") if _text(path / "name") in ("coretemp", "k10temp")]
-    readings = [value for path in chips for value in _numbers(path, "temp*_input")]
-    readings = readings or _numbers(root, "class/thermal/thermal_zone*/temp")
-    return {
-        "cpu_temperature_celsius": max(readings) / 1000 if readings else None,
-        "cpu_throttle_count": sum(counts) if counts else None,
-        "cpu_throttle_seconds": max(times) / 1000 if times else None,
-        "power_source": linux_power(root),
-    }
+def mac() -> dict:
+    """Return the readings of MAC; each tool runs once."""
+    printed = {command: output(*command) for command, *_ in MAC.values()}
+    return {name: parse(name, printed[command]) for name, (command, *_) in MAC.items()}
 
 
-def _clocks_and_counters() -> dict:
-    """Return the values that every system has: clocks, load, swap and CPU time."""
+def _of_system() -> dict:
+    """Return clocks, load, swap and CPU time, and what only this system tells; unknown values are None."""
     awake, elapsed = clocks()
-    printed = output("vm_stat") if platform.system() == "Darwin" else _text(Path("/proc/vmstat")) or ""
+    is_mac = platform.system() == "Darwin"
+    printed = output("vm_stat") if is_mac else _text(Path("/proc/vmstat")) or ""
+    sensors = {} if is_mac else psutil.sensors_temperatures()
+    heat = [core.current for name in ("coretemp", "k10temp", "cpu_thermal") for core in sensors.get(name, ())]
     return {
         "awake_seconds": round(awake, 3),
         "elapsed_seconds": round(elapsed, 3),
@@ -166,13 +153,9 @@ def _clocks_and_counters() -> dict:
         "swap_used_bytes": psutil.swap_memory().used,
         **parse_swap(printed),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
+        "cpu_temperature_celsius": max(heat, default=None),
+        **(mac() if is_mac else linux()),
     }
-
-
-def _mac(names: Iterable[str]) -> dict:
-    """Return readings of MAC by name; each tool runs once."""
-    printed = {command: output(*command) for command in {MAC[name][0] for name in names}}
-    return {name: parse(name, printed[MAC[name][0]]) for name in names}
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:

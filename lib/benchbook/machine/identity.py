@@ -8,8 +8,6 @@ import json
 import os
 import platform
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -62,23 +60,18 @@ def identify(name: str = "") -> Machine:
 
     Args:
         name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores, memory and accelerators.
-            That name gets digits of the fingerprint if rows of another kind of computer have it already.
+            It gets digits of the fingerprint if rows of another kind of computer, or of an unknown kind, have it
+            already; the cores and threads that may be used count.
 
     Raises:
-        ValueError: a folder cannot have the given name, or rows of another kind of computer have it.
+        ValueError: a folder cannot have the given name.
     """
     chip, memory = _chip(), psutil.virtual_memory().total
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
-    given, digits = name or os.environ.get("BENCHBOOK_MACHINE", ""), fingerprint()
+    digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
-    name = layout.check_name(given or _default_name(chip, physical, memory, cards), "machine name")
-    if _is_taken(name, digits):
-        if given:
-            raise ValueError(
-                f"machine name {name!r}: rows of another kind of computer, or of an unknown kind, have it"
-                " (the cores and threads that may be used count); allowed: another name, such as"
-                f" {with_kind(name, digits)}"
-            )
+    name = name or os.environ.get("BENCHBOOK_MACHINE") or _default_name(chip, physical, memory, cards)
+    if _is_taken(layout.check_name(name, "machine name"), digits):
         name = with_kind(name, digits)
     return Machine(
         name=name,
@@ -116,7 +109,21 @@ def fingerprint() -> str:
     caches, memory in whole GiB, the family of the operating system, the GPUs with their memory, or the TPUs, and limits
     of cores and threads.
     """
-    return hashlib.sha256(json.dumps(_traits(), sort_keys=True).encode()).hexdigest()[:12]
+    if platform.system() == "Darwin":
+        names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
+        own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
+    else:
+        own = _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))
+    traits = own | {
+        "architecture": platform.machine(),
+        "system": platform.system(),
+        "chip": _chip(),
+        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
+        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "gpus": nvidia.kinds() or _tpus(),
+        **limits(),
+    }
+    return hashlib.sha256(json.dumps(traits, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def cores() -> set[int]:
@@ -143,15 +150,9 @@ def limits() -> dict[str, int | str]:
 
 
 def environment() -> dict:
-    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256.
-
-    A package in a folder of PYTHONPATH hides an installed one. Of packages that are imported, the module's own version
-    counts: such a folder may lack the package's metadata.
-    """
+    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
     limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
-    modules = {name.lower(): vars(module).get("__version__") for name, module in [*sys.modules.items()] if module}
-    packages |= {name: modules[name] for name in packages if isinstance(modules.get(name), str)}
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
@@ -179,39 +180,9 @@ def revision(folder: Path, *paths: str) -> str:
     return f"{head}+changed" if head and changed else head
 
 
-def why_no_commit() -> str:
-    """Return git's reason why rows will have no commit, in one line; empty if they have one."""
-    folder = layout.checkout()
-    if not folder or commit():
-        return ""
-    try:
-        done = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"git: {error.strerror}"
-    return " ".join(done.stderr.split())
-
-
 def as_dictionary(machine: Machine) -> dict:
     """Return a machine as plain values, for JSON."""
     return asdict(machine) | {"accelerators": list(machine.accelerators)}
-
-
-def _traits() -> dict:
-    """Return the properties that the fingerprint is a hash of."""
-    if platform.system() == "Darwin":
-        names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
-        own = {name: output("sysctl", "-n", name) for name in (*names, "hw.perflevel0.physicalcpu")}
-    else:
-        own = _linux_traits(CPUINFO, Path("/sys/devices/system/cpu/cpu0/cache"))
-    return own | {
-        "architecture": platform.machine(),
-        "system": platform.system(),
-        "chip": _chip(),
-        "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
-        "gpus": nvidia.kinds() or _tpus(),
-        **limits(),
-    }
 
 
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:

@@ -86,8 +86,9 @@ def merge(runs: Path) -> Aggregation:
     """
     if not runs.is_dir() and runs != layout.outputs() / "runs":
         raise ValueError(f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows")
-    described, left_out = manifests.read_all(runs), []
-    measured = records.gather(records.find(runs), left_out.append, described)
+    left_out = []
+    described = manifests.read_all(runs, left_out.append)
+    measured = records.gather(records.find(runs), left_out.append)
     measured = crosschecks.consistent(measured, described, left_out.append)
     measured = machines.separate_kinds(measured, described)
     conditions = condition.samples(described)

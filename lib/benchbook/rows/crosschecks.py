@@ -1,10 +1,11 @@
 """Find rows that obey the schema but contradict themselves, each other or their run's manifest.
 
 A contradiction does not prove a lie, but no figure uses such rows: `validate`, `pack` and `add` refuse them, and a
-report names their runs and leaves them out. A run is shown as unproven if its manifest is missing or incomplete.
+report names their runs and leaves them out. A run is shown as unproven if no manifest lists its packages.
 Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a laptop that slept or a clock that was set.
 """
 
+import itertools
 import math
 import re
 import statistics
@@ -16,7 +17,6 @@ from types import SimpleNamespace
 
 import pandas
 
-from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import networks, points
 from benchbook.rows.schema import DTYPES, RUN_TIME, listed
@@ -111,18 +111,10 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
 
 
 def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
-    """Return a line for each reason why manifests do not prove runs, with the number of these runs."""
-    lines: dict[str, list[str]] = {}
-    runs = rows.drop_duplicates("run_id").astype({"device": object})
-    for run_id, device in runs[["run_id", "device"]].fillna({"device": ""}).itertuples(index=False):
-        manifest = manifests.get(run_id)
-        if manifest is None:
-            lines.setdefault("no manifest", []).append(run_id)
-        elif not (manifest.get("environment") or {}).get("packages"):
-            lines.setdefault("no packages in the manifest", []).append(run_id)
-        elif device in KINDS and KINDS[device].cards and not (manifest.get("machine") or {}).get("accelerators"):
-            lines.setdefault("no accelerator in the manifest", []).append(run_id)
-    return [f"unproven: {len(ids)} with {reason} ({listed(ids)})" for reason, ids in lines.items()]
+    """Return a line with the runs whose manifest is missing or lists no packages; empty without any."""
+    environments = {run_id: manifest.get("environment") or {} for run_id, manifest in manifests.items()}
+    ids = [run_id for run_id in rows["run_id"].unique() if not environments.get(run_id, {}).get("packages")]
+    return [f"unproven: {len(ids)} without packages in a manifest ({listed(ids)})"] * bool(ids)
 
 
 def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
@@ -130,7 +122,7 @@ def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Calla
 
     Args:
         rows, manifests: see `complaints`.
-        say: called with a line for each run that is left out, and for each reason why other runs are unproven.
+        say: called with a line for each run that is left out, and one for the other runs that are unproven.
     """
     table = complaints(rows, manifests)
     for line in table.drop_duplicates("run_id").itertuples():
@@ -222,12 +214,10 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
     The clock stops while the computer sleeps, and nothing sets it. A window's own reading covers the window alone;
     without one, the time since the sample before includes writing the row.
     """
-    clock, before = {}, None
-    for sample in manifest.get("conditions") or ():
-        if before is not None and sample.get("index") is not None:
-            since = sample["awake_seconds"] - before["awake_seconds"]
-            clock[sample.get("repeat"), sample["index"]] = sample.get("window_awake_seconds") or since
-        before = sample
+    clock = {}
+    for before, after in itertools.pairwise(manifest.get("conditions") or ()):
+        since = after["awake_seconds"] - before["awake_seconds"]
+        clock[after.get("repeat"), after.get("index")] = after.get("window_awake_seconds") or since
     windows = [r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock]
     errors = [clock[r.repeat, r.index] - r.seconds for r in windows]
     if min(errors, default=0.0) < -CLOCK_ROUNDING:
@@ -277,11 +267,8 @@ def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
     parts["page faults and memory"] = (resident, ["page_faults", "peak_memory_bytes"])
     for what, (own, columns) in parts.items():
         earliest: dict[tuple, str] = {}
-        runs: dict[str, list[tuple]] = {}
-        for run_id, *values in own.dropna(subset=columns, how="all")[["run_id", *columns]].itertuples(False, None):
-            runs.setdefault(run_id, []).append(tuple(values))
-        for run_id in sorted(runs):  # by its time
-            values = tuple(runs[run_id])
+        for run_id, lines in own.dropna(subset=columns, how="all").groupby("run_id")[columns]:  # by its time
+            values = tuple(lines.itertuples(index=False, name=None))
             first = earliest.setdefault(values, run_id)
             if first != run_id and len(set(values)) > 1:
                 copies[run_id] = (what, first)

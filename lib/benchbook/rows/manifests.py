@@ -5,31 +5,32 @@ run. Any value may be missing, and unknown keys are allowed.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Required
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
+from benchbook.machine import layout
 from benchbook.rows.files import read_plain
 from benchbook.rows.schema import Count, Name, Number, Size, Text, describe_error, open_mapping
 
 MAX_BYTES = 2**20  # of one manifest; a run of six windows has 10 kB
-FILES = "*Z-*.json"  # a run's id: a time in UTC, then eight random digits
+FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
 _NUMBER, _TEXTS = Number | None, list[str] | None
 _GPU = dict.fromkeys(("num_other_processes", "thermal_slowdown_seconds"), _NUMBER) | {"clock_reasons": _TEXTS}
-_STATE = {
-    **dict.fromkeys(("repeat", "index", "window_awake_seconds", "load_average_1_minute"), _NUMBER),
+_SAMPLE = {
+    **dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number]),
+    **dict.fromkeys(("repeat", "index", "window_awake_seconds"), _NUMBER),
     **dict.fromkeys(("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), _NUMBER),
-    **dict.fromkeys(("cpu_temperature_celsius", "cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
+    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
     **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), _NUMBER),
     **dict.fromkeys(("low_power_mode", "translated"), StrictBool | None),
     **dict.fromkeys(("power_source", "thermal_pressure"), Text),
     "gpus": list[open_mapping("Gpu", **_GPU)] | None,
 }
-_SAMPLE = _STATE | dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number])
 _PARAMETERS = open_mapping(
     "Parameters",
     **dict.fromkeys(("variant", "device", "framework", "precision", "model", "dataset"), Text),
@@ -43,15 +44,13 @@ _MACHINE = {
     **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), _NUMBER),
     "accelerators": _TEXTS,
 }
-_ENVIRONMENT = dict.fromkeys(("python", "lock_sha256"), Text)
-_ENVIRONMENT |= dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
+_ENVIRONMENT = {"python": Text} | dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
 Manifest = open_mapping(
     "Manifest",
-    **dict.fromkeys(("run_id", "commit"), Text),
+    run_id=Text,
     parameters=_PARAMETERS | None,
     machine=open_mapping("Machine", **_MACHINE) | None,
     environment=open_mapping("Environment", **_ENVIRONMENT) | None,
-    **dict.fromkeys(("condition_before", "condition_after"), open_mapping("State", **_STATE) | None),
     conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
     trials=list[dict] | None,
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
@@ -65,58 +64,59 @@ class ManifestError(ValueError):
     """A manifest breaks its schema; the message names the file, the key, the value and what is allowed."""
 
 
-def check(content: bytes, source: str) -> dict:
-    """Return a manifest from its file's content.
-
-    Raises:
-        ManifestError: the content is not JSON, or a value breaks the schema.
-    """
-    try:
-        return _ADAPTER.validate_json(content.decode(json.detect_encoding(content)))
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        if detail["type"] == "json_invalid":
-            raise ManifestError(f"{source} is not JSON ({detail['ctx']['error']})") from error
-        raise ManifestError(f"{source}: {describe_error(detail)}") from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{source} is not JSON ({error})") from error
-
-
 def read(path: Path) -> dict:
     """Return one run's manifest.
 
     Raises:
-        ManifestError: see `check`; or the file cannot be read or is too large.
+        ManifestError: the file cannot be read, is too large or is not JSON, or a value breaks the schema.
     """
     try:
-        return check(read_plain(path, MAX_BYTES), str(path))
+        content = read_plain(path, MAX_BYTES)
+        return _ADAPTER.validate_json(content.decode(json.detect_encoding(content)))
     except OSError as error:
         raise ManifestError(f"{path} cannot be read ({error.strerror})") from error
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        if detail["type"] == "json_invalid":
+            raise ManifestError(f"{path} is not JSON ({detail['ctx']['error']})") from error
+        raise ManifestError(f"{path}: {describe_error(detail)}") from error
+    except UnicodeDecodeError as error:
+        raise ManifestError(f"{path} is not JSON ({error})") from error
 
 
-def files(folder: Path, pattern: str = FILES) -> Iterator[tuple[Path, dict]]:
+def files(folder: Path, pattern: str = FILES, say: Callable[[str], object] = str) -> Iterator[tuple[Path, dict]]:
     """Yield the file and the manifest of every run below a folder; a manifest that breaks the schema is left out.
 
     Runs with equal environments share one object, which saves memory: each environment has hundreds of packages.
+
+    Args:
+        folder: of runs; or a file of rows, whose manifest is next to it.
+        pattern: of the files' names.
+        say: called with a line for each manifest that is left out.
     """
     environments = {}
-    for path in sorted(folder.rglob(pattern)):
+    own = folder.with_suffix(".json")
+    for path in sorted(folder.rglob(pattern)) if folder.is_dir() else [own] * own.exists():
         try:
             manifest = read(path)
-        except ManifestError:
+        except ManifestError as error:
+            say(f"Manifest not used: {error}".replace(f"{layout.outputs()}/", ""))
             continue
         if manifest.get("environment"):
             manifest["environment"] = environments.setdefault(repr(manifest["environment"]), manifest["environment"])
         yield path, manifest
 
 
-def read_all(folder: Path) -> dict[str, dict]:
+def read_all(folder: Path, say: Callable[[str], object] = str) -> dict[str, dict]:
     """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
 
     If a run is in two places, the manifest is that of the rows that `records.gather` keeps.
+
+    Args:
+        folder, say: see `files`.
     """
     found: dict[str, tuple[Path, dict]] = {}
-    for path, manifest in files(folder):
+    for path, manifest in files(folder, say=say):
         if path.stem not in found or written_at(path) < written_at(found[path.stem][0]):
             found[path.stem] = path, manifest
     return {run_id: manifest for run_id, (_, manifest) in found.items()}
@@ -126,15 +126,3 @@ def written_at(path: Path) -> tuple[int, Path]:
     """Return the key that sorts copies of a run, the first copy first: when its rows were written, then their path."""
     rows = path.with_suffix(".csv")
     return (rows if rows.exists() else path).stat().st_mtime_ns, rows
-
-
-def faults(tables: list[Path]) -> list[str]:
-    """Return a line for each manifest that breaks the schema, among those next to files of rows."""
-    wrong = []
-    for path in (table.with_suffix(".json") for table in tables):
-        try:
-            if path.exists():
-                read(path)
-        except ManifestError as error:
-            wrong.append(str(error))
-    return wrong

@@ -105,12 +105,13 @@ def table() -> pandas.DataFrame:
     """Return the networks with counted operations.
 
     Returns:
-        Columns: network, aliases (separated by "|"), image_size or sequence_length, layers and width (of a transformer
-        of tokens), flops_per_sample (forward and backward, at that size), parameters, activation_bytes (per sample in
-        float32, counted by `python benchmarks/fit_memory.py`; attention counts as one operation), source.
+        Columns: network, title (empty: its name), aliases (separated by "|"), image_size or sequence_length, layers and
+        width (of a transformer of tokens), flops_per_sample (forward and backward, at that size), parameters,
+        activation_bytes (per sample in float32, counted by `python benchmarks/fit_memory.py`; attention counts as one
+        operation), source.
     """
     listed = pandas.read_csv(layout.published() / "record" / "networks.csv")
-    return listed.fillna({"aliases": ""}).set_index("network", drop=False)
+    return listed.fillna({"aliases": "", "title": ""}).set_index("network", drop=False)
 
 
 def canonical(name: str) -> str:
@@ -144,24 +145,9 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
     return Network(line["network"], *sizes, flops, parameters, scaled)
 
 
-TITLES = {
-    "gpt2_124m": "GPT-2 small",
-    "gpt2_355m": "GPT-2 medium",
-    "mnist_cnn": "the MNIST network",
-    "mobilenet_v2": "MobileNetV2",
-    "mobilenetv2_frozen": "MobileNetV2's last layer",
-    "nanogpt_char": "nanoGPT's character model",
-    "nanogpt_char_small": "nanoGPT's small character model",
-    "resnet50": "ResNet-50",
-    "simclr_resnet18": "SimCLR's ResNet-18",
-    "unet_triangles": "the segmentation U-Net",
-    "vae": "the autoencoder",
-}
-
-
 def title(name: str) -> str:
     """Return a network's title, such as `ResNet-50`, from any of its names; other names are returned unchanged."""
-    return TITLES.get(canonical(name), name)
+    return _lines().get(_key(name), {}).get("title") or name
 
 
 @functools.cache

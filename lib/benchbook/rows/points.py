@@ -12,7 +12,8 @@ import yaml
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 
-DEFAULTS = Path(__file__).with_name("defaults.json")  # by study: what the names of points refer to
+DEFAULTS = Path(__file__).with_name("defaults.json")
+LISTED = json.loads(DEFAULTS.read_text(encoding="utf-8"))  # by study: what the names of points refer to
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
 # Parameters that change no result: the data folder, the number of processes, what else a notebook shows, and a price
 # that older runs have.
@@ -89,17 +90,8 @@ def defaults(study: str) -> tuple[dict, dict]:
     They are not read from the notebook, whose defaults a user may edit and save. A study that DEFAULTS lacks has those
     of its notebook.
     """
-    known = _listed().get(study)
-    if known is None:
-        outer, inner = in_notebook(study), budget(study)
-    else:
-        outer, inner = known, known.get(BUDGET, {})
-    return {name: value for name, value in outer.items() if name != BUDGET}, inner
-
-
-@functools.cache
-def _listed() -> dict:
-    return json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    known = LISTED.get(study) or in_notebook(study) | {BUDGET: budget(study)}
+    return {name: value for name, value in known.items() if name != BUDGET}, known.get(BUDGET, {})
 
 
 def nested(study: str, parameters: dict) -> dict:

@@ -7,7 +7,7 @@ files, and `gather` leaves them out with a message.
 import csv
 import io
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy
@@ -20,7 +20,6 @@ from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
     KEY,
-    MAX_QUOTED,
     PRECISIONS,
     SCHEMA_VERSION,
     TRAINED,
@@ -35,7 +34,6 @@ from benchbook.rows.schema import (  # noqa: F401
 
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
-FILES_AT_ONCE = 250  # parsed as one table; after a fault they are split
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -59,27 +57,26 @@ def merge(paths: Iterable[Path]) -> pandas.DataFrame:
     return rows
 
 
-def gather(
-    paths: Iterable[Path], say: Callable[[str], None] = print, checked: Collection[str] = ()
-) -> pandas.DataFrame:
+def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
     """Return the rows of all files that obey the schema, without unknown columns; other files are named and left out.
 
     Args:
-        paths: files of rows. A manifest next to them that breaks its schema is named too; its rows are kept.
+        paths: files of rows.
         say: called with a line for each fault, and one for unknown columns.
-        checked: ids of runs whose manifests are known to be right, such as those of `manifests.read_all`.
     """
-    paths = sorted(paths)
-    rows, faults = _read_good(paths)
-    wrong = manifests.faults([path for path in paths if path.stem not in checked])
-    messages = [f"Left out: {fault}" for fault in faults] + [f"Manifest not used: {fault}" for fault in wrong]
-    if unknown := unknown_columns(rows):
-        having = rows.loc[rows[unknown].notna().any(axis=1), "run_id"].unique()
-        runs = f" (in runs {listed(having)})" if len(having) else ""
-        messages.append(f"Not used, because this version does not know them: columns {listed(unknown)}{runs}")
-    for message in messages:
+    rows, faults = _read_good(sorted(paths))
+    for message in [*(f"Left out: {fault}" for fault in faults), *unused(rows)]:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
     return rows[COLUMNS]  # a table of a report may have a column of an unknown name
+
+
+def unused(rows: pandas.DataFrame) -> list[str]:
+    """Return a line that names the columns that this version does not know, with their runs; empty without any."""
+    if not (unknown := unknown_columns(rows)):
+        return []
+    having = rows.loc[rows[unknown].notna().any(axis=1), "run_id"].unique()
+    runs = f" (in runs {listed(having)})" if len(having) else ""
+    return [f"Not used, because this version does not know them: columns {listed(unknown)}{runs}"]
 
 
 def texts(path: Path, source: str) -> pandas.DataFrame:
@@ -88,102 +85,91 @@ def texts(path: Path, source: str) -> pandas.DataFrame:
     Raises:
         SchemaError: the file is too large, not a table, or cannot be read.
     """
-    return _parse(_content(path, source), source)
+    return _table(_lines(path, source))
 
 
-def _content(path: Path, source: str) -> bytes:
-    """Return a file's bytes, after checks of its size and its lines.
+def _lines(path: Path, source: str) -> list[list[str]]:
+    """Return the cells of a file's lines, the header first; empty lines are left out.
 
-    Lines shorter than the header's commas are refused: filled with empty cells, they would take many times the file's
-    size in memory.
+    Raises:
+        SchemaError: see `texts`.
     """
+    lines = []
     try:
-        content = read_plain(path, MAX_BYTES)
+        text = read_plain(path, MAX_BYTES).decode("utf-8-sig")
+        for cells in filter(None, csv.reader(io.StringIO(text, newline=""), strict=True)):
+            if lines and len(cells) != len(lines[0]):
+                found = f"{len(cells)} cells; allowed: {len(lines[0])}, as in line 1"
+                raise SchemaError(f"{source}, line {len(lines) + 1}: {found}")
+            if not lines and (len(cells) > MAX_COLUMNS or len({*cells}) < len(cells)):
+                raise SchemaError(f"{source}, line 1: {len(cells)} columns; allowed: {MAX_COLUMNS}, each once")
+            lines.append(cells)
     except OSError as error:
         raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
-    header, _, rows = content.partition(b"\n")
-    commas, lines = header.count(b","), rows.count(b"\n")
-    if commas >= MAX_COLUMNS:
-        raise SchemaError(f"{source}: {commas + 1} columns; allowed: {MAX_COLUMNS}")
-    if lines * commas > len(rows):
-        raise SchemaError(f"{source}: {lines} lines of {len(rows)} bytes; allowed: {commas} commas a line, like line 1")
-    return content
-
-
-def _parse(content: bytes, source: str) -> pandas.DataFrame:
-    try:
-        return pandas.read_csv(io.BytesIO(content), dtype="string", keep_default_na=False, na_values=[""])
     except UnicodeDecodeError as error:
         wrong = error.object[error.start : error.start + 1].hex()
         raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError) as error:
-        raise SchemaError(f"{source}: not a table of rows ({str(error).strip()[:MAX_QUOTED]})") from error
+    except csv.Error as error:
+        raise SchemaError(f"{source}: not a table of rows ({error})") from error
+    if not lines:
+        raise SchemaError(f"{source}: not a table of rows (it is empty)")
+    return lines
+
+
+def _table(lines: list[list[str]]) -> pandas.DataFrame:
+    return pandas.DataFrame([[cell or None for cell in cells] for cells in lines[1:]], columns=lines[0], dtype="string")
 
 
 def _read_good(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
     """Return the rows of the files that obey the schema, in the order of `merge`, and a fault for each other file.
 
-    Files with equal headers are parsed together. A file with empty lines, carriage returns or an incomplete last line
-    is parsed alone.
-
     Args:
         paths: sorted.
     """
     faults: dict[int, str] = {}
-    groups: dict[tuple, list[tuple[int, bytes]]] = {}
+    tables: dict[tuple[str, ...], tuple[list[int], list[list[str]]]] = {}  # files with equal headers are one table
     for number, path in enumerate(paths):
         try:
-            content = _content(path, str(path))
+            header, *own = _lines(path, str(path))
+            if not own:
+                raise SchemaError(f"{path}: a header without rows")
         except SchemaError as error:
             faults[number] = str(error)
             continue
-        header, _, body = content.partition(b"\n")
-        is_plain = body.endswith(b"\n") and b"\r" not in content and b"\n\n" not in content
-        groups.setdefault((header, None if is_plain else number), []).append((number, body))
-    parts = []
-    for (header, _), files in groups.items():
-        for start in range(0, len(files), FILES_AT_ONCE):
-            parts += _validated(header, files[start : start + FILES_AT_ONCE], paths, faults)
-    parts = parts or [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+        numbers, lines = tables.setdefault(tuple(header), ([], [header]))
+        numbers += [number] * len(own)
+        lines += own
+    typed = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    for numbers, lines in tables.values():
+        typed += _validated(_table(lines).set_axis(numbers), paths, faults)
+    parts = [part for part in typed if len(part)] or typed
     rows = _without_duplicates(pandas.concat(parts).sort_index(kind="stable"), paths, faults)
     rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
     return rows, [faults[number] for number in sorted(faults)]
 
 
-def _validated(
-    header: bytes, files: list[tuple[int, bytes]], paths: list[Path], faults: dict[int, str]
-) -> list[pandas.DataFrame]:
-    """Return the typed rows of files with equal headers, indexed by the files' positions; add the others' faults.
+def _validated(table: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> list[pandas.DataFrame]:
+    """Return the typed rows of the files that obey the schema; add the others' faults.
 
-    Files are parsed as one table, because hundreds take as long as a few. After a fault the files are split in halves
-    until each bad file is alone: a dozen checks find one among hundreds.
+    Hundreds of files take as long as a few. After a fault they are split in halves until each bad file is alone.
 
     Args:
-        header: their first line.
-        files: each file's position in `paths`, and its lines below the header.
+        table: texts, indexed by the files' positions in `paths`.
         paths: all files.
         faults: gets a line for each bad file, by its position.
     """
-    numbers, bodies = zip(*files, strict=True)
-    source = str(paths[numbers[0]]) if len(files) == 1 else "rows"
+    numbers = table.index.unique()
+    source = str(paths[numbers[0]]) if len(numbers) == 1 else "rows"
     try:
-        table = _parse(b"\n".join([header, b"".join(bodies)]), source)
-        counts = [len(table)] if len(files) == 1 else [body.count(b"\n") for body in bodies]
-        if sum(counts) != len(table) or not isinstance(table.index, pandas.RangeIndex):
-            raise SchemaError(f"{source}: lines with more cells than the header, or a quote that is never closed")
-        table = validate(table, source)
-        if table.empty:
-            raise SchemaError(f"{source}: a header without rows")
-        return [table.set_axis(numpy.repeat(numbers, counts))]
+        return [validate(table.reset_index(drop=True), source).set_axis(table.index)]
     except Exception as error:  # also of a value that no check expects: it must not end a report of other files
-        if len(files) == 1:
+        if len(numbers) == 1:
             is_ours = isinstance(error, SchemaError)
-            faults[numbers[0]] = (
-                str(error) if is_ours else f"{source}: cannot be read ({type(error).__name__}: {error})"
-            )
+            reason = str(error) if is_ours else f"{source}: cannot be read ({type(error).__name__}: {error})"
+            faults[numbers[0]] = reason
             return []
-    halves = files[: len(files) // 2], files[len(files) // 2 :]
-    return [part for half in halves for part in _validated(header, half, paths, faults)]
+    first = table.index < numbers[len(numbers) // 2]
+    return _validated(table[first], paths, faults) + _validated(table[~first], paths, faults)
 
 
 def _without_duplicates(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
@@ -222,10 +208,8 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, or missing if there are none."""
     if "settings" not in table:
         return table
-    distinct = {id(value): value for value in table["settings"]}  # rows with equal settings may share one dictionary
-    written = {key: cell(value) for key, value in distinct.items() if isinstance(value, dict) and value}
-    column = [written.get(id(value)) for value in table["settings"]]
-    return table.assign(settings=pandas.Series(column, table.index, dtype="string"))
+    texts = [cell(value) if isinstance(value, dict) and value else None for value in table["settings"]]
+    return table.assign(settings=pandas.Series(texts, table.index, dtype="string"))
 
 
 def find(folder: Path) -> list[Path]:
@@ -244,9 +228,6 @@ def append(path: Path, row: dict) -> None:
         SchemaError: a column is unknown, or the schema does not allow a value.
     """
     row = {name: _plain(value) for name, value in row.items()}
-    unknown = set(row) - set(COLUMNS)
-    if unknown:
-        raise SchemaError(f"{path.name}: unknown column {', '.join(sorted(unknown))}")
     check_row(row, path.name)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

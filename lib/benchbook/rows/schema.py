@@ -3,7 +3,6 @@
 pydantic alone checks values. A table is checked column by column, each distinct value once.
 """
 
-import difflib
 import json
 import math
 import re
@@ -47,10 +46,6 @@ Status = Literal[
 ]  # fmt: skip
 VARIANTS = get_args(Variant)
 
-# The similarity (difflib's ratio) from which an unknown name is taken for a misspelt column. No two columns of the
-# schema are that similar.
-NEAR_MISS = 0.8
-MAX_COLUMN_NAME = 60  # characters
 UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", re.ASCII)
 RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # the beginning of a run's id
 YEARS = range(1970, 2262)  # the range of pandas' nanoseconds
@@ -232,18 +227,13 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     """Return the rows with the schema's types, after all checks.
 
     Args:
-        rows: one row per window; index 0 is the line after the header.
+        rows: one row per window, as texts; index 0 is the line after the header.
         source: the name of the rows in an error.
 
     Raises:
-        SchemaError: a row has another schema version, a required column is missing, a column is misspelt, a value is
-            not allowed, energy lacks its method or boundary, or a key occurs twice.
+        SchemaError: a row has another schema version, a required column is missing, a value is not allowed, energy
+            lacks its method or boundary, or a key occurs twice.
     """
-    versions = pandas.to_numeric(rows.get("schema_version", pandas.Series(dtype="string")), errors="coerce").dropna()
-    other = versions[versions != SCHEMA_VERSION]  # checked first: their columns may differ or have another meaning
-    if len(other):
-        found = f"column schema_version is {other.iloc[0]:g}; allowed: {SCHEMA_VERSION}"
-        raise SchemaError(f"{source}, line {int(other.index[0]) + 2}: {found}")
     typed = cast(rows, source)
     incomplete = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
     faults = {f"the key {', '.join(KEY)} occurs a second time": typed.duplicated(KEY), INCOMPLETE_ENERGY: incomplete}
@@ -260,18 +250,19 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     empty where a row has none; rows with equal settings may share one dictionary.
 
     Raises:
-        SchemaError: a required column is missing, a column is misspelt, or a value is not allowed. The message names
+        SchemaError: a required column is missing, or a value is not allowed. The message names
             the first line with a fault.
     """
-    _check_columns(list(rows), source)
+    if missing := [name for name in REQUIRED if name not in rows]:
+        raise SchemaError(f"{source}, line 1: missing column {', '.join(sorted(missing))}")
     empty, typed, faults = pandas.Series(pandas.NA, rows.index, dtype="string"), {}, []
     for name, dtype in DTYPES.items():
-        codes, values = _distinct(rows.get(name, empty), dtype)
+        codes, values = pandas.factorize(rows.get(name, empty))  # -1: missing
         if name in REQUIRED and len(missing := numpy.flatnonzero(codes < 0)):
             faults.append((missing[0], f"column {name} is empty; a value is needed"))
             continue
         try:
-            values = ADAPTERS[name].validate_python(values)
+            values = ADAPTERS[name].validate_python(values.tolist())
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             place, *inner = detail["loc"]
@@ -294,19 +285,6 @@ def unknown_columns(rows: pandas.DataFrame) -> list[str]:
     return [name for name in rows if name not in DTYPES]
 
 
-def _distinct(values: pandas.Series, dtype: str) -> tuple[numpy.ndarray, list]:
-    """Return each row's code, -1 where the value is missing, and the distinct values by code."""
-    if dtype == "object":  # dictionaries are compared by identity
-        keys = [value if isinstance(value, str) else id(value) for value in values]
-        known = numpy.array([isinstance(value, dict | list) or not pandas.isna(value) for value in values], dtype=bool)
-        keys = pandas.Series(keys, dtype=object).where(known)
-        codes, _ = pandas.factorize(keys)
-        firsts = numpy.unique(codes, return_index=True)[1][int(not known.all()) :]
-        return codes, [values.iloc[first] for first in firsts]
-    codes, values = pandas.factorize(values.astype("string") if dtype == "string" else values)
-    return codes, values.tolist()
-
-
 def check_row(row: dict, source: str) -> None:
     """Refuse a row that the schema does not allow; the verdict of `validate`, in a hundredth of its time.
 
@@ -318,13 +296,11 @@ def check_row(row: dict, source: str) -> None:
         SchemaError: see `validate`.
     """
     try:
-        checked = Row.model_validate(row, strict=True)
-        is_right = checked.energy_joules is None or None not in (checked.energy_method, checked.energy_boundary)
-    except ValidationError:
-        is_right = False
-    if not is_right:  # perhaps only in strict mode: the row as a file has it decides
-        written = {name: value if value is None else cell(value) for name, value in row.items()}
-        validate(pandas.DataFrame([dict.fromkeys(COLUMNS) | written], dtype="string"), source)
+        checked = Row.model_validate({name: cell(value) for name, value in row.items() if value is not None})
+    except ValidationError as error:
+        raise SchemaError(f"{source}: column {describe_error(error.errors(include_url=False)[0])}") from error
+    if checked.energy_joules is not None and None in (checked.energy_method, checked.energy_boundary):
+        raise SchemaError(f"{source}: {INCOMPLETE_ENERGY}")
 
 
 def cell(value: object) -> str:
@@ -361,25 +337,3 @@ def listed(values: Iterable[object]) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_QUOTED else f"{text[:MAX_QUOTED]}... (cut)"
-
-
-def _check_columns(names: list[str], source: str) -> None:
-    """Refuse a table that lacks a required column, or has an unknown column that looks like a misspelt one.
-
-    Args:
-        names: the table's columns.
-        source: the name of the table in an error.
-
-    Raises:
-        SchemaError: names the column, and for a misspelt one the column of the schema.
-    """
-    for name in (name for name in names if name not in DTYPES):
-        if len(name) > MAX_COLUMN_NAME:
-            cut = f"{name[:MAX_COLUMN_NAME]}... (cut)"
-            raise SchemaError(f"{source}, line 1: unknown column {cut}; allowed: shorter names")
-        words = set(filter(None, name.lower().split("_")))
-        for column in difflib.get_close_matches(name.lower(), COLUMNS, cutoff=NEAR_MISS):
-            if not words > set(column.split("_")):  # a name with a further word (energy_joules_gpu) is a new name
-                raise SchemaError(f"{source}, line 1: unknown column {name}; did you mean {column}?")
-    if missing := [name for name in REQUIRED if name not in names]:
-        raise SchemaError(f"{source}, line 1: missing column {', '.join(sorted(missing))}")

@@ -8,7 +8,6 @@ import ast
 import itertools
 import json
 import math
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +28,6 @@ from benchbook.running import profile_files
 NAMED = {"variant": records.VARIANTS, "device": ("all", "best", *KINDS), "framework": ("best", *devices.FRAMEWORKS)}
 LISTED = ("precision", "parity_precisions")  # parameters with one or more precisions
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
-VERBOSE = "BENCHBOOK_VERBOSE"  # if this is set, output shows the ids of points
 CALIBRATION = "calibrate"  # the study of ceilings
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
 # Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
@@ -85,11 +83,9 @@ class Point:
 
     @property
     def title(self) -> str:
-        """Return the study's title and the settings in words; with VERBOSE the ids."""
+        """Return the study's title and the settings in words."""
         from benchbook.studies import title  # imports matplotlib, which planning does not need
 
-        if os.environ.get(VERBOSE):
-            return f"{self.study}: {self.name}"
         return f"{title(self.study)}: {setting(self.name)}"
 
 
@@ -185,7 +181,7 @@ def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> lis
     chosen = measured if studies == "all" else studies.split()
     if not chosen or not set(chosen) <= set(measured):
         raise ValueError(f"machine {machine!r} has not measured {studies!r}; allowed: all, {', '.join(measured)}")
-    described, points = manifests.read_all(folder), {}
+    described, points = manifests.read_all(folder, say), {}
     last = verdicts.counting(rows[rows["study"].isin(chosen)], condition.samples(described))
     last = statistics.newest(last)
     for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.judging import statistics, verdicts, wording
-from benchbook.machine import condition, identity, layout
+from benchbook.machine import condition, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
@@ -61,8 +61,6 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     """
     folder = layout.state(name)
     check_room(folder)
-    if reason := identity.why_no_commit():
-        print(f"Rows will have no commit: {reason}", flush=True)
     with execute.only_one(folder / ".study.lock"), awake():
         file = folder / SESSION
         failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]

@@ -313,8 +313,6 @@ def begin(study: str, parameters: dict) -> Experiment:
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and "BENCHBOOK_OUTPUTS" not in os.environ:
         os.environ |= {"BENCHBOOK_OUTPUTS": tempfile.mkdtemp(prefix="benchbook-"), PLAYING: "1"}
-    if "BENCHBOOK_SUPERVISOR" not in os.environ and (reason := machine.why_no_commit()):
-        print(f"Rows will have no commit: {reason}")
     kind, this = parameters["device"], machine.identify()
     if attended or kind not in KINDS:
         picked = survey.device(kind, framework)
