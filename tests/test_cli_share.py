@@ -156,11 +156,13 @@ def test_a_dry_run_shows_every_text_and_sends_nothing(typed, world):
     )
     manifest = {"own_files": {"network": {"file": "secret_file.py"}}, "trials": [{"outcome": "secret outcome"}]}
     manifest |= {"environment": {"packages": {"secret-package": "1.0", "torch": "2.10.0"}}, "note": ["secret note"]}
+    manifest["pictures"] = "UEsDBC"  # a long text of bytes
     (layout.point("desk", "your_network", "p") / "run-2.json").write_text(json.dumps(manifest))
     printed = typed("--dry-run")
     assert CSV.format(1) in printed
     secrets = ("net.py:secret_net", "secret_model", "secret_file.py", "secret outcome", "secret-package 1.0")
     assert all(text in printed for text in (*secrets, "manifest.note: secret note"))
+    assert manifest["pictures"] not in printed
     assert world.pulls == []
 
 

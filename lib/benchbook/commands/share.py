@@ -86,7 +86,7 @@ def _note(found: dict[str, set[str]], key: str, value: object) -> None:
     if isinstance(value, dict) and key.endswith(".packages"):
         found[key].add(", ".join(f"{name} {version}" for name, version in value.items()))
     elif isinstance(value, dict):
-        for name in value.keys() - {"masks"}:  # pictures
+        for name in value.keys() - {"pictures"}:
             _note(found, f"{key}.{name}", value[name])
     elif isinstance(value, list):
         for inner in value:
