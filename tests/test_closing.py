@@ -13,7 +13,7 @@ from benchbook.studies.experiments import Experiment
 from benchbook.studies.measurement import Measurement
 from benchbook.studies.study import Evidence
 from rows import make_row, windows, write
-from study_rows import evidence, given
+from study_rows import evidence, given, point
 
 STUDIES = {name: study for name, study in studies.every().items() if name != "your_network"}
 RUN = "20260101T000000Z-0000000"
@@ -79,6 +79,8 @@ def test_the_rate_is_said_where_no_chart_has_the_point_and_a_failure_in_its_own_
     assert "range 250 to 400; " in said
     assert "Energy: 0.5 J an image" in said
     assert "33.4 / 19.6 = 1.704" in said
+    smaller = evidence(point("segmentation_scaling", image_size=128))  # drawn, but no title is about it
+    assert "trains " in closing.answer(smaller, studies.every()["segmentation_scaling"]).partition(".**")[0]
     row = make_row(status="out_of_memory", message="no room", samples=None, samples_per_second=None)
     failed = evidence([row], published=True)
     assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith("**Out of memory: no room.**")

@@ -39,7 +39,7 @@ def answer(evidence: Evidence, study: Study, *more: str) -> str:
     """Return the answer of one point in Markdown: its verdict and its number, what follows, and what it is based on."""
     [point] = evidence.summary.to_dict("records")
     finding = findings.finding(study, evidence, measured=True)
-    if not _chart(evidence, study) and point["num_windows"]:
+    if point["num_windows"] and not (finding and _chart(evidence, study)):
         finding = f"{_rate(evidence, study, point)} {finding}".strip()
     verdict = point["verdict"]
     if verdict and verdict.is_doubtful and not finding.startswith(DOUBTS):
@@ -82,7 +82,7 @@ def _chart(evidence: Evidence, study: Study) -> Plot | None:
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:
-    """Return the sentence on a point that no chart of its study speaks of, such as one of another size."""
+    """Return the sentence on a point of which no chart or title of its study speaks, such as one of another size."""
     rate, low, high, unit = statistics.in_units(point)
     line = point | {"source": "measured", "samples_per_second": rate, "low": low, "high": high}
     text = f"This setting trains {{value}} {unit} a second on {{place}}"
