@@ -79,7 +79,7 @@ def test_the_rate_is_said_where_no_chart_has_the_point_and_a_failure_in_its_own_
     assert "range 250 to 400; " in said
     assert "Energy: 0.5 J an image" in said
     assert "33.4 / 19.6 = 1.704" in said
-    smaller = evidence(point("segmentation_scaling", image_size=128))  # drawn, but no title is about it
+    smaller = evidence(point("segmentation_scaling", image_size=128), published=True)  # drawn, but no title is about it
     assert "trains " in closing.answer(smaller, studies.every()["segmentation_scaling"]).partition(".**")[0]
     row = make_row(status="out_of_memory", message="no room", samples=None, samples_per_second=None)
     failed = evidence([row], published=True)
