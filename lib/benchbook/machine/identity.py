@@ -170,13 +170,8 @@ def commit() -> str:
     if not (folder := layout.checkout()):
         recorded = metadata.distribution("benchbook").read_text("direct_url.json")
         return json.loads(recorded or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
-    return revision(folder, "lib", "notebooks")
-
-
-def revision(folder: Path, *paths: str) -> str:
-    """Return the git commit of a folder, with '+changed' if these paths in it differ; empty if unknown."""
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
-    changed = output("git", "-C", str(folder), "status", "--porcelain", "--", *paths)
+    changed = output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
     return f"{head}+changed" if head and changed else head
 
 

@@ -194,7 +194,7 @@ def fastest(
         if device.features.aborts:
             attempt = functools.partial(_attempt_in_process, end, Path(folder), build)
         else:
-            ready = {best: _ready(build, best)}
+            ready = {best: _ready(build, best)}  # outside of a trial: an error of the reference's own is raised
             attempt = functools.partial(_attempt, Path(folder), build, ready)
         for change in changes:
             trial, begun = replace(best, **change), time.monotonic()

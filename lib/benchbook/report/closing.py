@@ -82,7 +82,7 @@ def _chart(evidence: Evidence, study: Study) -> Plot | None:
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:
-    """Return the sentence on a point of which no chart or title of its study speaks, such as one of another size."""
+    """Return the sentence on a point that no chart or title of its study is about, such as one of another size."""
     rate, low, high, unit = statistics.in_units(point)
     line = point | {"source": "measured", "samples_per_second": rate, "low": low, "high": high}
     text = f"This setting trains {{value}} {unit} a second on {{place}}"

@@ -5,7 +5,7 @@ run. Any value may be missing, and unknown keys are allowed.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Required
 
@@ -84,19 +84,19 @@ def read(path: Path) -> dict:
         raise ManifestError(f"{path} is not JSON ({error})") from error
 
 
-def files(folder: Path, pattern: str = FILES, say: Callable[[str], object] = str) -> Iterator[tuple[Path, dict]]:
-    """Yield the file and the manifest of every run below a folder; a manifest that breaks the schema is left out.
+def read_all(folder: Path, say: Callable[[str], object] = str) -> dict[str, dict]:
+    """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
 
-    Runs with equal environments share one object, which saves memory: each environment has hundreds of packages.
+    If a run is in two places, the manifest is that of the rows that `records.gather` keeps. Runs with equal
+    environments share one object, which saves memory: each environment has hundreds of packages.
 
     Args:
         folder: of runs; or a file of rows, whose manifest is next to it.
-        pattern: of the files' names.
         say: called with a line for each manifest that is left out.
     """
-    environments = {}
+    environments, found = {}, {}
     own = folder.with_suffix(".json")
-    for path in sorted(folder.rglob(pattern)) if folder.is_dir() else [own] * own.exists():
+    for path in sorted(folder.rglob(FILES)) if folder.is_dir() else [own] * own.exists():
         try:
             manifest = read(path)
         except ManifestError as error:
@@ -104,19 +104,6 @@ def files(folder: Path, pattern: str = FILES, say: Callable[[str], object] = str
             continue
         if manifest.get("environment"):
             manifest["environment"] = environments.setdefault(repr(manifest["environment"]), manifest["environment"])
-        yield path, manifest
-
-
-def read_all(folder: Path, say: Callable[[str], object] = str) -> dict[str, dict]:
-    """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
-
-    If a run is in two places, the manifest is that of the rows that `records.gather` keeps.
-
-    Args:
-        folder, say: see `files`.
-    """
-    found: dict[str, tuple[Path, dict]] = {}
-    for path, manifest in files(folder, say=say):
         if path.stem not in found or written_at(path) < written_at(found[path.stem][0]):
             found[path.stem] = path, manifest
     return {run_id: manifest for run_id, (_, manifest) in found.items()}

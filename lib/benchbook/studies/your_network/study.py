@@ -9,7 +9,7 @@ from benchbook.record.predict import Unknown
 from benchbook.rows import records
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study, cached, most_samples
+from benchbook.studies.study import Evidence, Study, cached
 from benchbook.studies.tables import with_settings
 
 NAME = "your_network"
@@ -32,13 +32,9 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         energy_per_sample, flops_per_sample, peak_memory_bytes, status, message, point.
     """
     columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
-    columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point", "num_samples"]
-    return (
-        most_samples(with_settings(evidence.points(NAME), _SETTINGS).reindex(columns=columns), [*_KEY, "point"])
-        .sort_values(_KEY)
-        .drop(columns="num_samples")
-        .reset_index(drop=True)
-    )
+    columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point"]
+    points = with_settings(evidence.points(NAME), _SETTINGS)
+    return points.reindex(columns=columns).sort_values(_KEY, ignore_index=True)
 
 
 @cached
