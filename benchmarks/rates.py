@@ -1,22 +1,20 @@
 """Compare the training rates of two checkouts: `make bench STUDIES=rates OTHER=folder`.
 
-For each study two processes live at the same time, one for each checkout, in the same environment. They train windows
-by turns (A B B A), so that a drift of the machine's speed affects both alike. A pair of new processes follows, because
-processes of the same code differ. The result is this checkout's rate over the other's.
+Each process imports both libraries, one after the other, and trains windows of both by turns (A B B A), so that what
+separates processes and what drifts on the machine affect both alike. New processes follow, in which the other library
+comes first. The result is this checkout's rate over the other's.
 """
 
 import argparse
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-from benchbook.judging import intervals
-
 STUDIES = "mnist_speedup vae_stability mobilenetv2_energy gpt_tokens simclr_epochs resnet50_cost segmentation_scaling"
 WINDOW_SECONDS = 0.4
 TENSORFLOW = ("segmentation_scaling",)
-BLOCKS = 4  # of four windows, two of each process
+BLOCKS = 8  # of four windows, two of each checkout
 
 
 def build(study: str):
@@ -42,66 +40,76 @@ def build(study: str):
     return make(data, device, **ready)
 
 
-def serve(study: str) -> None:
-    """Train a window of as many steps as a line of the standard input says, for each line, and print its rate."""
+def enter(checkout: str, modules: dict) -> None:
+    """Make the imports of the library find a checkout's; `modules` are its modules loaded so far."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "benchbook"]:
+        del sys.modules[name]
+    sys.modules.update(modules)
+    sys.path[0] = f"{checkout}/lib"
+
+
+def load(study: str, checkout: str):
+    """Build a study with a checkout's library; return a function that trains a window of so many steps."""
+    enter(checkout, {})
     from benchbook.measuring.window import trainer
 
-    answers, sys.stdout = sys.stdout, sys.stderr
     train = trainer(build(study))
     train(1)
-    seconds = train(2)["seconds"] / 2
-    print(seconds, file=answers, flush=True)
-    for num_steps in sys.stdin:
-        print(train(int(num_steps))["samples_per_second"], file=answers, flush=True)
+    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "benchbook"}
+
+    def window(num_steps: int) -> dict:
+        enter(checkout, modules)  # what a library imports only now must be its own
+        return train(num_steps)
+
+    return window
 
 
-def start(study: str, checkout: Path) -> tuple[subprocess.Popen, float]:
-    """Start a process that serves a checkout's windows; return it and the seconds of its step when it is ready."""
-    command, pipe = [sys.executable, __file__, "--serve", study], subprocess.PIPE
-    environment = os.environ | {"PYTHONPATH": str(checkout / "lib")}
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=environment)
-    answer = process.stdout.readline().strip()
-    if not answer:
-        raise RuntimeError(f"{study} of {checkout}: its process ended before the first window")
-    return process, float(answer)
+def compare(study: str, checkouts: list[str]) -> list[float]:
+    """Return the ratio of the first checkout's rate to the second's for each block of windows by turns."""
+    trains = [load(study, checkout) for checkout in checkouts]
+    num_steps = max(1, round(WINDOW_SECONDS / min(train(2)["seconds"] / 2 for train in trains)))
 
+    def rate(side: int) -> float:
+        return trains[side](num_steps)["samples_per_second"]
 
-def rate(process: subprocess.Popen, num_steps: int) -> float:
-    """Return the rate of one more window of a process."""
-    process.stdin.write(f"{num_steps}\n")
-    process.stdin.flush()
-    return float(process.stdout.readline())
+    blocks = [[rate(side) for side in (0, 1, 1, 0)] for _ in range(BLOCKS)]
+    return [(first + fourth) / (second + third) for first, second, third, fourth in blocks]
 
 
 def main() -> None:
     """Print the ratio of each study's rates, with its interval."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("other", type=Path, nargs="?", help="the other checkout's folder")
-    parser.add_argument("--serve", help="for the processes that this script starts")
-    parser.add_argument("--pairs", type=int, default=4, help="of processes for each study")
+    parser.add_argument("other", type=Path, help="the other checkout's folder")
+    parser.add_argument("--first", choices=("own", "other"), help="in a process that this script starts")
+    parser.add_argument("--processes", type=int, default=4, help="for each study")
     parser.add_argument("--studies", default=STUDIES, help="names separated by blanks")
     options = parser.parse_args()
-    if options.serve:
-        serve(options.serve)
-        return
-    if options.other is None or not (options.other / "lib" / "benchbook").is_dir():
+    if not (options.other / "lib" / "benchbook").is_dir():
         parser.error(f"other {options.other}; allowed: a folder with lib/benchbook")
-    own = Path(__file__).resolve().parents[1]
-    for study in options.studies.split():
-        ratios, pairs = [], []
-        for pair in range(options.pairs):
-            started = [start(study, checkout) for checkout in (own, options.other.resolve())]
-            processes, seconds = zip(*started, strict=True)
-            num_steps = max(1, round(WINDOW_SECONDS / min(seconds)))
-            for _ in range(BLOCKS):
-                first, second, third, fourth = (rate(processes[side], num_steps) for side in (0, 1, 1, 0))
-                ratios.append((first + fourth) / (second + third))
-                pairs.append(pair)
-            for process in processes:
-                process.stdin.close()
-                process.wait()
-        found = intervals.interval(ratios, pairs, intervals.PAIRED_DEVIATION)
-        print(f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True)
+    checkouts = [str(Path(__file__).resolve().parents[1]), str(options.other.resolve())]
+    if options.first == "own":
+        print(json.dumps(compare(options.studies, checkouts)))
+    elif options.first == "other":
+        print(json.dumps([1 / ratio for ratio in compare(options.studies, checkouts[::-1])]))
+    else:
+        for study in options.studies.split():
+            report(study, options)
+
+
+def report(study: str, options: argparse.Namespace) -> None:
+    """Compare a study's rates in new processes, in which the libraries come first by turns; print the ratio."""
+    from benchbook.judging import intervals
+
+    ratios, processes = [], []
+    for process in range(options.processes):
+        first = ("own", "other")[process % 2]
+        command = [sys.executable, __file__, str(options.other), "--studies", study, "--first", first]
+        answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        found = json.loads(answer.splitlines()[-1])
+        ratios += found
+        processes += [process] * len(found)
+    found = intervals.interval(ratios, processes, intervals.PAIRED_DEVIATION)
+    print(f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True)
 
 
 if __name__ == "__main__":
