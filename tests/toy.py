@@ -11,20 +11,35 @@ from cells import write_notebook
 
 PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "pyproject.toml")
 RESULTS = """
-from benchbook.studies import figures
-from benchbook.studies.study import Chart, Drawing, Study
+from benchbook.studies.charts import Points
+from benchbook.studies.study import Study
 
 
 def losses(evidence):
     rows = evidence.measured
-    table = rows[(rows["study"] == "toy") & (rows["phase"] == "train")][["variant", "index", "loss"]]
-    figure, axes = figures.canvas(3.0)
-    axes.plot(table["index"].astype(int), table["loss"].astype(float), "o")
-    axes.set_title(f"The toy was trained in {len(table)} windows")
-    return Drawing(figure, table, "Points: a loss for each window")
+    return rows[(rows["study"] == "toy") & (rows["phase"] == "train")]
 
 
-STUDY = Study("toy", "A toy", (Chart("toy-losses", losses),))
+def title(lines, names):
+    return f"The toy was trained in {len(lines)} windows"
+
+
+STUDY = Study(
+    "toy",
+    "A toy",
+    (
+        Points(
+            "toy-losses",
+            table=losses,
+            title=title,
+            column="loss",
+            x="index",
+            by=["machine", "variant", "run_id"],
+            xlabel="window",
+            ylabel="loss",
+        ),
+    ),
+)
 """
 PARAMETERS = """
 variant: str = "reference"  # reference or controlled

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from benchbook.judging import wording
 from benchbook.record.naming import Names
 from benchbook.studies import figures
-from benchbook.studies.study import Chart, Drawing, Evidence
+from benchbook.studies.study import Drawing, Evidence
 
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
@@ -21,10 +21,11 @@ MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plot(Chart):
+class Plot:
     """A chart of a table's lines; it has no figure unless there are two bars or places to compare.
 
     Attributes:
+        name: file name without extension.
         table: from the evidence to the numbers behind the chart.
         title: from the drawn lines to the sentence above the figure; see `findings.Sentence`.
         column: the values drawn; empty: the column of the title.
@@ -39,6 +40,7 @@ class Plot(Chart):
         tables: further tables, by file name.
     """
 
+    name: str = field(kw_only=False)
     table: Table
     title: Callable[[pandas.DataFrame, Names], str]
     column: str = ""

@@ -98,7 +98,7 @@ def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
         measured: leave out what was only published.
     """
     said = []
-    for chart in (chart for chart in study.charts if hasattr(chart, "title")):
+    for chart in study.charts:
         lines = chart.drawn(chart.table(evidence), evidence)
         is_sentence = isinstance(chart.title, Sentence)
         known = chart.title.lines(lines) if is_sentence else lines

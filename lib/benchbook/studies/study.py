@@ -157,31 +157,13 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Chart:
-    """One question of a study and the chart that answers it; `charts` has the kinds.
-
-    Attributes:
-        name: file name without extension.
-        make: from the evidence to the drawing, for a chart that fits no kind of `charts`.
-    """
-
-    name: str
-    make: Callable[[Evidence], Drawing] | None = None
-
-    def draw(self, evidence: Evidence) -> Drawing:
-        """Return the drawing of some evidence, in the house style."""
-        with figures.style():
-            return self.make(evidence)
-
-
-@dataclass(frozen=True)
 class Study:
     """One question, with the charts and quantities of its results.
 
     Attributes:
         name: of its notebook, without the number.
         title: short name for display.
-        charts: in the report's order, the lead chart first.
+        charts: of `charts`, in the report's order, the lead chart first.
         article: whose figures the study repeats; empty if there is no article.
         claim: id of the article's claim that the notebook's title asks about; may be empty.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
@@ -190,7 +172,7 @@ class Study:
 
     name: str
     title: str
-    charts: tuple[Chart, ...]
+    charts: tuple
     article: str = ""
     claim: str = ""
     dataset: str = ""
