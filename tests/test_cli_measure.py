@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import pkgutil
 import re
+import sys
 import time
 
 import pandas
@@ -11,7 +13,7 @@ import pytest
 from benchbook.commands import measure
 from benchbook.commands.output import SOME_LEFT_OUT
 from benchbook.machine import layout
-from benchbook.measuring import failures
+from benchbook.measuring import failures, launch
 from benchbook.measuring.window import window
 from benchbook.rows import networks, points, records
 from benchbook.running import session
@@ -70,6 +72,25 @@ def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeyp
     assert "(OSError: no room). Next: run the same command again.\n" in said
 
 
+APART = ("script.py:net", "inside.py:net")  # code that ends Python, or needs its package: in a process of its own
+
+
+@pytest.fixture
+def call_here(monkeypatch, tmp_path):
+    """Return what calls a function as the launcher does, but in this process."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def call(function, *arguments, log, seconds):
+        try:
+            return pkgutil.resolve_name(function)(*arguments), None
+        except ValueError as error:
+            return None, launch.Failed(type(error).__name__, str(error))
+
+    yield call
+    for name in ("own", "broken", "models", "models.small"):
+        sys.modules.pop(name, None)
+
+
 OWN = """
 def network(num_classes=10):
     raise RuntimeError("it ran")
@@ -103,9 +124,11 @@ def make_batch(batch_size, seed):
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
-    left, tmp_path, monkeypatch, command, options, message
+    left, tmp_path, monkeypatch, command, call_here, options, message
 ):
     monkeypatch.chdir(tmp_path)
+    if options not in APART:
+        monkeypatch.setattr(launch, "call", call_here)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
     (tmp_path / "script.py").write_text("import argparse; argparse.ArgumentParser().parse_args(['--epochs'])")
