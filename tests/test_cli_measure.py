@@ -24,7 +24,25 @@ from rows import make_row, make_rows
 
 
 @pytest.fixture
-def left(outputs, monkeypatch, command):
+def call_here(monkeypatch, tmp_path):
+    """Let the launcher call functions in this process; return what it is without that."""
+    apart = launch.call
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def call(function, *arguments, log, seconds):
+        try:
+            return pkgutil.resolve_name(function)(*arguments), None
+        except ValueError as error:
+            return None, launch.Failed(type(error).__name__, str(error))
+
+    monkeypatch.setattr(launch, "call", call)
+    yield apart
+    for name in ("own", "broken", "models", "models.small"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def left(outputs, monkeypatch, command, call_here):
     """Measure with a session that runs nothing; return what it finds of a point that was done before."""
     seen = []
 
@@ -65,7 +83,7 @@ def test_the_same_command_measures_again_unless_it_was_cut_short(left, begun_in,
     assert left()[1] == expected
 
 
-def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command):
+def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command, call_here):
     monkeypatch.setattr(session, "measure", lambda points, name, retry: [(points[0], "OSError: no room")])
     status, said = command("measure", "torchvision.models:resnet18", "--machine", "desk", "--device", "cpu")
     assert status == SOME_LEFT_OUT
@@ -73,24 +91,6 @@ def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeyp
 
 
 APART = ("script.py:net", "inside.py:net")  # code that ends Python, or needs its package: in a process of its own
-
-
-@pytest.fixture
-def call_here(monkeypatch, tmp_path):
-    """Return what calls a function as the launcher does, but in this process."""
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-
-    def call(function, *arguments, log, seconds):
-        try:
-            return pkgutil.resolve_name(function)(*arguments), None
-        except ValueError as error:
-            return None, launch.Failed(type(error).__name__, str(error))
-
-    yield call
-    for name in ("own", "broken", "models", "models.small"):
-        sys.modules.pop(name, None)
-
-
 OWN = """
 def network(num_classes=10):
     raise RuntimeError("it ran")
@@ -127,7 +127,7 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
     left, tmp_path, monkeypatch, command, call_here, options, message
 ):
     monkeypatch.chdir(tmp_path)
-    if options not in APART:
+    if options in APART:
         monkeypatch.setattr(launch, "call", call_here)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
