@@ -17,6 +17,9 @@ from fakes import Clock, run
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
+# Tests start hundreds of processes, each of which would compile the library again where this is set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
