@@ -102,6 +102,8 @@ COMMANDS = [
     (("plan", "--studies", "[/red]"), "no study '[/red]'"),
     (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
     *((words, "... (cut) ...") for words in (("plan", "--profile", LONG), ("plan", LONG), ("measure", LONG))),
+    (("study", "--profile", "fast"), "unknown profile 'fast'; allowed: "),
+    (("study", "--studies", "vae_stability", "--device", "tpu"), "'tpu' is not available to torch here; allowed: "),
     (("study", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
     (("study", "--deadline", "nan"), "deadline nan"),
     (("study", "--deadline", "-1"), "deadline -1"),

@@ -134,22 +134,6 @@ def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(pr
     assert set(rows["status"]) == {"ok"}
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--profile fast", "unknown profile 'fast'; allowed: "),
-        ("--studies mnist", "has no study 'mnist'; allowed: "),
-        ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: all, "),
-        ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
-    ],
-)
-def test_a_wrong_choice_is_one_line_before_anything_runs(outputs, command, options, expected):
-    status, said = command("study", *options.split())
-    assert (status, said.count("\n")) == (2, 1)
-    assert expected in said
-    assert not list(outputs.rglob("*.csv"))
-
-
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
