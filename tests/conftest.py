@@ -17,13 +17,17 @@ from fakes import Clock, run
 from processes import FRAMEWORK
 
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
+# Tests start hundreds of processes, each of which would compile the library again where this is set.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
 # What stays together in one process, the longest first; a file that is not here follows in the order of names.
-LONGEST = ("test_smoke.py", "tensorflow", "test_cases.py", "test_browser.py", "test_session.py", "jax")
-LONGEST += ("test_execute.py", "test_golden.py", "test_aggregation.py", "test_hostile_inputs.py")
+LONGEST = ("test_smoke.py", "tensorflow", "test_your_network.py", "test_measurement.py", "test_session.py")
+LONGEST += ("test_cases.py", "test_hostile_inputs.py", "test_golden.py", "test_browser.py", "test_studies.py", "jax")
+LONGEST += ("test_execute.py", "test_aggregation.py", "test_closing.py", "test_simclr_epochs_workload.py")
 LONGEST += ("test_launch.py", "test_tuned.py", "test_notebooks.py", "test_devices.py")
 
 

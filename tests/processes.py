@@ -13,6 +13,7 @@ from benchbook.frameworks import devices
 
 # The framework that tests of several compute with in this process; those of the others run in one of their own.
 FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]
+NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # of a second pytest: importing hypothesis takes seconds
 # XLA compiles tests' networks in half the time if it may compile them badly.
 COMPILE_BADLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -59,7 +60,7 @@ def run_cases(file: str, framework: str, *options: str) -> str:
     """Run a file of tests in a process of its own, with options of pytest; return what pytest printed."""
     path = str(Path(__file__).parent / file)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
-    environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework}
+    environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework} | NO_PLUGINS
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -2,7 +2,9 @@
 
 import inspect
 import json
+import pkgutil
 import re
+import sys
 import time
 
 import pandas
@@ -11,7 +13,7 @@ import pytest
 from benchbook.commands import measure
 from benchbook.commands.output import SOME_LEFT_OUT
 from benchbook.machine import layout
-from benchbook.measuring import failures
+from benchbook.measuring import failures, launch
 from benchbook.measuring.window import window
 from benchbook.rows import networks, points, records
 from benchbook.running import session
@@ -22,7 +24,25 @@ from rows import make_row, make_rows
 
 
 @pytest.fixture
-def left(outputs, monkeypatch, command):
+def call_here(monkeypatch, tmp_path):
+    """Let the launcher call functions in this process; return what it is without that."""
+    apart = launch.call
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    def call(function, *arguments, log, seconds):
+        try:
+            return pkgutil.resolve_name(function)(*arguments), None
+        except ValueError as error:
+            return None, launch.Failed(type(error).__name__, str(error))
+
+    monkeypatch.setattr(launch, "call", call)
+    yield apart
+    for name in ("own", "broken", "models", "models.small"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def left(outputs, monkeypatch, command, call_here):
     """Measure with a session that runs nothing; return what it finds of a point that was done before."""
     seen = []
 
@@ -63,13 +83,14 @@ def test_the_same_command_measures_again_unless_it_was_cut_short(left, begun_in,
     assert left()[1] == expected
 
 
-def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command):
+def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command, call_here):
     monkeypatch.setattr(session, "measure", lambda points, name, retry: [(points[0], "OSError: no room")])
     status, said = command("measure", "torchvision.models:resnet18", "--machine", "desk", "--device", "cpu")
     assert status == SOME_LEFT_OUT
     assert "(OSError: no room). Next: run the same command again.\n" in said
 
 
+APART = ("script.py:net", "inside.py:net")  # code that ends Python, or needs its package: in a process of its own
 OWN = """
 def network(num_classes=10):
     raise RuntimeError("it ran")
@@ -103,9 +124,11 @@ def make_batch(batch_size, seed):
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
-    left, tmp_path, monkeypatch, command, options, message
+    left, tmp_path, monkeypatch, command, call_here, options, message
 ):
     monkeypatch.chdir(tmp_path)
+    if options in APART:
+        monkeypatch.setattr(launch, "call", call_here)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
     (tmp_path / "script.py").write_text("import argparse; argparse.ArgumentParser().parse_args(['--epochs'])")

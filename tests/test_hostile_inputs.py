@@ -102,6 +102,8 @@ COMMANDS = [
     (("plan", "--studies", "[/red]"), "no study '[/red]'"),
     (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
     *((words, "... (cut) ...") for words in (("plan", "--profile", LONG), ("plan", LONG), ("measure", LONG))),
+    (("study", "--profile", "fast"), "unknown profile 'fast'; allowed: "),
+    (("study", "--studies", "vae_stability", "--device", "tpu"), "'tpu' is not available to torch here; allowed: "),
     (("study", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
     (("study", "--deadline", "nan"), "deadline nan"),
     (("study", "--deadline", "-1"), "deadline -1"),
@@ -218,12 +220,17 @@ ODD = [
 DEEP = [None, True, 0, -1, 3, 1e308, 1e-300, 10**30, "", "x", "=1+1", "<b>", "007", [], {}, [1], {"a": 1}, ["x"]]
 
 
-def a_machine(number: int, draw: random.Random) -> bad_files.Files:
+def run_of(number: int, run_id: str) -> str:
+    """Return the name that a committed run has as one of a machine of this number."""
+    return f"{run_id[:16]}-{number:04x}{run_id[17:21]}"
+
+
+def a_machine(number: int, draw: random.Random, runs: bad_files.Files | None = None) -> bad_files.Files:
     """Return committed runs as those of another machine: its own name, run ids, times and memory."""
     files = {}
-    for place, content in bad_files.base(COMMITTED).items():
+    for place, content in (runs or bad_files.base(COMMITTED)).items():
         study, point, file = place.split("/")
-        run_id = f"{file[:16]}-{number:04x}{int(file[17:21], 16):04x}"
+        run_id = run_of(number, file)
         text = content.decode().replace(file.rpartition(".")[0], run_id).replace(COMMITTED.name, f"m{number:03}")
         if file.endswith(".csv"):
             rows = bad_files.read_csv(text.encode())
@@ -261,38 +268,36 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
 # The names of helper columns, of today and of earlier versions.
 HELPERS = ["system", "clock", "versions", "num_samples", "process_seconds", "is_mac", "allow_embedded", "manifest_x"]
 HELPERS += ["rate", "ceiling", "verdict", "low", "high", "interval", "num_windows", "title", "line", "rule", "reason"]
-FAULTS = {  # the change of one file of three machines, and the words of the report and of validate
-    "unknown columns": (
-        bad_files.table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]),
-        "does not know",
-        "",
-    ),
-    "a time of 20 digits": (bad_files.cell("started_at", f"2026-11-22T04:10:42.{'1' * 20}Z"), "UTC time", "UTC time"),
-    "a number that no float holds": (
+FAULTS = (  # the change of one file of a machine, and the words of the report and of validate
+    (bad_files.table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]), "does not know", ""),
+    (bad_files.cell("started_at", f"2026-11-22T04:10:42.{'1' * 20}Z"), "UTC time", "UTC time"),
+    (  # a number that no float holds
         bad_files.manifest(
             conditions=[{"awake_seconds": 10**400 * i, "elapsed_seconds": 1, "index": i} for i in (0, 1)]
         ),
         "Manifest not used",
         "conditions[1].awake_seconds",
     ),
-}
+)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_report_names_a_file_that_it_cannot_check_and_goes_on(tmp_path, monkeypatch, command, fault):
-    change, reported, refused = FAULTS[fault]
-    damaged_files = bad_files.base(COMMITTED)
-    change(damaged_files)
-    machines = {name: a_machine(number, random.Random(number)) for number, name in enumerate(("m000", "m001"))}
-    runs = outputs_with(tmp_path, monkeypatch, machines | {COMMITTED.name: damaged_files})
+def test_a_report_names_the_files_that_it_cannot_check_and_goes_on(tmp_path, monkeypatch, command):
+    machines = {COMMITTED.name: bad_files.base(COMMITTED)}
+    for number, (change, *_) in enumerate(FAULTS):
+        files = bad_files.base(COMMITTED)
+        change(files)
+        machines[f"m{number:03}"] = a_machine(number, random.Random(number), files)
+    runs = outputs_with(tmp_path, monkeypatch, machines)
     merged = aggregation.merge(runs)
     merged.write(tmp_path / "figures")
-    assert any(reported in line and bad_files.FIRST in line for line in merged.left_out)
-    assert all(bad_files.FIRST in line for line in merged.left_out)
-    assert set(merged.evidence.measured["machine"]) == {"m000", "m001", COMMITTED.name}
-    status, said = command("validate", runs)
-    assert (status, refused in said) == (2 if refused else 0, True)
-    assert not refused or bad_files.FIRST in said
+    assert set(merged.evidence.measured["machine"]) == set(machines)
+    all_hurt = [run_of(number, bad_files.FIRST) for number in range(len(FAULTS))]
+    assert all(any(hurt in line for hurt in all_hurt) for line in merged.left_out)
+    for number, (hurt, (_, reported, refused)) in enumerate(zip(all_hurt, FAULTS, strict=True)):
+        assert any(reported in line and hurt in line for line in merged.left_out)
+        status, said = command("validate", runs / f"m{number:03}")
+        assert (status, refused in said) == (2 if refused else 0, True)
+        assert not refused or hurt in said
 
 
 def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@ import json
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -113,18 +112,6 @@ def test_commit_says_when_the_library_was_changed(monkeypatch):
     assert identity.commit() == "0123456789ab+changed"
     answers["rev-parse"] = ""
     assert identity.commit() == ""
-
-
-def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(monkeypatch, tmp_path):
-    for name in ("USER", "LOGNAME", "USERNAME", "HOST", "HOSTNAME"):
-        monkeypatch.setenv(name, "planted")
-    monkeypatch.setenv("HOME", str(tmp_path / "planted"))
-    real = platform.uname()
-    monkeypatch.setattr(socket, "gethostname", lambda: "planted")
-    monkeypatch.setattr(platform, "node", lambda: "planted")
-    monkeypatch.setattr(platform, "uname", lambda: real._replace(node="planted"))
-    this = identity.as_dictionary(identity.identify())
-    assert "planted" not in json.dumps([this, condition.read(), identity.environment(), identity.commit()])
 
 
 def test_usable_cores_are_those_this_process_may_use(monkeypatch):

@@ -201,18 +201,6 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
 
 @pytest.mark.slow
 @pytest.mark.notebook
-def test_the_shown_loop_has_about_the_rate_of_the_librarys_windows(tmp_path, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    monkeypatch.setenv("JPY_SESSION_NAME", "a notebook")
-    budget = SMALL | {"samples_per_window": 0, "window_seconds": 1.0, "num_windows": 3, "try_seconds": 3.0}
-    *_, (_, names) = run_code(layout.notebook("mnist_speedup"), RESIDENT | {"budget": budget})
-    rows = names["rows"]
-    shown, timed = names["trial"].table, rows[rows["phase"] == "train"]
-    assert shown["samples_per_second"].max() == pytest.approx(timed["samples_per_second"].max(), rel=0.2)
-
-
-@pytest.mark.slow
-@pytest.mark.notebook
 def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
     sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
     sizes |= {"num_processes": 1, "try_seconds": 0.05, "explore": False}

@@ -187,7 +187,7 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(
     [
         ("mnist_speedup", {}, [1.0, 1.0, 0.7, 0.7]),
         ("vae_stability", {}, [1e-3] * 4),
-        ("simclr_epochs", {"batch_size": 16}, [0.0075] * 2 + [0.0075 * (1 + math.cos(math.pi / 200)) / 2] * 2),
+        ("simclr_epochs", {"batch_size": 4}, [0.001875] * 2 + [0.001875 * (1 + math.cos(math.pi / 200)) / 2] * 2),
         ("gpt_tokens", {}, [1e-3 * (step + 1) / 101 for step in range(4)]),
         (
             "resnet50_cost",

@@ -298,10 +298,11 @@ def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
 
 def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
     user, host, home = "alice-planted", "host-planted", str(tmp_path / "home-planted")
-    for name in ("USER", "LOGNAME", "USERNAME"):
-        monkeypatch.setenv(name, user)
-    monkeypatch.setenv("HOSTNAME", host)
+    real = platform.uname()
+    for name, value in {"USER": user, "LOGNAME": user, "USERNAME": user, "HOST": host, "HOSTNAME": host}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", home)
+    monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     monkeypatch.setattr(platform, "node", lambda: host)
     record = _start(data_root=f"{home}/data-of-{user}")

@@ -54,6 +54,14 @@ def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> su
     )
 
 
+def measured(project: Path, outputs: Path, **variables: str) -> str:
+    """Measure the toy's points of `smoke` as 007; return what is printed, and the points that are left out."""
+    program = "from benchbook.running import profiles, session\n"
+    program += "print(session.measure(profiles.read('smoke', 'toy'), '007'))"
+    given = {"PYTHONPATH": str(project / "lib"), "BENCHBOOK_OUTPUTS": str(outputs)} | variables
+    return subprocess.check_output([sys.executable, "-c", program], env=environment_of_tests() | given, text=True)
+
+
 @pytest.mark.notebook
 def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(project, tmp_path):
     """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
@@ -109,25 +117,13 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert "What does a toy cost?" in page
     assert "What does a toy cost?" in (outputs / "report" / "50_toy.html").read_text()  # its newest executed notebook
 
-
-def measured(project: Path, outputs: Path, **variables: str) -> str:
-    """Measure the toy's points of `smoke` as desk; return what is printed, and the points that are left out."""
-    program = "from benchbook.running import profiles, session\n"
-    program += "print(session.measure(profiles.read('smoke', 'toy'), 'desk'))"
-    given = {"PYTHONPATH": str(project / "lib"), "BENCHBOOK_OUTPUTS": str(outputs)} | variables
-    return subprocess.check_output([sys.executable, "-c", program], env=environment_of_tests() | given, text=True)
-
-
-def test_a_point_whose_end_could_not_be_noted_is_not_measured_again(project, tmp_path):
-    measured(project, tmp_path)
-    rows = records.merge(records.find(tmp_path / "runs"))
-    state = tmp_path / "state" / "desk"
+    state = outputs / "state" / "007"
     done = min(state.rglob("done"))
-    done.unlink()  # the disk was full
+    done.unlink()  # as if the disk had been full: the end could not be noted
     (state / ".session").write_text(rows["session"].unique().item())
-    assert measured(project, tmp_path).endswith("\n[]\n")
+    assert measured(project, outputs).endswith("\n[]\n")
     assert done.exists()
-    assert len(records.merge(records.find(tmp_path / "runs"))) == len(rows)
+    assert len(records.merge(records.find(folder))) == len(rows)  # it is not measured again
 
 
 def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(project, tmp_path):
@@ -136,22 +132,6 @@ def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(pr
     rows = records.merge(records.find(tmp_path / "outputs" / "runs"))
     assert rows["variant"].unique().tolist() == ["reference"]
     assert set(rows["status"]) == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ("--profile fast", "unknown profile 'fast'; allowed: "),
-        ("--studies mnist", "has no study 'mnist'; allowed: "),
-        ("--studies vae_stability --device tpu", "device 'tpu' is not available to torch here; allowed: all, "),
-        ("--studies vae_stability --machine a/b", "machine name 'a/b'; allowed: "),
-    ],
-)
-def test_a_wrong_choice_is_one_line_before_anything_runs(outputs, command, options, expected):
-    status, said = command("study", *options.split())
-    assert (status, said.count("\n")) == (2, 1)
-    assert expected in said
-    assert not list(outputs.rglob("*.csv"))
 
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):

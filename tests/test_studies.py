@@ -3,7 +3,6 @@
 import functools
 import re
 
-import pandas
 import pytest
 
 from benchbook import studies
@@ -50,14 +49,6 @@ def test_a_charts_tables_have_the_same_columns_whatever_there_is(study, chart):
     assert len({tuple(drawing.table) for drawing in every}) == 1
     for name in every[0].tables:
         assert len({tuple(drawing.tables[name]) for drawing in every}) == 1
-
-
-@each_chart
-def test_the_same_rows_give_the_same_tables(study, chart):
-    first = drawn(study.name, chart.name, "two machines", True)
-    second = chart.draw(given(study.name, "two machines", True))
-    for one, other in zip((first.table, *first.tables.values()), (second.table, *second.tables.values()), strict=True):
-        pandas.testing.assert_frame_equal(one, other)
 
 
 @each_chart

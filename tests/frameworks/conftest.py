@@ -16,7 +16,7 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
-from processes import FRAMEWORK, environment_of_tests
+from processes import FRAMEWORK, NO_PLUGINS, environment_of_tests
 from small import PLANS
 
 FOLDER = Path(__file__).parent
@@ -88,8 +88,9 @@ def run_apart(framework: str, items: list) -> dict[str, list[dict]]:
     """Run tests in another process; return the reports of each: a failure if the process ended before it."""
     with tempfile.TemporaryDirectory() as folder:
         path, own = Path(folder) / "reports", [item.nodeid for item in items]
-        environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework, REPORTS: str(path)}
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *own]
+        environment = environment_of_tests() | NO_PLUGINS
+        environment |= {"BENCHBOOK_TEST_FRAMEWORK": framework, REPORTS: str(path)}
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *own]
         ended = subprocess.run(
             command, env=environment, cwd=items[0].config.rootpath, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )

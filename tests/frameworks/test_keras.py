@@ -13,6 +13,7 @@ from fakes import run
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
+of_any = pytest.mark.frameworks("tensorflow")  # Keras and the library do the same with JAX, which compiles for longer
 CPU = devices.pick("cpu", FRAMEWORK)
 DECAY = 0.99
 
@@ -325,6 +326,7 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     assert keras.backend.result_type("float64", "float32") == before
 
 
+@of_any
 def test_a_frozen_layer_stays_and_is_not_compared(data):
     made = workload(data, make_model=lambda: make_model(trainable=False))
     kernel = weights(made)[0]
@@ -337,6 +339,7 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
     assert len(network.differentiate((images,), labels)[1]) == 4
 
 
+@of_any
 def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
     def kernel_and_scale(make):
         kernel, scale = [to_host(weight.value) for weight in make().weights][:2]
@@ -351,6 +354,7 @@ def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
     assert kernel_and_scale(make_model) == (True, True)
 
 
+@of_any
 def test_settings_that_keras_does_not_have_are_unsupported(data):
     with pytest.raises(NotImplementedError, match="allowed with Keras: precision and compiled"):
         workload(data, settings=Settings(channels_last=True))
@@ -358,6 +362,7 @@ def test_settings_that_keras_does_not_have_are_unsupported(data):
         workload(data, settings=Settings(precision="tf32"))
 
 
+@of_any
 def test_arithmetic_is_counted_as_on_paper():
     import keras
 

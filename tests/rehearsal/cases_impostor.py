@@ -71,6 +71,7 @@ def test_what_makes_the_host_wait_is_written_down(device, wait):
 
 
 BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epochs", "resnet50_cost")
+SEARCHED = ("mnist_speedup",) if BIG else ("mnist_speedup", "mobilenetv2_energy")
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")  # pinning is out of reach
@@ -107,7 +108,7 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
     assert workload.evaluate().samples > 0
 
 
-@pytest.mark.parametrize("study", ["mnist_speedup", "mobilenetv2_energy"])
+@pytest.mark.parametrize("study", SEARCHED)
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
     # Another process has no impostor; test_tuned.py has that one.
