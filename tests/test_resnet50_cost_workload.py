@@ -51,7 +51,6 @@ def mixed():
     return resnet50.build(None, CPU, "tuned", **options)
 
 
-@pytest.mark.slow  # in float32 the smoke profile compares its steps, and test_parity.py has both halves of this
 def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(mixed, tmp_path):
     layer, cache = "layer3.2.conv2.weight", tmp_path / "cache"
     cache.mkdir()  # float64 is computed once for both
