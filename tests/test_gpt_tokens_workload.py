@@ -40,7 +40,7 @@ def small(text, *words: str, **options):
         "data_resident": True,
         "settings": gpt.read_settings(" ".join(words)),
     }
-    return gpt.build(text, CPU, "controlled", **sizes | options)
+    return gpt.Plan.build(text, CPU, "controlled", **sizes | options)
 
 
 def meta(model: str, **options) -> Network:
@@ -88,7 +88,7 @@ def test_attention_drops_at_random_in_training_alone(text, monkeypatch, words):
 
 
 def test_the_first_loss_is_that_of_a_guess_and_all_variants_take_the_same_batches(text):
-    reference, controlled = gpt.build(text, CPU, batch_size=4), small(text, sequence_length=0)
+    reference, controlled = gpt.Plan.build(text, CPU, batch_size=4), small(text, sequence_length=0)
     for loaded, resident in zip(reference.batches(1), controlled.batches(1), strict=True):
         assert all(map(torch.equal, loaded, resident))
         assert torch.equal(loaded[0][:, 1:], loaded[1][:, :-1])  # each token's target is the one after it

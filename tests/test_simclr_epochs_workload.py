@@ -25,7 +25,7 @@ def tiny():
 
 
 def tuned(tiny, **options):
-    return simclr.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
+    return simclr.Plan.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
 
 
 def features_by_hand(weights: dict, images: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def test_loss_is_what_an_independent_formula_gives():
 
 @pytest.mark.parametrize("options", [{}, {"variant": "controlled", "num_workers": 1}])
 def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(tiny, options):
-    workload = simclr.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
+    workload = simclr.Plan.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
     assert workload.num_samples(next(iter(workload.batches(0)))) == 8  # images, not views
     found = workload.evaluate()
     constants = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 1, 3, 1, 1)

@@ -45,7 +45,7 @@ def lively_weights() -> initial.Weights:
 
 
 def build(framework: str = FRAMEWORK, **options):
-    return mobilenetv2.build(DATA, devices.pick("cpu", framework), **OPTIONS | options)
+    return mobilenetv2.Plan.build(DATA, devices.pick("cpu", framework), **OPTIONS | options)
 
 
 def state(made) -> dict[str, numpy.ndarray]:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy
 
@@ -16,9 +16,7 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
@@ -92,7 +90,7 @@ class StudyPlan:
         return None
 
     @classmethod
-    def load(cls, process: "Process") -> Any:
+    def load(cls, process: Process) -> Any:
         """Return the data that a process's parameters name.
 
         Raises:
@@ -103,12 +101,12 @@ class StudyPlan:
         return process.load(datasets.load, name)
 
     @classmethod
-    def start(cls, process: "Process", data: Any) -> Workload:
+    def start(cls, process: Process, data: Any) -> Workload:
         """Return the workload of a process's parameters, after its first step."""
         return process.build(cls, data)
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure the windows of a process, and in the first one what else the study measures."""
         process.measure()
 

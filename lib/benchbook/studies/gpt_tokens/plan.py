@@ -7,7 +7,7 @@ the small network; GPT-2's shape is from https://cdn.openai.com/better-language-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -19,9 +19,7 @@ from benchbook.measuring import tuned
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Text
 from benchbook.studies.plan import Inputs, StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 MOST_TEST_SEQUENCES = 64  # in a test batch
@@ -104,12 +102,12 @@ class Plan(StudyPlan):
     num_test_sequences: int = 0
 
     @classmethod
-    def load(cls, process: "Process") -> Text | None:
+    def load(cls, process: Process) -> Text | None:
         """Return the text that a process's parameters name; None for random tokens."""
         return process.load(datasets.load_text, process.parameters["dataset"])
 
     @classmethod
-    def start(cls, process: "Process", data: Text | None) -> Workload:
+    def start(cls, process: Process, data: Text | None) -> Workload:
         """Return the workload of a process's parameters, in the settings of the ladder."""
         return process.build(cls, data, settings=read_settings(process.parameters["ladder"]))
 
@@ -248,9 +246,6 @@ class Plan(StudyPlan):
             schedule_start=self.shape.warm_up,
             max_norm=1.0,
         )
-
-
-build, load = Plan.build, datasets.load_text
 
 
 def read_settings(text: str) -> Settings:

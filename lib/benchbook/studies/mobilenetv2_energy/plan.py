@@ -6,7 +6,7 @@ cache file, so "validation" replayed training images; no variant reproduces that
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -16,9 +16,7 @@ from benchbook.frameworks.workload import Workload
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +48,12 @@ class Plan(StudyPlan):
     learning_rate: float = 5e-4
 
     @classmethod
-    def load(cls, process: "Process") -> Dataset:
+    def load(cls, process: Process) -> Dataset:
         """Return the data with at most `num_test_images` test images."""
         return super().load(process).with_tests(process.parameters["num_test_images"])
 
     @classmethod
-    def start(cls, process: "Process", data: Dataset) -> Workload:
+    def start(cls, process: Process, data: Dataset) -> Workload:
         """Return the workload of a process's parameters; its rows have the kind of the initial weights."""
         given = process.parameters
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
@@ -172,6 +170,3 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
     if channels_first:
         return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
     return pixels[:, rows][:, :, columns]
-
-
-build = Plan.build

@@ -7,7 +7,7 @@ is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with convol
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -18,10 +18,8 @@ from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.datasets import Collection
 from benchbook.studies.plan import Inputs, StudyPlan
+from benchbook.studies.process import Process
 from benchbook.studies.resnet50_cost import inputs, weights
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -79,12 +77,12 @@ class Plan(StudyPlan):
             batches.check_batch_size(self.batch_size, len(self.dataset.train))
 
     @classmethod
-    def load(cls, process: "Process") -> Collection | None:
+    def load(cls, process: Process) -> Collection | None:
         """Return the pictures that a process's parameters name; None for synthetic ones."""
         return process.load(datasets.collect, process.parameters["dataset"])
 
     @classmethod
-    def start(cls, process: "Process", data: Collection | None) -> Workload:
+    def start(cls, process: Process, data: Collection | None) -> Workload:
         """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
         given = process.parameters
         synchronised = process.device.framework == "jax" and given["device_count"] > 1
@@ -208,6 +206,3 @@ class Plan(StudyPlan):
         random = numpy.random.default_rng([self.seed, 0])
         images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
         return images, random.integers(self.num_classes, size=size, dtype="int32")
-
-
-build, collect = Plan.build, datasets.collect

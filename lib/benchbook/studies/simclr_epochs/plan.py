@@ -8,16 +8,13 @@ The source reads each image from a PNG file; here all images are in memory.
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 
 from benchbook.machine import identity
 from benchbook.measuring import support
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 BATCH_SIZE = 128  # the article's, to which its learning rate belongs
 EPOCHS = 200  # the article's, after which the cosine schedule ends at 0
@@ -67,7 +64,7 @@ class Plan(StudyPlan):
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure windows; the first process also evaluates, and tries resident batches, the loader and the matrix."""
         process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
         if not process.is_first:
@@ -90,6 +87,3 @@ class Plan(StudyPlan):
 def spread(length: int, count: int) -> numpy.ndarray:
     """Return `count` indices evenly spread over a data set, which may be sorted by class; count 0: all indices."""
     return numpy.arange(count) * length // count if count else numpy.arange(length)
-
-
-build = Plan.build

@@ -3,17 +3,15 @@
 import hashlib
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchbook.frameworks.devices import Device
 from benchbook.judging.parity import tolerance_of
 from benchbook.measuring import calibration
 from benchbook.rows.points import FILES
 from benchbook.studies.plan import StudyPlan
+from benchbook.studies.process import Process
 from benchbook.studies.your_network import loading
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # a command that only plans does not need it
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
@@ -61,7 +59,7 @@ class Plan(StudyPlan):
             self.require(name, getattr(self, name) >= 1, "1 or more")
 
     @classmethod
-    def load(cls, process: "Process") -> None:
+    def load(cls, process: Process) -> None:
         """Describe the network and your files in a process's run; return None, because batches come from `loader`."""
         given, run = process.parameters, process.run
         run.describe(model=identity(given["network"], given["arguments"]))
@@ -69,7 +67,7 @@ class Plan(StudyPlan):
             run.manifest["own_files"] = loading.digests({name: given[name] for name in FILES})
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure windows; the first process also measures the device's matrix products."""
         process.measure(evaluates=False)
         if process.is_first:
