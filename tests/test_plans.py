@@ -25,7 +25,7 @@ def masks(side: int) -> Dataset:
 
 
 DATA = {study: data for study, (data, _) in SMALL.items()}  # 20 images each
-BELOW_ONE_WORKER = {"simclr_epochs": 0}  # its -1 is one for each core
+TOO_FEW_WORKERS = {"simclr_epochs": -2}  # its -1 is one for each core
 # Of a single study.
 REFUSED = [
     ("mobilenetv2_energy", {"batch_size": 21}, "batch_size 21; allowed: up to 20"),
@@ -67,7 +67,7 @@ def test_every_study_that_trains_has_a_plan_whose_defaults_are_checked():
 @pytest.mark.parametrize("study", PLANS)
 def test_choices_that_make_no_sense_are_refused_by_name_and_value(study):
     variants = ", ".join(PLANS[study].VARIANTS)
-    workers = BELOW_ONE_WORKER.get(study, -1)
+    workers = TOO_FEW_WORKERS.get(study, -1)
     for choices, message in (
         ({"variant": "fast"}, f"variant 'fast'; allowed: {variants}"),
         ({"data_resident": True}, "data_resident True; allowed: False with variant reference"),

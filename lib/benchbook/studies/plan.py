@@ -45,6 +45,7 @@ class StudyPlan:
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")  # that `load` finds
+    LEAST_WORKERS: ClassVar[int] = 0
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -62,16 +63,12 @@ class StudyPlan:
         self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
         may_reside = self.variant != "reference" or not self.data_resident
         self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
-        self.check_workers()
+        self.require("num_workers", self.num_workers >= self.LEAST_WORKERS, f"{self.LEAST_WORKERS} or more")
         for name in ("batch_size", "parity_batch_size"):
             self.require(name, getattr(self, name) >= 1, "1 or more")
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
-
-    def check_workers(self) -> None:
-        """Refuse an invalid number of workers."""
-        self.require("num_workers", self.num_workers >= 0, "0 or more")
 
     def require(self, name: str, right: bool, allowed: str) -> None:
         """Raise ValueError for the value of a choice, unless it is right."""
@@ -91,14 +88,14 @@ class StudyPlan:
 
     @classmethod
     def load(cls, process: Process) -> Any:
-        """Return the data that a process's parameters name.
+        """Return the data that a process's parameters name, with at most `num_test_images` test images.
 
         Raises:
             ValueError: the study does not train on such data.
         """
         if (name := process.parameters["dataset"]) not in cls.DATASETS:
             raise ValueError(f"dataset {name!r}; allowed: {', '.join(cls.DATASETS)}")
-        return process.load(datasets.load, name)
+        return process.load(datasets.load, name).with_tests(process.parameters.get("num_test_images", 0))
 
     @classmethod
     def start(cls, process: Process, data: Any) -> Workload:

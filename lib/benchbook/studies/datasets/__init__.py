@@ -12,6 +12,7 @@ from benchbook.studies.datasets.embedded import digits, excerpt, shapes
 from benchbook.studies.datasets.embedded import triangles as triangles
 from benchbook.studies.datasets.pictures import Collection, Pictures
 from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
+from benchbook.studies.datasets.sources import spread as spread
 
 SYNTHETIC = "synthetic"  # random batches, which the study makes on the device
 # Stand-ins for data sets that are unavailable, if allow_embedded is set.
@@ -79,7 +80,8 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     if name == SYNTHETIC:
         return None
     if name == "imagenet":
-        folder = next((root / name for root in roots(data_root, name) if (root / name / "train").is_dir()), None)
+        named = (folder for root in roots(data_root) for folder in (root / name, root) if folder.name == name)
+        folder = next((folder for folder in named if (folder / "train").is_dir()), None)
         if folder is None:
             raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
         return pictures.collection(str(folder), name)

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000
@@ -30,11 +28,6 @@ class Plan(StudyPlan):
     FRAMEWORKS = ("torch", "mlx")
     DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled", "tuned")
-
-    @classmethod
-    def load(cls, process: Process) -> Dataset:
-        """Return the data with at most `num_test_images` test images."""
-        return super().load(process).with_tests(process.parameters.get("num_test_images", 0))
 
     @property
     def workers(self) -> int:

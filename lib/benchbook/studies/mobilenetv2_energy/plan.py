@@ -48,11 +48,6 @@ class Plan(StudyPlan):
     learning_rate: float = 5e-4
 
     @classmethod
-    def load(cls, process: Process) -> Dataset:
-        """Return the data with at most `num_test_images` test images."""
-        return super().load(process).with_tests(process.parameters["num_test_images"])
-
-    @classmethod
     def start(cls, process: Process, data: Dataset) -> Workload:
         """Return the workload of a process's parameters; its rows have the kind of the initial weights."""
         given = process.parameters

@@ -141,7 +141,7 @@ def build(plan: Plan) -> SimClr:
     )
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
     voting = spread(len(data.train_labels), plan.num_bank_images)
-    train, bank, test = make_inputs(plan, voting, spread(len(data.test_labels), plan.num_test_images))
+    train, bank, test = make_inputs(plan, voting)
     return SimClr(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
         model=model,
@@ -181,13 +181,12 @@ def plain(plan: Plan) -> Plain:
     )
 
 
-def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+def _loaded_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return functions to training, bank and test batches, from loaders without pinned memory, as the source has them.
 
     Args:
         plan: the point's choices.
         bank: indices of the training images that vote.
-        test: indices of the test images that are classified.
     """
     data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
     # The article has 8 workers on any number of cores; with fewer cores torch would warn in every epoch.
@@ -199,7 +198,7 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
         return DataLoader(images, plan.batch_size, **options)
 
     voting = TransformedImages(torch.from_numpy(data.train_images[bank]), data.train_labels[bank], plain)
-    tested = TransformedImages(torch.from_numpy(data.test_images[test]), data.test_labels[test], plain)
+    tested = TransformedImages(torch.tensor(data.test_images), data.test_labels, plain)
     return (
         lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
         lambda: loader(voting),
@@ -207,7 +206,7 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
     )
 
 
-def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+def _device_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return the functions of `_loaded_inputs` for images that stay on the device; there are no workers."""
     data, device = plan.dataset, plan.device
     mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.torch_type).view(2, 3, 1, 1)
@@ -217,7 +216,8 @@ def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
 
     train = ResidentArrays(device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised)
     tested = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
-    bank_order, test_order = (torch.from_numpy(indices).split(EVALUATION_BATCH_SIZE) for indices in (bank, test))
+    test = torch.arange(len(data.test_labels))
+    bank_order, test_order = (order.split(EVALUATION_BATCH_SIZE) for order in (torch.from_numpy(bank), test))
     augment = views.batched(data.train_images.shape[1:3])
 
     def augmented(epoch: int) -> Iterable[Batch]:
