@@ -1,6 +1,7 @@
 """The results of calibration: the ceilings of each device."""
 
 import pandas
+from matplotlib.ticker import EngFormatter
 
 from benchbook.frameworks import operations
 from benchbook.judging import wording
@@ -8,9 +9,6 @@ from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study
-
-PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-ROUNDS_UP = 0.9995  # times a factor: from here on, three digits are those of the factor
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
@@ -20,10 +18,9 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
     return every[every["session"] == last].reset_index(drop=True)
 
 
-def amount(value: float) -> str:
-    """Return a number of three digits with a decimal prefix: 5.9e10 is `59 G`."""
-    factor, prefix = next((pair for pair in PREFIXES if value >= ROUNDS_UP * pair[0]), (1, ""))
-    return f"{value / factor:.3g} {prefix}"
+def in_words(teraflops: float) -> str:
+    """Return a rate of operations with three digits and a decimal prefix: 0.059 is `59 GFLOP/s`."""
+    return EngFormatter("FLOP/s")(float(f"{1e12 * teraflops:.3g}"))
 
 
 def reading(rows: pandas.DataFrame) -> str:
@@ -63,7 +60,7 @@ PRODUCTS = Sentence(
     "Matrix products reach {value} in {precision} on {place}",
     "No device was calibrated here yet",
     "teraflops",
-    lambda teraflops: f"{amount(1e12 * teraflops)}FLOP/s",
+    in_words,
     "most",
     "model == 'matmul'",
 )

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.plain import Adam, Arrays, Plain
 from benchbook.frameworks.torch.training import STORED, TorchWorkload
 from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
@@ -127,9 +127,6 @@ class Network(nn.Module):
         return F.linear(hidden, self.tokens.weight, offsets)
 
 
-SHOWN = (Attention, Block, Network)  # in the notebook
-
-
 def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy of the next tokens."""
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())
@@ -184,16 +181,39 @@ def parameter_groups(model: nn.Module) -> list[dict]:
 
 
 def counts(plan: Plan, model: Network) -> dict:
-    """Return the network's parameters and operations, without the padding of the vocabulary."""
+    """Return the network's parameters and the operations of training on a sequence, without the vocabulary's padding.
+
+    Each of T tokens takes 6N + 12 L d T operations; as in nanoGPT, N is without position embeddings. A frozen weight
+    counts 4 instead of 6, because its gradient is not computed.
+
+    Source: https://arxiv.org/abs/2204.02311, appendix B.
+    """
     padding, positions = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width, model.positions.weight.numel()
     every = sum(part.numel() for part in model.parameters()) - padding
     trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
     trained -= 0 if plan.lora_rank else positions + padding
-    return {"parameters": every, "flops_per_sample": plan.flops_per_sample(every - positions, trained)}
+    attention = 12.0 * plan.shape.layers * plan.shape.width * plan.length
+    operations = plan.length * (4 * (every - positions) + 2 * trained + attention)
+    return {"parameters": every, "flops_per_sample": operations}
 
 
 def plain(plan: Plan, model: Network) -> Plain:
-    """Return the plain version that training is compared with; frozen weights are the model's."""
+    """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
+
+    The constants are written here again, to check `plan.SHAPES`. Steps are compared right after the warm-up, when the
+    rate falls by less than a thousandth in 20 steps. Frozen weights are the model's.
+    """
+    peak_rate, beta2 = (6e-4, 0.95) if plan.model.startswith("gpt2") else (1e-3, 0.99)
+
+    def is_matrix(name: str) -> bool:
+        return not name.endswith("bias") and "norm" not in name
+
+    def labels(batch: tuple, place: int) -> numpy.ndarray:
+        """Return whether each sequence and its targets are those of the text."""
+        epoch, number = divmod(place, plan.steps_per_epoch)
+        places = plan.order(epoch)[number][:, None] + numpy.arange(plan.length)
+        text = plan.dataset.train
+        return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
 
     def parity_weights(make: object, begun: Arrays) -> Arrays:
         """Return weights with which attention differs between tokens, and adapters change the outputs."""
@@ -207,4 +227,13 @@ def plain(plan: Plan, model: Network) -> Plain:
                 changed[name] = numpy.concatenate([part[:values] * larger, part[values:]])
         return begun | changed
 
-    return plan.plain(lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model), plain_loss, parity_weights)
+    return Plain(
+        make_network=lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model),
+        loss=plain_loss,
+        make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
+        batch_size=plan.parity_batch_size,
+        labels=labels if plan.dataset else None,
+        parity_weights=parity_weights,
+        schedule_start=plan.shape.warm_up,
+        max_norm=1.0,
+    )

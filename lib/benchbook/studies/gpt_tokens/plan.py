@@ -12,7 +12,6 @@ from typing import Any
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
@@ -159,21 +158,6 @@ class Plan(StudyPlan):
         """Return the columns of a row that are the same for every framework."""
         return super().columns() | {"model": self.model, "sequence_length": self.length}
 
-    def flops_per_sample(self, parameters: int, trained: int) -> float:
-        """Return the operations of training on a sequence: 6N + 12 L d T for each of its T tokens.
-
-        A frozen weight counts 4 instead of 6, because its gradient is not computed.
-
-        Source: https://arxiv.org/abs/2204.02311, appendix B, with nanoGPT's N.
-
-        Args:
-            parameters: N, without position embeddings.
-            trained: how many of them are trained.
-        """
-        shape = self.shape
-        products = 4 * parameters + 2 * trained
-        return self.length * (products + 12.0 * shape.layers * shape.width * self.length)
-
     def rate(self, step: int) -> float:
         """Return a step's learning rate: linear warm-up, then cosine decay to a tenth."""
         shape, lowest = self.shape, self.shape.peak_rate / 10
@@ -214,38 +198,6 @@ class Plan(StudyPlan):
                 yield sequences[:, :-1], sequences[:, 1:]
 
         return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
-
-    def plain(self, make_network: Callable, loss: Callable, parity_weights: Callable) -> Plain:
-        """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
-
-        The constants are written here again, to check `SHAPES`. Steps are compared right after the warm-up, when the
-        rate falls by less than a thousandth in 20 steps.
-
-        Args:
-            make_network, loss, parity_weights: see `benchbook.frameworks.plain.Plain`.
-        """
-        peak_rate, beta2 = (6e-4, 0.95) if self.model.startswith("gpt2") else (1e-3, 0.99)
-
-        def is_matrix(name: str) -> bool:
-            return not name.endswith("bias") and "norm" not in name
-
-        def labels(batch: tuple, place: int) -> numpy.ndarray:
-            """Return whether each sequence and its targets are those of the text."""
-            epoch, number = divmod(place, self.steps_per_epoch)
-            places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
-            text = self.dataset.train
-            return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
-
-        return Plain(
-            make_network=make_network,
-            loss=loss,
-            make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
-            batch_size=self.parity_batch_size,
-            labels=labels if self.dataset else None,
-            parity_weights=parity_weights,
-            schedule_start=self.shape.warm_up,
-            max_norm=1.0,
-        )
 
 
 def read_settings(text: str) -> Settings:
