@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
 @pytest.fixture(scope="module")
 def text():
-    return datasets.load_text("excerpt")
+    return datasets.load("excerpt")
 
 
 @pytest.fixture

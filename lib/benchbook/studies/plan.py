@@ -44,7 +44,8 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
-    DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")  # that `load` finds
+    DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
+    find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
     LEAST_WORKERS: ClassVar[int] = 0
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
@@ -95,7 +96,8 @@ class StudyPlan:
         """
         if (name := process.parameters["dataset"]) not in cls.DATASETS:
             raise ValueError(f"dataset {name!r}; allowed: {', '.join(cls.DATASETS)}")
-        return process.load(datasets.load, name).with_tests(process.parameters.get("num_test_images", 0))
+        data = process.load(cls.find, name)
+        return data.with_tests(process.parameters.get("num_test_images", 0)) if isinstance(data, Dataset) else data
 
     @classmethod
     def start(cls, process: Process, data: Any) -> Workload:

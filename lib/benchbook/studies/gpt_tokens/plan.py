@@ -15,8 +15,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
-from benchbook.studies import datasets
-from benchbook.studies.datasets import Text
+from benchbook.studies.datasets import SYNTHETIC, Text
 from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.process import Process
 
@@ -87,6 +86,7 @@ class Plan(StudyPlan):
 
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
+    DATASETS = ("tinyshakespeare", "excerpt", SYNTHETIC)
     VARIANTS = ("reference", "controlled", "tuned")
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
@@ -99,11 +99,6 @@ class Plan(StudyPlan):
     lora_rank: int = 0
     steps_per_epoch: int = 250
     num_test_sequences: int = 0
-
-    @classmethod
-    def load(cls, process: Process) -> Text | None:
-        """Return the text that a process's parameters name; None for random tokens."""
-        return process.load(datasets.load_text, process.parameters["dataset"])
 
     @classmethod
     def start(cls, process: Process, data: Text | None) -> Workload:

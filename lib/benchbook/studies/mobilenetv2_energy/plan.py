@@ -54,18 +54,14 @@ class Plan(StudyPlan):
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
         with process.run.during("setup"):
             chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
-        process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+        process.run.add_settings(weights=chosen[0])
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
             process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
-        workload = process.build(cls, data, weights=chosen)
-        process.run.add_settings(trainable_parameters=workload.trainable_parameters())
-        return workload
+        return process.build(cls, data, weights=chosen)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dataset.train_images.ndim != 4:
-            raise ValueError(f"{self.dataset.name} has no colours; allowed: images of shape (n, height, width, 3)")
         self.require("image_size", self.image_size >= 32, "32 or more")
         self.require("learning_rate", self.learning_rate > 0, "above 0")
         check_batch_size(self.batch_size, len(self.dataset.train_labels))

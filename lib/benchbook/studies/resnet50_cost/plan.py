@@ -16,7 +16,7 @@ from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
-from benchbook.studies.datasets import Collection
+from benchbook.studies.datasets import SYNTHETIC, Collection
 from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.process import Process
 from benchbook.studies.resnet50_cost import inputs, weights
@@ -53,6 +53,8 @@ class Plan(StudyPlan):
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
+    find = staticmethod(datasets.collect)
 
     dataset: Collection | None = field(kw_only=False)
     batch_size: int = 256
@@ -65,7 +67,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("data_resident", not self.data_resident, "False (pictures are decoded ahead)")
         self.require("image_size", self.image_size >= 32, "32 or more")
         for name in ("learning_rate", "schedule_epochs"):
             self.require(name, getattr(self, name) > 0, "above 0")
@@ -77,16 +78,9 @@ class Plan(StudyPlan):
             batches.check_batch_size(self.batch_size, len(self.dataset.train))
 
     @classmethod
-    def load(cls, process: Process) -> Collection | None:
-        """Return the pictures that a process's parameters name; None for synthetic ones."""
-        return process.load(datasets.collect, process.parameters["dataset"])
-
-    @classmethod
     def start(cls, process: Process, data: Collection | None) -> Workload:
         """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
         given = process.parameters
-        synchronised = process.device.framework == "jax" and given["device_count"] > 1
-        process.run.add_settings(batch_norm="synchronised" if synchronised else "per replica")
         if process.device.framework != "torch" or given["device_count"] == process.group.size:
             return process.build(cls, data)
         return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))

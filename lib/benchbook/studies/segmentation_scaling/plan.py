@@ -42,10 +42,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        data = self.dataset
-        if data.train_labels.shape != data.train_images.shape:
-            shape = data.train_labels.shape
-            raise ValueError(f"{data.name} has labels of shape {shape}; allowed: a mask for each image")
         self.require("width", self.width > 0, "above 0")
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
         self.order(0)  # raises if the images do not fill a batch

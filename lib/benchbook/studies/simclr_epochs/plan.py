@@ -50,10 +50,7 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape, count = self.dataset.train_images.shape, len(self.dataset.train_labels)
-        if len(shape) != 4:
-            raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
-        self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
+        count = self.num_samples
         self.require("matrix", self.matrix in COMPILERS, ", ".join(COMPILERS))
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
 

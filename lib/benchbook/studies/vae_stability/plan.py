@@ -22,7 +22,6 @@ class Plan(mnist.Plan):
 
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
-    DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled")
     shuffles = True  # on every device
 
