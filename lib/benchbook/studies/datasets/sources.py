@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy
@@ -165,17 +166,17 @@ class Published:
     Attributes:
         folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one. Empty: the
             root itself, because a user may name the folder with the files.
-        files: MD5 of each unpacked file.
+        files: MD5 of each unpacked file; None if none is published, so that `parse` checks the content.
         address: of each file's download, with {} for its name; a .tar.gz contains the first of `folders`.
-        parse: from the contents of the files, in the order of `files`, to the data set.
+        parse: from the contents of the files, in the order of `files`, to the data set or other arrays.
     """
 
     folders: tuple[str, ...]
-    files: dict[str, str]
+    files: dict[str, str | None]
     address: str
-    parse: Callable[[list[bytes]], Dataset | Text]
+    parse: Callable[[list[bytes]], Any]
 
-    def load(self, data_root: str = "") -> Dataset | Text:
+    def load(self, data_root: str = "") -> Any:
         """Return the data set from the first root with all files intact, or else from a download.
 
         Raises:
@@ -191,9 +192,9 @@ class Published:
                     fetch(address, place if address.endswith(TAR) else place / self.folders[0])
                 if not (contents := self._read(place, skipped)):
                     raise ValueError("the files do not have the published checksums")
+                return self.parse(contents)
         except DatasetUnavailable as error:
             raise DatasetUnavailable("; ".join([*skipped, str(error)])) from error
-        return self.parse(contents)
 
     def _read(self, root: Path, skipped: list[str]) -> list[bytes] | None:
         """Return the contents of the files below a root, or None unless every MD5 matches.
@@ -205,7 +206,7 @@ class Published:
             wrong = [
                 name
                 for name, checksum in self.files.items()
-                if contents[name] is None or hashlib.md5(contents[name]).hexdigest() != checksum
+                if contents[name] is None or checksum not in (None, hashlib.md5(contents[name]).hexdigest())
             ]
             if not wrong:
                 return list(contents.values())
