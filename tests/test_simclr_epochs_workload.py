@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
-from benchbook.studies.simclr_epochs import neighbours, network_torch
+from benchbook.studies.simclr_epochs import network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
 from small import COLOURED
@@ -98,7 +98,7 @@ def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(
 
     voters = numpy.arange(0, 20, 2)  # ten of twenty, spread evenly
     labels = torch.from_numpy(tiny.train_labels[voters])
-    classes = neighbours.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
+    classes = network_torch.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
     assert float(found.accuracy) == pytest.approx((classes.numpy() == tiny.test_labels).mean())
     assert (found.samples, found.metric, found.loss) == (10 + 6, "knn", None)
 
@@ -143,8 +143,8 @@ def test_without_autocast_weights_and_views_are_in_half_precision(tiny):
 
 
 def test_classes_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr(neighbours, "CHUNK", 64)  # 150 features: three parts
-    monkeypatch.setattr(neighbours, "NEIGHBOURS", 50)
+    monkeypatch.setattr(network_torch, "CHUNK", 64)  # 150 features: three parts
+    monkeypatch.setattr(network_torch, "NEIGHBOURS", 50)
     draw = numpy.random.default_rng(0)
     labels = draw.integers(0, 7, 400)
     centres = draw.normal(size=(7, 16))
@@ -156,6 +156,6 @@ def test_classes_are_those_of_scikit_learn(monkeypatch):
     from sklearn.neighbors import KNeighborsClassifier  # its import takes a second
 
     theirs = KNeighborsClassifier(50, weights=weigh, metric="cosine", algorithm="brute").fit(bank, labels)
-    own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)))
+    own = network_torch.predict(*map(torch.from_numpy, (features, bank, labels)))
     assert own.tolist() == theirs.predict(features).tolist()
     assert (len(set(own.tolist())), own.dtype) == (7, torch.int64)
