@@ -262,7 +262,7 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
 def test_no_finding_reports_a_smaller_network(change):
     times = segmentation.image_times(evidence(point("segmentation_scaling", **change)))
     assert times["note"].tolist() == [segmentation.SMALLER]
-    assert segmentation.TIME.line(times) is None
+    assert segmentation.STUDY.charts[0].title.line(times) is None
 
 
 def test_masks_are_drawn_over_their_images_with_their_overlap():

@@ -56,14 +56,6 @@ def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return best.assign(teraflops=best["rate"] / 1e12, low=best["low"] / 1e12, high=best["high"] / 1e12)
 
 
-PRODUCTS = Sentence(
-    "Matrix products reach {value} in {precision} on {place}",
-    "No device was calibrated here yet",
-    "teraflops",
-    in_words,
-    "most",
-    "model == 'matmul'",
-)
 STUDY = Study(
     name="calibrate",
     title="Calibration",
@@ -72,7 +64,14 @@ STUDY = Study(
             "ceilings",
             table=ceilings,
             lines=_products,
-            title=PRODUCTS,
+            title=Sentence(
+                "Matrix products reach {value} in {precision} on {place}",
+                "No device was calibrated here yet",
+                "teraflops",
+                in_words,
+                "most",
+                "model == 'matmul'",
+            ),
             label=("precision", "framework"),
             usual={"precision": ""},
             xlabel="matrix products, TFLOP/s",

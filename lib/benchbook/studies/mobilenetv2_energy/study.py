@@ -161,13 +161,6 @@ def _text(line: dict) -> str:
     return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
-RATE = Sentence(
-    "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
-    "MobileNetV2 was not measured here yet",
-    "images_per_second",
-    best="most",
-    where="image_size.notna()",
-)
 USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
 LABEL = ("framework", "batch_size", "learning_rate", "variant")
 ALIKE = ("layers", "dataset", "image_size")
@@ -181,7 +174,13 @@ STUDY = Study(
         Bars(
             "mobilenetv2-settings",
             table=settings,
-            title=RATE,
+            title=Sentence(
+                "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
+                "MobileNetV2 was not measured here yet",
+                "images_per_second",
+                best="most",
+                where="image_size.notna()",
+            ),
             label=LABEL,
             usual=USUAL,
             alike=ALIKE,
