@@ -43,13 +43,6 @@ def small(text, *words: str, **options):
     return gpt.Plan.build(text, CPU, "controlled", **sizes | options)
 
 
-def meta(model: str, **options) -> Network:
-    """Return a network of full size on the meta device."""
-    shape = gpt.SHAPES[model]
-    with torch.device("meta"):
-        return Network(shape, shape.vocabulary or 65, **options)
-
-
 @pytest.mark.parametrize(
     ("model", "options", "parameters", "trained"),
     [
@@ -62,11 +55,13 @@ def meta(model: str, **options) -> Network:
 def test_a_network_has_as_many_parameters_as_others_count_and_operations_as_torch_counts(
     text, model, options, parameters, trained
 ):
-    network, shape = meta(model, **options), gpt.SHAPES[model]
-    assert sum(part.numel() for part in network.parameters()) == parameters
-    assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
+    shape = gpt.SHAPES[model]
     whole = None if shape.vocabulary else dataclasses.replace(text, characters="".join(map(chr, range(65))))
     made = gpt.Plan(whole, CPU, model=model, sequence_length=min(shape.context, 256), **options)
+    with torch.device("meta"):
+        network = Network(made)
+    assert sum(part.numel() for part in network.parameters()) == parameters
+    assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
     counted = flops_per_sample(network, torch.zeros(2, made.length, dtype=torch.long, device="meta"))
     assert network_torch.counts(made, network)["flops_per_sample"] == pytest.approx(counted, rel=0.02)
 

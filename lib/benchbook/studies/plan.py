@@ -46,7 +46,8 @@ class StudyPlan:
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
-    LEAST_WORKERS: ClassVar[int] = 0
+    # The lowest values of some choices.
+    LEAST: ClassVar[dict[str, int]] = {"batch_size": 1, "parity_batch_size": 1, "num_workers": 0}
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -64,9 +65,8 @@ class StudyPlan:
         self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
         may_reside = self.variant != "reference" or not self.data_resident
         self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
-        self.require("num_workers", self.num_workers >= self.LEAST_WORKERS, f"{self.LEAST_WORKERS} or more")
-        for name in ("batch_size", "parity_batch_size"):
-            self.require(name, getattr(self, name) >= 1, "1 or more")
+        for name, least in self.LEAST.items():
+            self.require(name, getattr(self, name) >= least, f"{least} or more")
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")

@@ -84,27 +84,24 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """A GPT: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
+    """A GPT with its initial weights: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
 
-    Args:
-        shape: its sizes.
-        vocabulary: number of different tokens.
-        fused_attention, padded: see `Settings`; padding tokens have probability 0.
-        lora_rank: see `Plan`.
+    If the vocabulary is padded, padding tokens have probability 0.
     """
 
-    def __init__(
-        self, shape: Shape, vocabulary: int, fused_attention: bool = False, padded: bool = False, lora_rank: int = 0
-    ) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
+        shape, vocabulary, padded, rank = plan.shape, plan.vocabulary, plan.settings.padded, plan.lora_rank
         rows = -(-vocabulary // MULTIPLE) * MULTIPLE if padded else vocabulary
         self.tokens, self.positions = nn.Embedding(rows, shape.width), nn.Embedding(shape.context, shape.width)
         self.dropout = nn.Dropout(shape.dropout)
-        self.blocks = nn.ModuleList(Block(shape, fused_attention, lora_rank) for _ in range(shape.layers))
+        fused = plan.settings.fused_attention
+        self.blocks = nn.ModuleList(Block(shape, fused, rank) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
         self.register_buffer("padding", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
-        for name, part in self.named_parameters() if lora_rank else ():
+        for name, part in self.named_parameters() if rank else ():
             part.requires_grad_(name.endswith((".down", ".up")))
+        self.draw(plan.seed, vocabulary)
 
     @torch.no_grad()
     def draw(self, seed: int, vocabulary: int) -> None:
@@ -132,18 +129,10 @@ def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def make_network(plan: Plan) -> Network:
-    """Return the network with its initial weights, on the host."""
-    settings = plan.settings
-    model = Network(plan.shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
-    model.draw(plan.seed, plan.vocabulary)
-    return model
-
-
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
-    model = make_network(plan)
+    model = Network(plan)
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)

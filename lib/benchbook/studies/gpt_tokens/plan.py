@@ -87,6 +87,7 @@ class Plan(StudyPlan):
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
     DATASETS = ("tinyshakespeare", "excerpt", SYNTHETIC)
+    LEAST = StudyPlan.LEAST | {"steps_per_epoch": 1, "num_test_sequences": 0}
     VARIANTS = ("reference", "controlled", "tuned")
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
@@ -111,8 +112,6 @@ class Plan(StudyPlan):
         shape, most_tokens = self.shape, self.device.longest_product
         self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
-        for name, least in (("steps_per_epoch", 1), ("num_test_sequences", 0)):
-            self.require(name, getattr(self, name) >= least, f"{least} or more")
         # A weight's gradient is a product over all tokens of a step.
         if most_tokens and self.batch_size * self.length > most_tokens:
             reason = f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"

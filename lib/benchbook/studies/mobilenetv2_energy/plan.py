@@ -35,6 +35,7 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    LEAST = StudyPlan.LEAST | {"image_size": 32}
     DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
@@ -62,7 +63,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("image_size", self.image_size >= 32, "32 or more")
         self.require("learning_rate", self.learning_rate > 0, "above 0")
         check_batch_size(self.batch_size, len(self.dataset.train_labels))
         if isinstance(self.weights, str):

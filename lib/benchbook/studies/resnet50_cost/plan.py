@@ -53,6 +53,7 @@ class Plan(StudyPlan):
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    LEAST = StudyPlan.LEAST | {"image_size": 32}
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
     find = staticmethod(datasets.collect)
 
@@ -67,7 +68,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("image_size", self.image_size >= 32, "32 or more")
         for name in ("learning_rate", "schedule_epochs"):
             self.require(name, getattr(self, name) > 0, "above 0")
         # torch has a process for each device, JAX one for all devices.

@@ -39,7 +39,7 @@ class Plan(StudyPlan):
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
-    LEAST_WORKERS = EVERY_CORE
+    LEAST = StudyPlan.LEAST | {"num_workers": EVERY_CORE}
 
     batch_size: int = BATCH_SIZE
     num_workers: int = EVERY_CORE

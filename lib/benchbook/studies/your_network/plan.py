@@ -38,6 +38,7 @@ class Plan(StudyPlan):
 
     MODEL = ""  # see `columns`
     FRAMEWORKS = ("torch",)
+    LEAST = StudyPlan.LEAST | {"image_size": 1, "channels": 1}
 
     network: str = "torchvision.models:resnet18"
     arguments: str = ""
@@ -55,8 +56,6 @@ class Plan(StudyPlan):
         loading.keywords(self.arguments)
         self.require("optimizer", self.optimizer in OPTIMIZERS, ", ".join(OPTIMIZERS))
         self.require("learning_rate", 0 < self.learning_rate < math.inf, "above 0, and finite")
-        for name in ("image_size", "channels"):
-            self.require(name, getattr(self, name) >= 1, "1 or more")
 
     @classmethod
     def load(cls, process: Process) -> None:
