@@ -61,9 +61,10 @@ def site(tmp_path, monkeypatch):
     write(tmp_path / "cifar-10-batches-py", BATCHES)
     with tarfile.open(folder / "cifar.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "cifar-10-batches-py", "cifar-10-batches-py")
+    archive = hashlib.md5((folder / "cifar.tar.gz").read_bytes()).hexdigest()
     with serve(folder) as address:
         publish_as(monkeypatch, "mnist", address=address + "{}.gz")
-        publish_as(monkeypatch, "cifar10", address=address + "cifar.tar.gz")
+        publish_as(monkeypatch, "cifar10", address=address + "cifar.tar.gz", archive=archive)
         yield folder
 
 
@@ -239,6 +240,14 @@ def test_a_download_that_is_not_the_data_set_is_unavailable_and_leaves_nothing(
     with pytest.raises(datasets.DatasetUnavailable, match=message):
         datasets.load("mnist")
     assert contents(cache) == []
+
+
+def test_another_archive_is_not_unpacked(site, cache):
+    with tarfile.open(site / "cifar.tar.gz", "w:gz") as archive:
+        archive.add(site.parent / "cifar-10-batches-py", "../outside")
+    with pytest.raises(datasets.DatasetUnavailable, match="hash"):
+        datasets.load("cifar10")
+    assert contents(cache.parent) == ["benchbook"]
 
 
 @pytest.mark.parametrize("folder", ["", "..", "a/b"])

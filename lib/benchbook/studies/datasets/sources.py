@@ -127,15 +127,17 @@ def download(folder: str) -> Iterator[Path]:
         raise DatasetUnavailable(f"download failed: {error}") from error
 
 
-def fetch(address: str, folder: Path) -> None:
+def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
     """Download a file into a folder, with a progress bar. A .tar.gz is unpacked into the same folder.
 
     Args:
         address: of the file, which keeps its name.
         folder: is created.
+        checksum: MD5; None: the caller checks the content.
 
     Raises:
         OSError: the source cannot be reached, breaks off, or sends nothing for STALLED_SECONDS.
+        ValueError: the checksum differs.
     """
     with warnings.catch_warnings(action="ignore"):  # tqdm's, about widgets that no bar of ours uses
         import pooch
@@ -148,7 +150,7 @@ def fetch(address: str, folder: Path) -> None:
         with tqdm(desc=name, total=1, delay=1.0, unit="B", unit_scale=True, file=sys.stdout) as bar:
             pooch.retrieve(
                 address,
-                known_hash=None,  # the content is checked, which packed files of several sources share
+                known_hash=checksum and f"md5:{checksum}",
                 fname=name,
                 path=folder,
                 processor=pooch.Untar(extract_dir=".") if address.endswith(TAR) else None,
@@ -169,12 +171,14 @@ class Published:
         files: MD5 of each unpacked file; None if none is published, so that `parse` checks the content.
         address: of each file's download, with {} for its name; a .tar.gz contains the first of `folders`.
         parse: from the contents of the files, in the order of `files`, to the data set or other arrays.
+        archive: MD5 of the .tar.gz, which is checked before it is unpacked.
     """
 
     folders: tuple[str, ...]
     files: dict[str, str | None]
     address: str
     parse: Callable[[list[bytes]], Any]
+    archive: str | None = None
 
     def load(self, data_root: str = "") -> Any:
         """Return the data set from the first root with all files intact, or else from a download.
@@ -189,7 +193,7 @@ class Published:
         try:
             with download(self.folders[0].partition("/")[0]) as place:
                 for address in dict.fromkeys(map(self.address.format, self.files)):
-                    fetch(address, place if address.endswith(TAR) else place / self.folders[0])
+                    fetch(address, place if address.endswith(TAR) else place / self.folders[0], self.archive)
                 if not (contents := self._read(place, skipped)):
                     raise ValueError("the files do not have the published checksums")
                 return self.parse(contents)
@@ -267,6 +271,7 @@ PUBLISHED = {
             "test_batch": "40351d587109b95175f43aff81a1287e",
         },
         address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        archive="c58f30108f718f92721af3b95e74349a",
         parse=_parse_cifar10,
     ),
     "tinyshakespeare": Published(
