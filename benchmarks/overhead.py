@@ -61,10 +61,10 @@ def torch_workload(study: str, device: Device):
     from benchbook.studies.simclr_epochs import plan as simclr
 
     if study == "simclr_epochs":
-        return simclr.build(datasets.load("shapes"), device, "tuned", batch_size=16)
+        return simclr.Plan.build(datasets.load("shapes"), device, "tuned", batch_size=16)
     if study == "resnet50_cost":
-        return resnet50.build(None, device, image_size=64, batch_size=16)
-    return mnist.build(datasets.load("digits"), device, "controlled", data_resident=True)
+        return resnet50.Plan.build(None, device, image_size=64, batch_size=16)
+    return mnist.Plan.build(datasets.load("digits"), device, "controlled", data_resident=True)
 
 
 def keras_workload(study: str, device: Device):
@@ -76,10 +76,10 @@ def keras_workload(study: str, device: Device):
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":
         data = datasets.triangles(24, 2, 128)
-        made = segmentation.build(data, device, batch_size=4, num_workers=0)
+        made = segmentation.Plan.build(data, device, batch_size=4, num_workers=0)
         return made, lambda masks, outputs: made.loss(outputs, masks)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return mobilenetv2.build(datasets.load("shapes"), device, image_size=64, batch_size=32, num_workers=0), loss
+    return mobilenetv2.Plan.build(datasets.load("shapes"), device, image_size=64, batch_size=32, num_workers=0), loss
 
 
 def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, Callable]:

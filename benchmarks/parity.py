@@ -33,14 +33,14 @@ def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
     chosen = {"seed": seed, "settings": Settings(precision)}
     resident = {"data_resident": True, "num_workers": 0}
     if study == "mnist_speedup":
-        return mnist.build(datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen)
+        return mnist.Plan.build(datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen)
     if study == "simclr_epochs":
-        return simclr.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
+        return simclr.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
     if study == "mobilenetv2_energy":
         options = {"trainable": True, "image_size": 64, "batch_size": 16}
-        return mobilenetv2.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
+        return mobilenetv2.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
     options = {"image_size": 64, "batch_size": 8, "parity_batch_size": 8}
-    return resnet50.build(None, CPU, "tuned", **options, **chosen)
+    return resnet50.Plan.build(None, CPU, "tuned", **options, **chosen)
 
 
 SGD, LABELS, STATISTICS = {"no momentum", "no weight decay"}, {"rolled labels"}, {"moving statistics that stay"}

@@ -24,7 +24,8 @@ def build(study: str):
     from benchbook.frameworks import devices
     from benchbook.studies import datasets
 
-    make = importlib.import_module(f"benchbook.studies.{study}.plan").build
+    plan = importlib.import_module(f"benchbook.studies.{study}.plan")
+    make = getattr(plan, "build", None) or plan.Plan.build  # of older checkouts, and of this one
     device = devices.pick("cpu", "tensorflow" if study in TENSORFLOW else "torch")
     ready = {"variant": "controlled", "data_resident": True}
     resident = ready | {"variant": "tuned"}  # of studies without `controlled`
@@ -36,7 +37,8 @@ def build(study: str):
         return make(datasets.triangles(24, 2, 128), device, batch_size=1, **resident)
     if study == "mobilenetv2_energy":
         return make(datasets.load("shapes"), device, image_size=64, batch_size=32, weights="random", **resident)
-    data = datasets.load_text("excerpt") if study == "gpt_tokens" else datasets.load("digits")
+    load = getattr(datasets, "load_text", datasets.load) if study == "gpt_tokens" else datasets.load
+    data = load("excerpt" if study == "gpt_tokens" else "digits")
     return make(data, device, **ready)
 
 

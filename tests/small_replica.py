@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from benchbook.frameworks.workload import Settings
+from benchbook.studies import datasets
 from benchbook.studies.resnet50_cost import network_torch as torch_side
 from benchbook.studies.resnet50_cost import plan as resnet50
 
@@ -39,14 +40,14 @@ class Tiny(nn.Module):
 
 def build(device, group, dataset, precision="fp64", killed_at=0, **options):
     """Return the study's workload on shapes, with the network above; rank 1 kills itself in a step."""
-    collection = resnet50.collect(dataset, "", True)
+    collection = datasets.collect(dataset, "", True)
     # Put back afterwards: a test also builds this in its own process, where other tests follow. 300 test images are
     # several batches, of which each process takes its part.
     with (
         mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300),
         mock.patch.object(resnet50.weights, "draw", return_value={}),  # 25 million numbers, of no use here
     ):
-        made = resnet50.build(collection, device, group=group, settings=Settings(precision), **options)
+        made = resnet50.Plan.build(collection, device, group=group, settings=Settings(precision), **options)
     step, taken = made.step, []
 
     def dying(batch):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 
 @pytest.fixture(scope="module")
 def text():
-    return datasets.load_text("excerpt")
+    return datasets.load("excerpt")
 
 
 @pytest.fixture
@@ -40,14 +40,7 @@ def small(text, *words: str, **options):
         "data_resident": True,
         "settings": gpt.read_settings(" ".join(words)),
     }
-    return gpt.build(text, CPU, "controlled", **sizes | options)
-
-
-def meta(model: str, **options) -> Network:
-    """Return a network of full size on the meta device."""
-    shape = gpt.SHAPES[model]
-    with torch.device("meta"):
-        return Network(shape, shape.vocabulary or 65, **options)
+    return gpt.Plan.build(text, CPU, "controlled", **sizes | options)
 
 
 @pytest.mark.parametrize(
@@ -62,11 +55,13 @@ def meta(model: str, **options) -> Network:
 def test_a_network_has_as_many_parameters_as_others_count_and_operations_as_torch_counts(
     text, model, options, parameters, trained
 ):
-    network, shape = meta(model, **options), gpt.SHAPES[model]
-    assert sum(part.numel() for part in network.parameters()) == parameters
-    assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
+    shape = gpt.SHAPES[model]
     whole = None if shape.vocabulary else dataclasses.replace(text, characters="".join(map(chr, range(65))))
     made = gpt.Plan(whole, CPU, model=model, sequence_length=min(shape.context, 256), **options)
+    with torch.device("meta"):
+        network = Network(made)
+    assert sum(part.numel() for part in network.parameters()) == parameters
+    assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
     counted = flops_per_sample(network, torch.zeros(2, made.length, dtype=torch.long, device="meta"))
     assert network_torch.counts(made, network)["flops_per_sample"] == pytest.approx(counted, rel=0.02)
 
@@ -88,7 +83,7 @@ def test_attention_drops_at_random_in_training_alone(text, monkeypatch, words):
 
 
 def test_the_first_loss_is_that_of_a_guess_and_all_variants_take_the_same_batches(text):
-    reference, controlled = gpt.build(text, CPU, batch_size=4), small(text, sequence_length=0)
+    reference, controlled = gpt.Plan.build(text, CPU, batch_size=4), small(text, sequence_length=0)
     for loaded, resident in zip(reference.batches(1), controlled.batches(1), strict=True):
         assert all(map(torch.equal, loaded, resident))
         assert torch.equal(loaded[0][:, 1:], loaded[1][:, :-1])  # each token's target is the one after it

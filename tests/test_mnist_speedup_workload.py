@@ -21,7 +21,7 @@ def tiny():
 
 
 def _controlled(tiny, **options):
-    return mnist.build(tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
+    return mnist.Plan.build(tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
 
 
 @pytest.mark.parametrize("settings", [Settings(), Settings(channels_last=True)])

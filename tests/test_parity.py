@@ -249,7 +249,7 @@ def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_
 
 
 def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(digits, record):
-    workload = vae.build(digits, CPU, "controlled", data_resident=True)
+    workload = vae.Plan.build(digits, CPU, "controlled", data_resident=True)
     assert not parity.check(workload, record, 1, "tf32").passed
     rows = records.read(record.path)
     assert rows[["status", "precision"]].values.tolist() == [["unsupported", "tf32"]]
@@ -351,7 +351,7 @@ def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, 
 
 
 def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
-    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
+    workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
     with workload.compared("fp32") as subject:
         batch = subject.to_host(subject.batches(1)[0])
         network = float64.Torch(subject.plain, subject.weights(), subject.statistics())
@@ -364,7 +364,7 @@ def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
 
 
 def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(digits, record):
-    workload = vae.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
+    workload = vae.Plan.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
     with workload.compared("amp_fp16") as subject:
         batch = subject.plain.noise(subject.batches(1)[0], 0)
         path = float64.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])

@@ -195,7 +195,7 @@ def tiny():
 
 
 def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:
-    workload = mnist.build(tiny, CPU, "controlled", num_workers=0, batch_size=16, **options)
+    workload = mnist.Plan.build(tiny, CPU, "controlled", num_workers=0, batch_size=16, **options)
     record = run(folder)
     if num_warmup_steps is not None:
         protocol.warm_up(workload, record, num_warmup_steps)

@@ -42,13 +42,13 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def synthetic():
-    return resnet50.build(None, CPU, image_size=32, batch_size=4)
+    return resnet50.Plan.build(None, CPU, image_size=32, batch_size=4)
 
 
 @pytest.fixture(scope="module")
 def mixed():
     options = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "settings": Settings("amp_bf16")}
-    return resnet50.build(None, CPU, "tuned", **options)
+    return resnet50.Plan.build(None, CPU, "tuned", **options)
 
 
 def test_bfloat16_passes_parity_and_a_layer_a_tenth_off_does_not(mixed, tmp_path):
@@ -88,7 +88,7 @@ def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic)
         torch.testing.assert_close(other.eval()(images), synthetic.model.eval()(images))
     synthetic.model.train()
     # 4.09 G multiply-adds forward at 224 px (Table 1 of the paper has 3.8, v1); thrice, less the first layer's input.
-    whole = resnet50.build(None, CPU, batch_size=1).description()["flops_per_sample"]
+    whole = resnet50.Plan.build(None, CPU, batch_size=1).description()["flops_per_sample"]
     assert whole == pytest.approx(3 * 2 * 4.09e9, rel=0.01)
 
 
@@ -102,7 +102,7 @@ def test_weight_decay_takes_all_but_batch_norms(synthetic):
 
 
 def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
-    made = resnet50.build(None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True))
+    made = resnet50.Plan.build(None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True))
     batches = iter(made.batches(0))
     first, second = next(batches), next(batches)
     assert first[0] is second[0]
@@ -116,7 +116,7 @@ def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_pictures_are_cropped_the_same_in_every_process(pictures, num_workers):
-    made = resnet50.build(pictures, CPU, image_size=32, batch_size=8, num_workers=num_workers)
+    made = resnet50.Plan.build(pictures, CPU, image_size=32, batch_size=8, num_workers=num_workers)
     images, labels = next(iter(made.batches(1)))
     order = batches.full_batches(32, 8, 1, 1)[0]
     expected, named = inputs.Crops(pictures.train, 32, 1, 1).batch(order)
@@ -151,7 +151,7 @@ def test_random_boxes_keep_area_and_ratio_and_fill_the_range():
 
 def test_a_batch_too_large_for_memory_is_out_of_memory():
     with pytest.raises((RuntimeError, MemoryError)) as caught:
-        resnet50.build(None, CPU, batch_size=10**9)
+        resnet50.Plan.build(None, CPU, batch_size=10**9)
     assert failures.status_of(caught.typename, str(caught.value)) == "out_of_memory"
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
-from benchbook.studies.simclr_epochs import neighbours, network_torch
+from benchbook.studies.simclr_epochs import network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
 from small import COLOURED
@@ -25,7 +25,7 @@ def tiny():
 
 
 def tuned(tiny, **options):
-    return simclr.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
+    return simclr.Plan.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
 
 
 def features_by_hand(weights: dict, images: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def test_loss_is_what_an_independent_formula_gives():
 
 @pytest.mark.parametrize("options", [{}, {"variant": "controlled", "num_workers": 1}])
 def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(tiny, options):
-    workload = simclr.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
+    workload = simclr.Plan.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
     assert workload.num_samples(next(iter(workload.batches(0)))) == 8  # images, not views
     found = workload.evaluate()
     constants = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 1, 3, 1, 1)
@@ -98,7 +98,7 @@ def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(
 
     voters = numpy.arange(0, 20, 2)  # ten of twenty, spread evenly
     labels = torch.from_numpy(tiny.train_labels[voters])
-    classes = neighbours.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
+    classes = network_torch.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
     assert float(found.accuracy) == pytest.approx((classes.numpy() == tiny.test_labels).mean())
     assert (found.samples, found.metric, found.loss) == (10 + 6, "knn", None)
 
@@ -142,8 +142,8 @@ def test_without_autocast_weights_and_views_are_in_half_precision(tiny):
 
 
 def test_classes_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr(neighbours, "CHUNK", 64)  # 150 features: three parts
-    monkeypatch.setattr(neighbours, "NEIGHBOURS", 50)
+    monkeypatch.setattr(network_torch, "CHUNK", 64)  # 150 features: three parts
+    monkeypatch.setattr(network_torch, "NEIGHBOURS", 50)
     draw = numpy.random.default_rng(0)
     labels = draw.integers(0, 7, 400)
     centres = draw.normal(size=(7, 16))
@@ -155,6 +155,6 @@ def test_classes_are_those_of_scikit_learn(monkeypatch):
     from sklearn.neighbors import KNeighborsClassifier  # its import takes a second
 
     theirs = KNeighborsClassifier(50, weights=weigh, metric="cosine", algorithm="brute").fit(bank, labels)
-    own = neighbours.predict(*map(torch.from_numpy, (features, bank, labels)))
+    own = network_torch.predict(*map(torch.from_numpy, (features, bank, labels)))
     assert own.tolist() == theirs.predict(features).tolist()
     assert (len(set(own.tolist())), own.dtype) == (7, torch.int64)

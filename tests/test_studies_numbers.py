@@ -120,9 +120,9 @@ def test_the_last_calibration_of_each_device_counts():
     assert words(left) == ["20 GFLOP/s, n=1", "5 GFLOP/s, n=3"]
 
 
-def test_amounts_have_decimal_prefixes():
-    texts = [calibrate.amount(value) for value in (2e15, 999.7e9, 5.9e10, 1.5e6, 2e3, 7)]
-    assert texts == ["2 P", "1 T", "59 G", "1.5 M", "2 k", "7 "]
+def test_rates_have_decimal_prefixes():
+    texts = [calibrate.in_words(value / 1e12) for value in (2e15, 999.7e9, 5.9e10, 1.5e6, 2e3, 7)]
+    assert texts == ["2 PFLOP/s", "1 TFLOP/s", "59 GFLOP/s", "1.5 MFLOP/s", "2 kFLOP/s", "7 FLOP/s"]
 
 
 NET = "mobilenetv2_energy"
@@ -262,7 +262,7 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
 def test_no_finding_reports_a_smaller_network(change):
     times = segmentation.image_times(evidence(point("segmentation_scaling", **change)))
     assert times["note"].tolist() == [segmentation.SMALLER]
-    assert segmentation.TIME.line(times) is None
+    assert segmentation.STUDY.charts[0].title.line(times) is None
 
 
 def test_masks_are_drawn_over_their_images_with_their_overlap():

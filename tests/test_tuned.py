@@ -149,7 +149,7 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
     def build(settings):  # as in a notebook's cell: pickle alone could not send it
         if settings.channels_last:
             os.abort()
-        return mnist.build(few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings)
+        return mnist.Plan.build(few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings)
 
     settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}])
     assert (settings, trials["outcome"].tolist()) == (Settings(), ["unsupported"])

@@ -23,7 +23,7 @@ def tiny():
 
 
 def resident(tiny, **options):
-    return vae.build(tiny, CPU, "controlled", data_resident=True, **{"batch_size": 16} | options)
+    return vae.Plan.build(tiny, CPU, "controlled", data_resident=True, **{"batch_size": 16} | options)
 
 
 def loss_by_hand(model, images, noise):

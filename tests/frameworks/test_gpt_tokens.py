@@ -22,7 +22,7 @@ def _with_biases(framework, monkeypatch):
 def build(words="", framework="mlx", **options):
     sizes = {"batch_size": 4, "sequence_length": 16, "data_resident": True, "settings": gpt.read_settings(words)}
     device = Device("cpu", "a CPU", framework)
-    return gpt.build(datasets.load_text("excerpt"), device, "controlled", **sizes | options)
+    return gpt.Plan.build(datasets.load("excerpt"), device, "controlled", **sizes | options)
 
 
 def losses(workload, count=3):

@@ -40,12 +40,12 @@ def build(name, device=CPU, precision="fp32", compiled=False, **options):
     settings = Settings(precision, compiled=compiled)
     if name == "mnist":
         options = {"data_resident": True, "num_workers": 0, "batch_size": 8} | options
-        return mnist.build(digits(), device, "controlled", settings=settings, **options)
+        return mnist.Plan.build(digits(), device, "controlled", settings=settings, **options)
     if name == "mobilenetv2":
         options = {"trainable": True, "data_resident": True, "num_workers": 0, "batch_size": 8} | options
-        return mobilenetv2.build(drawn(), device, "tuned", image_size=32, settings=settings, **options)
+        return mobilenetv2.Plan.build(drawn(), device, "tuned", image_size=32, settings=settings, **options)
     options = {"batch_size": 2, "parity_batch_size": 2, "image_size": 32} | options
-    return resnet50.build(None, device, settings=settings, **options)
+    return resnet50.Plan.build(None, device, settings=settings, **options)
 
 
 def losses(workload, num_steps=2):
@@ -211,7 +211,7 @@ def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks()
     metal = replace(CPU, kind="metal")
     assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled"):
-        mnist.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
+        mnist.Plan.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"):
         build("mnist", precision="tf32")
     with pytest.raises(NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"):

@@ -45,7 +45,7 @@ def lively_weights() -> initial.Weights:
 
 
 def build(framework: str = FRAMEWORK, **options):
-    return mobilenetv2.build(DATA, devices.pick("cpu", framework), **OPTIONS | options)
+    return mobilenetv2.Plan.build(DATA, devices.pick("cpu", framework), **OPTIONS | options)
 
 
 def state(made) -> dict[str, numpy.ndarray]:
@@ -259,4 +259,4 @@ def test_a_weights_file_is_read_as_keras_writes_it(tmp_path):
     with h5py.File(path, "w") as file:
         legacy_h5_format.save_weights_to_hdf5_group(file, model)
     del arrays[initial.HEAD]
-    numpy.testing.assert_equal(initial.read(path), arrays)
+    numpy.testing.assert_equal(initial.read(path.read_bytes()), arrays)

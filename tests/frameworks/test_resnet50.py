@@ -18,7 +18,7 @@ OPTIONS = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "schedule_
 
 @pytest.fixture(scope="module")
 def both():
-    return resnet50.build(None, CPU, **OPTIONS), resnet50.build(None, TORCH, **OPTIONS)
+    return resnet50.Plan.build(None, CPU, **OPTIONS), resnet50.Plan.build(None, TORCH, **OPTIONS)
 
 
 def test_the_same_weights_give_torchvisions_outputs(both):

@@ -41,12 +41,12 @@ def build(count, data=PICTURES, **options):
     device = devices.with_count(CPU, count)
     assert device.count == count
     options = OPTIONS | {"schedule_epochs": 6} | options  # of four steps each
-    return resnet50.build(data, device, **options)
+    return resnet50.Plan.build(data, device, **options)
 
 
 @pytest.fixture
 def plan():
-    return resnet50.build(None, CPU, **OPTIONS | {"schedule_epochs": 4e-4}).make_optimizer.args[0]
+    return resnet50.Plan.build(None, CPU, **OPTIONS | {"schedule_epochs": 4e-4}).make_optimizer.args[0]
 
 
 def images_on_each_device(workload, images):

@@ -68,7 +68,7 @@ def test_each_window_enters_the_arithmetic_of_its_own_workload(monkeypatch):
     seen = {}
 
     def build(settings):
-        workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+        workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
         step = workload.step
         seen[settings] = set()
         workload.step = lambda batch: seen[settings].add(read()["cublas"]) or step(batch)
@@ -148,7 +148,7 @@ def test_fresh_weights_keep_the_switch_that_the_compiler_set_on_the_optimiser(mo
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     settings = Settings(fused=True)
     digits = datasets.load("digits")
-    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+    workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
     batches, fresh = list(itertools.islice(workload.batches(0), 3)), workload.snapshot()
     workload.optimizer.param_groups[0]["capturable"] = True  # torch 2.10 and 2.11 do so in the first step on a GPU
     losses = [float(workload.step(batch)) for batch in batches]
@@ -175,7 +175,7 @@ def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeyp
     monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: steps.append("marked"))
     digits = datasets.load("digits")
     settings = Settings(compiled=True, graphs=graphs)
-    workload = mnist.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
+    workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings)
     train_window(workload, sensors.NO_SENSOR, itertools.islice(workload.batches(0), 3))
     assert asked == [mode]
     assert len(steps) == (3 if graphs else 0)

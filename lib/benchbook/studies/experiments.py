@@ -333,7 +333,4 @@ def code(text: str, name: str) -> str:
     """Return the source of a class or function in a file's text, without its indentation; empty if there is none."""
     kinds = ast.FunctionDef | ast.ClassDef
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds) and node.name == name]
-    for node in found[:1]:
-        start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-        return textwrap.dedent("\n".join(text.splitlines()[start - 1 : node.end_lineno]))
-    return ""
+    return textwrap.dedent(ast.get_source_segment(text, found[0], padded=True)) if found else ""

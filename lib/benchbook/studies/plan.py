@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy
 
@@ -16,9 +16,7 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
@@ -46,7 +44,10 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
-    DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")  # that `load` finds
+    DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
+    find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
+    # The lowest values of some choices.
+    LEAST: ClassVar[dict[str, int]] = {"batch_size": 1, "parity_batch_size": 1, "num_workers": 0}
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -64,16 +65,11 @@ class StudyPlan:
         self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
         may_reside = self.variant != "reference" or not self.data_resident
         self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
-        self.check_workers()
-        for name in ("batch_size", "parity_batch_size"):
-            self.require(name, getattr(self, name) >= 1, "1 or more")
+        for name, least in self.LEAST.items():
+            self.require(name, getattr(self, name) >= least, f"{least} or more")
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
-
-    def check_workers(self) -> None:
-        """Refuse an invalid number of workers."""
-        self.require("num_workers", self.num_workers >= 0, "0 or more")
 
     def require(self, name: str, right: bool, allowed: str) -> None:
         """Raise ValueError for the value of a choice, unless it is right."""
@@ -92,23 +88,24 @@ class StudyPlan:
         return None
 
     @classmethod
-    def load(cls, process: "Process") -> Any:
-        """Return the data that a process's parameters name.
+    def load(cls, process: Process) -> Any:
+        """Return the data that a process's parameters name, with at most `num_test_images` test images.
 
         Raises:
             ValueError: the study does not train on such data.
         """
         if (name := process.parameters["dataset"]) not in cls.DATASETS:
             raise ValueError(f"dataset {name!r}; allowed: {', '.join(cls.DATASETS)}")
-        return process.load(datasets.load, name)
+        data = process.load(cls.find, name)
+        return data.with_tests(process.parameters.get("num_test_images", 0)) if isinstance(data, Dataset) else data
 
     @classmethod
-    def start(cls, process: "Process", data: Any) -> Workload:
+    def start(cls, process: Process, data: Any) -> Workload:
         """Return the workload of a process's parameters, after its first step."""
         return process.build(cls, data)
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure the windows of a process, and in the first one what else the study measures."""
         process.measure()
 

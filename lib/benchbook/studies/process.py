@@ -26,7 +26,6 @@ from benchbook.machine import identity, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.datasets import EMBEDDED, Collection
-from benchbook.studies.plan import StudyPlan
 
 CHECK = 0  # the number of the process that compares with float64
 GROUP_SECONDS = 300.0  # a rank waits this long for others, which may compile or read a large data set
@@ -77,7 +76,7 @@ class Process:
             self.run.append(**named, seconds=seconds)
         return data
 
-    def build(self, plan: type[StudyPlan], data: Any, **choices: Any) -> Workload:
+    def build(self, plan: type, data: Any, **choices: Any) -> Workload:
         """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
 
         For `tuned`, process CHECK first searches for settings that are faster and pass parity; the others take over its

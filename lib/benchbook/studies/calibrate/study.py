@@ -1,6 +1,7 @@
 """The results of calibration: the ceilings of each device."""
 
 import pandas
+from matplotlib.ticker import EngFormatter
 
 from benchbook.frameworks import operations
 from benchbook.judging import wording
@@ -8,9 +9,6 @@ from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study
-
-PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-ROUNDS_UP = 0.9995  # times a factor: from here on, three digits are those of the factor
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
@@ -20,10 +18,9 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
     return every[every["session"] == last].reset_index(drop=True)
 
 
-def amount(value: float) -> str:
-    """Return a number of three digits with a decimal prefix: 5.9e10 is `59 G`."""
-    factor, prefix = next((pair for pair in PREFIXES if value >= ROUNDS_UP * pair[0]), (1, ""))
-    return f"{value / factor:.3g} {prefix}"
+def in_words(teraflops: float) -> str:
+    """Return a rate of operations with three digits and a decimal prefix: 0.059 is `59 GFLOP/s`."""
+    return EngFormatter("FLOP/s")(float(f"{1e12 * teraflops:.3g}"))
 
 
 def reading(rows: pandas.DataFrame) -> str:
@@ -59,14 +56,6 @@ def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return best.assign(teraflops=best["rate"] / 1e12, low=best["low"] / 1e12, high=best["high"] / 1e12)
 
 
-PRODUCTS = Sentence(
-    "Matrix products reach {value} in {precision} on {place}",
-    "No device was calibrated here yet",
-    "teraflops",
-    lambda teraflops: f"{amount(1e12 * teraflops)}FLOP/s",
-    "most",
-    "model == 'matmul'",
-)
 STUDY = Study(
     name="calibrate",
     title="Calibration",
@@ -75,7 +64,14 @@ STUDY = Study(
             "ceilings",
             table=ceilings,
             lines=_products,
-            title=PRODUCTS,
+            title=Sentence(
+                "Matrix products reach {value} in {precision} on {place}",
+                "No device was calibrated here yet",
+                "teraflops",
+                in_words,
+                "most",
+                "model == 'matmul'",
+            ),
             label=("precision", "framework"),
             usual={"precision": ""},
             xlabel="matrix products, TFLOP/s",

@@ -12,44 +12,31 @@ from benchbook.studies.datasets.embedded import digits, excerpt, shapes
 from benchbook.studies.datasets.embedded import triangles as triangles
 from benchbook.studies.datasets.pictures import Collection, Pictures
 from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
+from benchbook.studies.datasets.sources import spread as spread
 
 SYNTHETIC = "synthetic"  # random batches, which the study makes on the device
 # Stand-ins for data sets that are unavailable, if allow_embedded is set.
 EMBEDDED = {"mnist": "digits", "cifar10": "shapes", "tinyshakespeare": "excerpt"}
 _MAKERS = {"digits": digits, "shapes": shapes, "excerpt": excerpt}
-TEXTS = ("tinyshakespeare", "excerpt")
-NAMES = tuple(name for name in (*PUBLISHED, "image_folder", *_MAKERS) if name not in TEXTS)
 
 
-def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset:
-    """Return a data set by name.
+def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Dataset | Text | None:
+    """Return a data set by name; None for SYNTHETIC.
 
     Args:
-        name: mnist, cifar10, image_folder (at data_root), or one that needs no file: digits, shapes.
+        name: mnist, cifar10, tinyshakespeare, image_folder (at data_root), or one that needs no file: digits, shapes,
+            and excerpt, the beginning of tinyshakespeare.
         data_root: folder to search first; for image_folder the folder itself.
         allow_embedded: return the embedded stand-in, under its own name, if the data set is unavailable.
 
     Raises:
-        ValueError: unknown name, a data_root that is not a folder, or an image folder without classes and images.
+        ValueError: a data_root that is not a folder, or an image folder without classes and images.
         DatasetUnavailable: not found, not downloadable, and no stand-in allowed.
     """
+    if name == SYNTHETIC:
+        return None
     if name == "image_folder":
         return pictures.image_folder(data_root)
-    return _find(name, NAMES, data_root, allow_embedded)
-
-
-def load_text(name: str, data_root: str = "", allow_embedded: bool = False) -> Text | None:
-    """Return a text by name: tinyshakespeare, or its beginning, excerpt, which needs no file; None for SYNTHETIC.
-
-    Raises:
-        ValueError, DatasetUnavailable: see `load`.
-    """
-    return None if name == SYNTHETIC else _find(name, (SYNTHETIC, *TEXTS), data_root, allow_embedded)
-
-
-def _find(name: str, allowed: tuple[str, ...], data_root: str, allow_embedded: bool) -> Dataset | Text:
-    if name not in allowed:
-        raise ValueError(f"unknown data set {name!r}; allowed: {', '.join(allowed)}")
     for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
         if folder and not Path(folder).expanduser().is_dir():
             raise ValueError(f"{source} {folder!r} is not a folder")
@@ -69,22 +56,23 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
 
     Args:
         name: imagenet (a folder of that name with train/ and val/ in data_root, BENCHBOOK_DATA or the cache; it is
-            never downloaded), or a name that `load` takes.
+            never downloaded), or a name of images that `load` takes.
         data_root, allow_embedded: see `load`.
 
     Raises:
-        ValueError: unknown name, or no such folder.
+        ValueError: no such folder.
         DatasetUnavailable: not found, and no stand-in allowed.
     """
-    if name == SYNTHETIC:
-        return None
     if name == "imagenet":
-        folder = next((root / name for root in roots(data_root, name) if (root / name / "train").is_dir()), None)
+        named = (folder for root in roots(data_root) for folder in (root / name, root) if folder.name == name)
+        folder = next((folder for folder in named if (folder / "train").is_dir()), None)
         if folder is None:
             raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
         return pictures.collection(str(folder), name)
     if name == "image_folder":
         return pictures.collection(data_root)
-    data = _find(name, (SYNTHETIC, "imagenet", *NAMES), data_root, allow_embedded)
+    data = load(name, data_root, allow_embedded)
+    if data is None:
+        return None
     train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
     return Collection(data.name, train, test, int(data.train_labels.max()) + 1)

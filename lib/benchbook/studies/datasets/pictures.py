@@ -86,16 +86,11 @@ def image_folder(path: str) -> Dataset:
         ValueError: see `collection`; or images differ in size.
     """
     found = collection(path)
-    arrays, shape = [], None
-    for part in (found.train, found.test):
-        images = [numpy.asarray(part.open(index)) for index in range(len(part))]
-        shape = shape or images[0].shape
-        for file, pixels in zip(part.stored, images, strict=True):
-            if pixels.shape != shape:
-                wrong = f"{file.parent.name}/{file.name} has shape {pixels.shape}"
-                raise ValueError(f"{wrong}; allowed: {shape}, the first image's")
-        arrays += [numpy.stack(images), part.labels]
-    return Dataset(found.name, *arrays)
+    parts = found.train, found.test
+    train, test = ([numpy.asarray(part.open(index)) for index in range(len(part))] for part in parts)
+    if len(shapes := {pixels.shape for pixels in train + test}) > 1:
+        raise ValueError(f"images of {found.name} have the shapes {sorted(shapes)}; allowed: one shape")
+    return Dataset(found.name, numpy.stack(train), found.train.labels, numpy.stack(test), found.test.labels)
 
 
 def _classes(folder: Path, *names: str) -> dict[str, list[Path]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy
@@ -51,14 +52,14 @@ class Dataset:
         return len(self.train_images)
 
     def with_tests(self, num_images: int) -> "Dataset":
-        """Return the data set with only the first `num_images` test images; 0: all of them.
+        """Return the data set with only `num_images` test images, evenly spread; 0: all of them.
 
         Raises:
             ValueError: a number below 0.
         """
         if num_images < 0:
             raise ValueError(f"num_test_images {num_images}; allowed: 0 or more")
-        tested = slice(num_images or None)
+        tested = spread(len(self.test_labels), min(num_images, len(self.test_labels)))
         return replace(self, test_images=self.test_images[tested], test_labels=self.test_labels[tested])
 
 
@@ -89,16 +90,15 @@ class Text:
         return "".join(self.characters[token] for token in self.train[:count])
 
 
-def roots(data_root: str, *folders: str) -> list[Path]:
-    """Return the folders to search, in order; the last one is the cache.
+def spread(length: int, count: int) -> numpy.ndarray:
+    """Return `count` indices evenly spread over a data set, which may be sorted by class; count 0: all indices."""
+    return numpy.arange(count) * length // count if count else numpy.arange(length)
 
-    Args:
-        data_root: the first one; it may be empty.
-        folders: that hold the data set. A user may name one of them in place of the folder above it.
-    """
-    named = [Path(root).expanduser().absolute() for root in (data_root, os.environ.get("BENCHBOOK_DATA")) if root]
-    tops = {folder.partition("/")[0] for folder in folders}
-    return [*(each for root in named for each in (root, root.parent) if each is root or root.name in tops), cache()]
+
+def roots(data_root: str) -> list[Path]:
+    """Return the folders to search, in order: `data_root` unless it is empty, BENCHBOOK_DATA, and the cache."""
+    named = [root for root in (data_root, os.environ.get("BENCHBOOK_DATA")) if root]
+    return [*(Path(root).expanduser().absolute() for root in named), cache()]
 
 
 def cache() -> Path:
@@ -133,7 +133,7 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
     Args:
         address: of the file, which keeps its name.
         folder: is created.
-        checksum: MD5; None if none is published.
+        checksum: MD5; None: the caller checks the content.
 
     Raises:
         OSError: the source cannot be reached, breaks off, or sends nothing for STALLED_SECONDS.
@@ -166,38 +166,39 @@ class Published:
     """A data set that is published as files; every file is checked before it is used.
 
     Attributes:
-        folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one.
-        files: MD5 of each unpacked file.
-        address: of the folder to download from.
-        archives: MD5 of each file to download; a .tar.gz contains the first of `folders`.
-        parse: from the contents of the files, in the order of `files`, to the data set.
+        folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one. Empty: the
+            root itself, because a user may name the folder with the files.
+        files: MD5 of each unpacked file; None if none is published, so that `parse` checks the content.
+        address: of each file's download, with {} for its name; a .tar.gz contains the first of `folders`.
+        parse: from the contents of the files, in the order of `files`, to the data set or other arrays.
+        archive: MD5 of the .tar.gz, which is checked before it is unpacked.
     """
 
     folders: tuple[str, ...]
-    files: dict[str, str]
+    files: dict[str, str | None]
     address: str
-    archives: dict[str, str]
-    parse: Callable[[list[bytes]], Dataset | Text]
+    parse: Callable[[list[bytes]], Any]
+    archive: str | None = None
 
-    def load(self, data_root: str = "") -> Dataset | Text:
+    def load(self, data_root: str = "") -> Any:
         """Return the data set from the first root with all files intact, or else from a download.
 
         Raises:
             DatasetUnavailable: no root has the files, and the download failed; the message names damaged folders.
         """
         skipped = []
-        for root in roots(data_root, *self.folders):
+        for root in roots(data_root):
             if contents := self._read(root, skipped):
                 return self.parse(contents)
         try:
             with download(self.folders[0].partition("/")[0]) as place:
-                for name, checksum in self.archives.items():
-                    fetch(self.address + name, place if name.endswith(TAR) else place / self.folders[0], checksum)
+                for address in dict.fromkeys(map(self.address.format, self.files)):
+                    fetch(address, place if address.endswith(TAR) else place / self.folders[0], self.archive)
                 if not (contents := self._read(place, skipped)):
                     raise ValueError("the files do not have the published checksums")
+                return self.parse(contents)
         except DatasetUnavailable as error:
             raise DatasetUnavailable("; ".join([*skipped, str(error)])) from error
-        return self.parse(contents)
 
     def _read(self, root: Path, skipped: list[str]) -> list[bytes] | None:
         """Return the contents of the files below a root, or None unless every MD5 matches.
@@ -206,14 +207,15 @@ class Published:
         """
         for folder in (root / name for name in self.folders):
             contents = {name: _content(folder / name) for name in self.files}
-            digests = {name: part and hashlib.md5(part).hexdigest() for name, part in contents.items()}
-            if digests == self.files:
+            wrong = [
+                name
+                for name, checksum in self.files.items()
+                if contents[name] is None or checksum not in (None, hashlib.md5(contents[name]).hexdigest())
+            ]
+            if not wrong:
                 return list(contents.values())
-            missing = [name for name, digest in digests.items() if digest is None]
-            wrong = [name for name, digest in digests.items() if digest not in (None, self.files[name])]
-            fault = f"wrong checksums of {', '.join(wrong)}" if wrong else f"it lacks {', '.join(missing)}"
-            if len(missing) < len(digests):
-                skipped.append(f"{folder}: {fault}")
+            if any(part is not None for part in contents.values()):
+                skipped.append(f"{folder}: missing or damaged: {', '.join(wrong)}")
                 print(f"Skipped {skipped[-1]}.")
         return None
 
@@ -248,24 +250,18 @@ def _parse_cifar10(files: list[bytes]) -> Dataset:
 # (data/shakespeare_char/prepare.py). nanoGPT publishes no checksum; this one is of the file in 2026.
 PUBLISHED = {
     "mnist": Published(
-        folders=("MNIST/raw", "mnist", ""),
+        folders=("MNIST/raw", "raw", "mnist", ""),
         files={
             "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
             "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
             "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
             "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
         },
-        address="https://ossci-datasets.s3.amazonaws.com/mnist/",
-        archives={
-            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
-            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
-        },
+        address="https://ossci-datasets.s3.amazonaws.com/mnist/{}.gz",
         parse=_parse_mnist,
     ),
     "cifar10": Published(
-        folders=("cifar-10-batches-py",),
+        folders=("cifar-10-batches-py", ""),
         files={
             "data_batch_1": "c99cafc152244af753f735de768cd75f",
             "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
@@ -274,15 +270,14 @@ PUBLISHED = {
             "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
             "test_batch": "40351d587109b95175f43aff81a1287e",
         },
-        address="https://www.cs.toronto.edu/~kriz/",
-        archives={"cifar-10-python.tar.gz": "c58f30108f718f92721af3b95e74349a"},
+        address="https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        archive="c58f30108f718f92721af3b95e74349a",
         parse=_parse_cifar10,
     ),
     "tinyshakespeare": Published(
         folders=("tinyshakespeare", ""),
         files={"input.txt": "6fb458f1232090904fb40fe944165e91"},
-        address="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/",
-        archives={"input.txt": "6fb458f1232090904fb40fe944165e91"},
+        address="https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/{}",
         parse=lambda files: Text.parse("tinyshakespeare", files[0]),
     ),
 }

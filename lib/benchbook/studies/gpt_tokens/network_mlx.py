@@ -136,7 +136,7 @@ def build(plan: Plan) -> MlxWorkload:
     if plan.settings.fused_attention and plan.shape.dropout:
         raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
     mx.random.seed(plan.seed)
-    first = network_torch.make_network(plan)
+    first = network_torch.Network(plan)
 
     def take(text: mx.array | numpy.ndarray, starts: numpy.ndarray) -> mx.array | numpy.ndarray:
         """Return sequences, gathered on the device or the host, where the text is."""

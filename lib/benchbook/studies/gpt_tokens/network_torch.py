@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.frameworks.plain import Adam, Arrays, Plain
 from benchbook.frameworks.torch.training import STORED, TorchWorkload
 from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
@@ -84,27 +84,24 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """A GPT: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
+    """A GPT with its initial weights: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
 
-    Args:
-        shape: its sizes.
-        vocabulary: number of different tokens.
-        fused_attention, padded: see `Settings`; padding tokens have probability 0.
-        lora_rank: see `Plan`.
+    If the vocabulary is padded, padding tokens have probability 0.
     """
 
-    def __init__(
-        self, shape: Shape, vocabulary: int, fused_attention: bool = False, padded: bool = False, lora_rank: int = 0
-    ) -> None:
+    def __init__(self, plan: Plan) -> None:
         super().__init__()
+        shape, vocabulary, padded, rank = plan.shape, plan.vocabulary, plan.settings.padded, plan.lora_rank
         rows = -(-vocabulary // MULTIPLE) * MULTIPLE if padded else vocabulary
         self.tokens, self.positions = nn.Embedding(rows, shape.width), nn.Embedding(shape.context, shape.width)
         self.dropout = nn.Dropout(shape.dropout)
-        self.blocks = nn.ModuleList(Block(shape, fused_attention, lora_rank) for _ in range(shape.layers))
+        fused = plan.settings.fused_attention
+        self.blocks = nn.ModuleList(Block(shape, fused, rank) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
         self.register_buffer("padding", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
-        for name, part in self.named_parameters() if lora_rank else ():
+        for name, part in self.named_parameters() if rank else ():
             part.requires_grad_(name.endswith((".down", ".up")))
+        self.draw(plan.seed, vocabulary)
 
     @torch.no_grad()
     def draw(self, seed: int, vocabulary: int) -> None:
@@ -127,26 +124,15 @@ class Network(nn.Module):
         return F.linear(hidden, self.tokens.weight, offsets)
 
 
-SHOWN = (Attention, Block, Network)  # in the notebook
-
-
 def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
     """Return the mean cross-entropy of the next tokens."""
     return F.cross_entropy(logits.flatten(0, 1), following.flatten())
 
 
-def make_network(plan: Plan) -> Network:
-    """Return the network with its initial weights, on the host."""
-    settings = plan.settings
-    model = Network(plan.shape, plan.vocabulary, settings.fused_attention, settings.padded, plan.lora_rank)
-    model.draw(plan.seed, plan.vocabulary)
-    return model
-
-
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
-    model = make_network(plan)
+    model = Network(plan)
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)
@@ -184,16 +170,39 @@ def parameter_groups(model: nn.Module) -> list[dict]:
 
 
 def counts(plan: Plan, model: Network) -> dict:
-    """Return the network's parameters and operations, without the padding of the vocabulary."""
+    """Return the network's parameters and the operations of training on a sequence, without the vocabulary's padding.
+
+    Each of T tokens takes 6N + 12 L d T operations; as in nanoGPT, N is without position embeddings. A frozen weight
+    counts 4 instead of 6, because its gradient is not computed.
+
+    Source: https://arxiv.org/abs/2204.02311, appendix B.
+    """
     padding, positions = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width, model.positions.weight.numel()
     every = sum(part.numel() for part in model.parameters()) - padding
     trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
     trained -= 0 if plan.lora_rank else positions + padding
-    return {"parameters": every, "flops_per_sample": plan.flops_per_sample(every - positions, trained)}
+    attention = 12.0 * plan.shape.layers * plan.shape.width * plan.length
+    operations = plan.length * (4 * (every - positions) + 2 * trained + attention)
+    return {"parameters": every, "flops_per_sample": operations}
 
 
 def plain(plan: Plan, model: Network) -> Plain:
-    """Return the plain version that training is compared with; frozen weights are the model's."""
+    """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
+
+    The constants are written here again, to check `plan.SHAPES`. Steps are compared right after the warm-up, when the
+    rate falls by less than a thousandth in 20 steps. Frozen weights are the model's.
+    """
+    peak_rate, beta2 = (6e-4, 0.95) if plan.model.startswith("gpt2") else (1e-3, 0.99)
+
+    def is_matrix(name: str) -> bool:
+        return not name.endswith("bias") and "norm" not in name
+
+    def labels(batch: tuple, place: int) -> numpy.ndarray:
+        """Return whether each sequence and its targets are those of the text."""
+        epoch, number = divmod(place, plan.steps_per_epoch)
+        places = plan.order(epoch)[number][:, None] + numpy.arange(plan.length)
+        text = plan.dataset.train
+        return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
 
     def parity_weights(make: object, begun: Arrays) -> Arrays:
         """Return weights with which attention differs between tokens, and adapters change the outputs."""
@@ -207,4 +216,13 @@ def plain(plan: Plan, model: Network) -> Plain:
                 changed[name] = numpy.concatenate([part[:values] * larger, part[values:]])
         return begun | changed
 
-    return plan.plain(lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model), plain_loss, parity_weights)
+    return Plain(
+        make_network=lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model),
+        loss=plain_loss,
+        make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
+        batch_size=plan.parity_batch_size,
+        labels=labels if plan.dataset else None,
+        parity_weights=parity_weights,
+        schedule_start=plan.shape.warm_up,
+        max_norm=1.0,
+    )

@@ -7,21 +7,17 @@ the small network; GPT-2's shape is from https://cdn.openai.com/better-language-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
-from benchbook.studies import datasets
-from benchbook.studies.datasets import Text
+from benchbook.studies.datasets import SYNTHETIC, Text
 from benchbook.studies.plan import Inputs, StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 MOST_TEST_SEQUENCES = 64  # in a test batch
@@ -90,6 +86,8 @@ class Plan(StudyPlan):
 
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
+    DATASETS = ("tinyshakespeare", "excerpt", SYNTHETIC)
+    LEAST = StudyPlan.LEAST | {"steps_per_epoch": 1, "num_test_sequences": 0}
     VARIANTS = ("reference", "controlled", "tuned")
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
@@ -104,12 +102,7 @@ class Plan(StudyPlan):
     num_test_sequences: int = 0
 
     @classmethod
-    def load(cls, process: "Process") -> Text | None:
-        """Return the text that a process's parameters name; None for random tokens."""
-        return process.load(datasets.load_text, process.parameters["dataset"])
-
-    @classmethod
-    def start(cls, process: "Process", data: Text | None) -> Workload:
+    def start(cls, process: Process, data: Text | None) -> Workload:
         """Return the workload of a process's parameters, in the settings of the ladder."""
         return process.build(cls, data, settings=read_settings(process.parameters["ladder"]))
 
@@ -119,8 +112,6 @@ class Plan(StudyPlan):
         shape, most_tokens = self.shape, self.device.longest_product
         self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
-        for name, least in (("steps_per_epoch", 1), ("num_test_sequences", 0)):
-            self.require(name, getattr(self, name) >= least, f"{least} or more")
         # A weight's gradient is a product over all tokens of a step.
         if most_tokens and self.batch_size * self.length > most_tokens:
             reason = f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"
@@ -160,21 +151,6 @@ class Plan(StudyPlan):
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework."""
         return super().columns() | {"model": self.model, "sequence_length": self.length}
-
-    def flops_per_sample(self, parameters: int, trained: int) -> float:
-        """Return the operations of training on a sequence: 6N + 12 L d T for each of its T tokens.
-
-        A frozen weight counts 4 instead of 6, because its gradient is not computed.
-
-        Source: https://arxiv.org/abs/2204.02311, appendix B, with nanoGPT's N.
-
-        Args:
-            parameters: N, without position embeddings.
-            trained: how many of them are trained.
-        """
-        shape = self.shape
-        products = 4 * parameters + 2 * trained
-        return self.length * (products + 12.0 * shape.layers * shape.width * self.length)
 
     def rate(self, step: int) -> float:
         """Return a step's learning rate: linear warm-up, then cosine decay to a tenth."""
@@ -216,41 +192,6 @@ class Plan(StudyPlan):
                 yield sequences[:, :-1], sequences[:, 1:]
 
         return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
-
-    def plain(self, make_network: Callable, loss: Callable, parity_weights: Callable) -> Plain:
-        """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
-
-        The constants are written here again, to check `SHAPES`. Steps are compared right after the warm-up, when the
-        rate falls by less than a thousandth in 20 steps.
-
-        Args:
-            make_network, loss, parity_weights: see `benchbook.frameworks.plain.Plain`.
-        """
-        peak_rate, beta2 = (6e-4, 0.95) if self.model.startswith("gpt2") else (1e-3, 0.99)
-
-        def is_matrix(name: str) -> bool:
-            return not name.endswith("bias") and "norm" not in name
-
-        def labels(batch: tuple, place: int) -> numpy.ndarray:
-            """Return whether each sequence and its targets are those of the text."""
-            epoch, number = divmod(place, self.steps_per_epoch)
-            places = self.order(epoch)[number][:, None] + numpy.arange(self.length)
-            text = self.dataset.train
-            return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
-
-        return Plain(
-            make_network=make_network,
-            loss=loss,
-            make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
-            batch_size=self.parity_batch_size,
-            labels=labels if self.dataset else None,
-            parity_weights=parity_weights,
-            schedule_start=self.shape.warm_up,
-            max_norm=1.0,
-        )
-
-
-build, load = Plan.build, datasets.load_text
 
 
 def read_settings(text: str) -> Settings:

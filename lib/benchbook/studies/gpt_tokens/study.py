@@ -125,11 +125,6 @@ def claimed(evidence: Evidence) -> list[dict]:
     ]
 
 
-def _speed(line: dict) -> str:
-    """Return the text after a bar: tokens a second."""
-    return f"{line['tokens_per_second']:,.0f}"
-
-
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return lines with the network's title, which names the excerpt if that was the text."""
     titles = table["model"].map(networks.title, na_action="ignore")
@@ -158,7 +153,7 @@ STUDY = Study(
             label=LABEL,
             usual={"ladder": ""},
             alike=WORK,
-            text=_speed,
+            text="{tokens_per_second:,.0f}",
             xlabel="tokens a second, training",
             tables={"gpt-ladder": ladder},
         ),

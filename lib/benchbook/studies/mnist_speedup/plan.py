@@ -5,16 +5,11 @@ Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022, and 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000
@@ -34,11 +29,6 @@ class Plan(StudyPlan):
     DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled", "tuned")
 
-    @classmethod
-    def load(cls, process: "Process") -> Dataset:
-        """Return the data with at most `num_test_images` test images."""
-        return super().load(process).with_tests(process.parameters.get("num_test_images", 0))
-
     @property
     def workers(self) -> int:
         """Return the number of workers that prepare batches; the article's script has one, on accelerators only."""
@@ -53,6 +43,3 @@ class Plan(StudyPlan):
         """Return the image indices of each batch of an epoch; the last batch may be smaller."""
         count = len(self.dataset.train_labels)
         return batches.batch_indices(count, self.batch_size, self.seed if self.shuffles else None, epoch)
-
-
-build = Plan.build

@@ -105,16 +105,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
-SAYS = EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet")
 LABEL = {"label": ("loader", "framework"), "usual": {"framework": "torch"}}
-FASTER = Sentence(
-    "The accelerator is {value} times as fast as its CPU",
-    "",
-    "speedup",
-    wording.times,
-    equal=1,
-    undecided="Whether the accelerator is faster than its CPU is undecided",
-)
 STUDY = Study(
     name=NAME,
     title="MNIST",
@@ -125,7 +116,7 @@ STUDY = Study(
         Bars(
             "mnist-epochs",
             table=epochs,
-            title=SAYS,
+            title=EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet"),
             **EPOCH.look,
             **LABEL,
             text="{seconds:.1f} s",
@@ -135,7 +126,14 @@ STUDY = Study(
         Bars(
             "mnist-speedup",
             table=lambda evidence: speedups(epochs(evidence)),
-            title=FASTER,
+            title=Sentence(
+                "The accelerator is {value} times as fast as its CPU",
+                "",
+                "speedup",
+                wording.times,
+                equal=1,
+                undecided="Whether the accelerator is faster than its CPU is undecided",
+            ),
             text="{speedup:.2f}x",
             alike=("dataset",),
             reference=1,

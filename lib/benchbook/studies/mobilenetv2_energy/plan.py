@@ -6,7 +6,7 @@ cache file, so "validation" replayed training images; no variant reproduces that
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -16,9 +16,7 @@ from benchbook.frameworks.workload import Workload
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +35,7 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    LEAST = StudyPlan.LEAST | {"image_size": 32}
     DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
@@ -50,30 +49,20 @@ class Plan(StudyPlan):
     learning_rate: float = 5e-4
 
     @classmethod
-    def load(cls, process: "Process") -> Dataset:
-        """Return the data with at most `num_test_images` test images."""
-        return super().load(process).with_tests(process.parameters["num_test_images"])
-
-    @classmethod
-    def start(cls, process: "Process", data: Dataset) -> Workload:
+    def start(cls, process: Process, data: Dataset) -> Workload:
         """Return the workload of a process's parameters; its rows have the kind of the initial weights."""
         given = process.parameters
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
         with process.run.during("setup"):
             chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
-        process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
+        process.run.add_settings(weights=chosen[0])
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
             process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
-        workload = process.build(cls, data, weights=chosen)
-        process.run.add_settings(trainable_parameters=workload.trainable_parameters())
-        return workload
+        return process.build(cls, data, weights=chosen)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.dataset.train_images.ndim != 4:
-            raise ValueError(f"{self.dataset.name} has no colours; allowed: images of shape (n, height, width, 3)")
-        self.require("image_size", self.image_size >= 32, "32 or more")
         self.require("learning_rate", self.learning_rate > 0, "above 0")
         check_batch_size(self.batch_size, len(self.dataset.train_labels))
         if isinstance(self.weights, str):
@@ -172,6 +161,3 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
     if channels_first:
         return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
     return pixels[:, rows][:, :, columns]
-
-
-build = Plan.build

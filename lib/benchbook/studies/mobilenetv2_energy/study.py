@@ -84,19 +84,17 @@ def convergence(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, device, framework, dataset, weights, learning_rate, image_size, first_loss, last_loss,
-        accuracy, verdict (converged, did not converge, not judged), reason. A frozen network with random features
-        cannot converge, a single window shows no fall, and other data sets than TEN_CLASSES have another or an unknown
-        chance level; none of these is judged.
+        accuracy, verdict (converged, did not converge, not judged). A frozen network with random features cannot
+        converge, a single window shows no fall, and other data sets than TEN_CLASSES have another or an unknown chance
+        level; none of these is judged.
     """
     frozen = losses(evidence)
     frozen, judged = frozen[frozen["trainable"].eq(False)], []
     key = ["machine", "device", "framework", "dataset", "weights", "learning_rate", "image_size"]
     for _, curve in frozen.groupby([*key, "batch_size", "variant", "point"], dropna=False):
         line = curve.iloc[-1].to_dict() | {"first_loss": curve["loss"].iloc[0], "last_loss": curve["loss"].iloc[-1]}
-        verdict, reason = _verdict(line, curve)
-        judged.append(line | {"verdict": verdict, "reason": reason})
-    columns = [*key, "first_loss", "last_loss", "accuracy", "verdict", "reason"]
-    return pandas.DataFrame(judged, columns=columns)
+        judged.append(line | {"verdict": _verdict(line, curve)})
+    return pandas.DataFrame(judged, columns=[*key, "first_loss", "last_loss", "accuracy", "verdict"])
 
 
 def convergence_sentence(judged: pandas.DataFrame) -> str:
@@ -147,18 +145,15 @@ def claimed(evidence: Evidence) -> list[dict]:
     return values
 
 
-def _verdict(line: dict, curve: pandas.DataFrame) -> tuple[str, str]:
-    if line["weights"] != "imagenet":
-        return NOT_JUDGED, f"{line['weights']} weights"
-    if line["dataset"].partition("-")[0] not in TEN_CLASSES:
-        return NOT_JUDGED, f"unknown number of classes in {line['dataset']}"
+def _verdict(line: dict, curve: pandas.DataFrame) -> str:
+    if line["weights"] != "imagenet" or line["dataset"].partition("-")[0] not in TEN_CLASSES:
+        return NOT_JUDGED
     if (curve["status"] == "diverged").any():
-        return NOT_CONVERGED, "the loss was not finite"
+        return NOT_CONVERGED
     if len(curve) < 2 or pandas.isna(line["accuracy"]):
-        return NOT_JUDGED, "one window"
+        return NOT_JUDGED
     fall, gain = 1 - line["last_loss"] / line["first_loss"], line["accuracy"] - 1 / NUM_CLASSES
-    reason = f"loss {fall:.0%} lower, accuracy {gain:+.0%} over chance"
-    return (CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED), reason
+    return CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED
 
 
 def _text(line: dict) -> str:
@@ -166,13 +161,6 @@ def _text(line: dict) -> str:
     return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
-RATE = Sentence(
-    "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
-    "MobileNetV2 was not measured here yet",
-    "images_per_second",
-    best="most",
-    where="image_size.notna()",
-)
 USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
 LABEL = ("framework", "batch_size", "learning_rate", "variant")
 ALIKE = ("layers", "dataset", "image_size")
@@ -186,7 +174,13 @@ STUDY = Study(
         Bars(
             "mobilenetv2-settings",
             table=settings,
-            title=RATE,
+            title=Sentence(
+                "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
+                "MobileNetV2 was not measured here yet",
+                "images_per_second",
+                best="most",
+                where="image_size.notna()",
+            ),
             label=LABEL,
             usual=USUAL,
             alike=ALIKE,

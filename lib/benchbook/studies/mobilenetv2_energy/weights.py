@@ -3,15 +3,13 @@
 Arrays have Keras's shapes. With the same initial weights, frameworks can also be compared in what they learn.
 """
 
-import os
+import io
 import re
-from pathlib import Path
 
 import numpy
 
 from benchbook.studies.datasets import DatasetUnavailable, sources
 
-KINDS = ("imagenet", "random")
 # With random weights and Keras's 0.999, the moving statistics lag so far behind that test accuracy stays at chance.
 MOMENTUM = {"imagenet": 0.999, "random": 0.9}
 HEAD = "predictions"
@@ -19,7 +17,7 @@ FEATURES = 1280
 # Expansion, channels, repeats, stride: table 2 of https://arxiv.org/abs/1801.04381
 BLOCKS = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 RELU6_MIDDLE = 3.0
-ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/"
+ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications/mobilenet_v2/{}"
 TRAINED_SIZES = (96, 128, 160, 192, 224)  # pixels a side; for all other sizes, keras.applications takes 224
 
 Weights = dict[str, list[numpy.ndarray]]
@@ -96,13 +94,13 @@ def choose(
         ValueError: unknown kind.
         DatasetUnavailable: ImageNet's weights were neither found nor downloaded, and random ones are not allowed.
     """
-    if kind not in KINDS:
-        raise ValueError(f"weights {kind!r}; allowed: {', '.join(KINDS)}")
+    if kind not in MOMENTUM:
+        raise ValueError(f"weights {kind!r}; allowed: {', '.join(MOMENTUM)}")
     drawn = draw(num_classes, seed)
     if kind == "random":
         return kind, drawn
     try:
-        return kind, drawn | read(find(image_size, data_root))
+        return kind, drawn | load(image_size, data_root)
     except DatasetUnavailable as error:
         if not allow_random:
             raise
@@ -110,38 +108,30 @@ def choose(
         return "random", drawn
 
 
-def find(image_size: int, data_root: str = "") -> Path:
-    """Return the file of ImageNet weights, downloaded if neither the data folders nor Keras's cache has it.
+def load(image_size: int, data_root: str = "") -> Weights:
+    """Return ImageNet's weights by layer name, from a data folder, the cache or a download.
 
     Raises:
-        DatasetUnavailable: the download failed.
+        DatasetUnavailable: the download failed, or a file is not one of Keras's, or holds another network's arrays.
     """
     size = image_size if image_size in TRAINED_SIZES else TRAINED_SIZES[-1]
-    name = f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{size}_no_top.h5"
-    keras_home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
-    folders = [*sources.roots(data_root), keras_home, sources.cache() / "mobilenet_v2"]
-    for folder in folders:
-        if (folder / name).is_file():
-            return folder / name
-
-    with sources.download("mobilenet_v2") as folder:
-        sources.fetch(ADDRESS + name, folder / "mobilenet_v2")
-        read(folder / "mobilenet_v2" / name)  # Keras publishes no checksum, so every array's shape is checked
-    return sources.cache() / "mobilenet_v2" / name
+    files = {f"mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{size}_no_top.h5": None}
+    folders = (f"mobilenet_v2_{size}", "")
+    return sources.Published(folders, files, ADDRESS, parse=lambda contents: read(contents[0])).load(data_root)
 
 
-def read(path: Path) -> Weights:
-    """Return the weights in a file that Keras wrote, by layer name.
+def read(content: bytes) -> Weights:
+    """Return the weights in a file that Keras wrote; Keras publishes no checksum, so every array's shape is checked.
 
     Raises:
-        DatasetUnavailable: the file is not one of Keras's, or holds another network's arrays.
+        DatasetUnavailable: see `load`.
     """
     import h5py
 
     expected = {name: arrays for name, arrays in draw(1, 0).items() if name != HEAD}
     loaded = {}
     try:
-        with h5py.File(path) as file:
+        with h5py.File(io.BytesIO(content)) as file:
             for name, arrays in expected.items():
                 stored = [file[name][array] for array in file[name].attrs["weight_names"]]
                 loaded[name] = [numpy.asarray(array, numpy.float32) for array in stored]
@@ -149,7 +139,7 @@ def read(path: Path) -> Weights:
                 if shapes != [array.shape for array in arrays]:
                     raise ValueError(f"{name} has {shapes}")
     except (OSError, KeyError, ValueError) as error:
-        raise DatasetUnavailable(f"{path.name} does not hold MobileNetV2's weights ({error})") from error
+        raise DatasetUnavailable(f"the file does not hold MobileNetV2's weights ({error})") from error
     return loaded
 
 

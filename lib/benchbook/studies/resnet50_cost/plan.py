@@ -7,7 +7,7 @@ is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with convol
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -16,12 +16,10 @@ from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
-from benchbook.studies.datasets import Collection
+from benchbook.studies.datasets import SYNTHETIC, Collection
 from benchbook.studies.plan import Inputs, StudyPlan
+from benchbook.studies.process import Process
 from benchbook.studies.resnet50_cost import inputs, weights
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.
 MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
@@ -55,6 +53,9 @@ class Plan(StudyPlan):
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    LEAST = StudyPlan.LEAST | {"image_size": 32}
+    DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
+    find = staticmethod(datasets.collect)
 
     dataset: Collection | None = field(kw_only=False)
     batch_size: int = 256
@@ -67,8 +68,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("data_resident", not self.data_resident, "False (pictures are decoded ahead)")
-        self.require("image_size", self.image_size >= 32, "32 or more")
         for name in ("learning_rate", "schedule_epochs"):
             self.require(name, getattr(self, name) > 0, "above 0")
         # torch has a process for each device, JAX one for all devices.
@@ -79,16 +78,9 @@ class Plan(StudyPlan):
             batches.check_batch_size(self.batch_size, len(self.dataset.train))
 
     @classmethod
-    def load(cls, process: "Process") -> Collection | None:
-        """Return the pictures that a process's parameters name; None for synthetic ones."""
-        return process.load(datasets.collect, process.parameters["dataset"])
-
-    @classmethod
-    def start(cls, process: "Process", data: Collection | None) -> Workload:
+    def start(cls, process: Process, data: Collection | None) -> Workload:
         """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
         given = process.parameters
-        synchronised = process.device.framework == "jax" and given["device_count"] > 1
-        process.run.add_settings(batch_norm="synchronised" if synchronised else "per replica")
         if process.device.framework != "torch" or given["device_count"] == process.group.size:
             return process.build(cls, data)
         return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))
@@ -208,6 +200,3 @@ class Plan(StudyPlan):
         random = numpy.random.default_rng([self.seed, 0])
         images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
         return images, random.integers(self.num_classes, size=size, dtype="int32")
-
-
-build, collect = Plan.build, datasets.collect

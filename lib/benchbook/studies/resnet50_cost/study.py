@@ -238,14 +238,6 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 
-RATE = Sentence(
-    "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
-    "ResNet-50 was not measured here yet",
-    "images_per_second",
-    best="most",
-    where="status == 'ok'",
-)
-COST = Sentence("A million images cost {value}", "", "per_million", wording.price)
 LABEL = ("device_count", "variant", "framework", "precision")
 WORK = ("dataset", "image_size")
 STUDY = Study(
@@ -258,7 +250,13 @@ STUDY = Study(
             "resnet50-batches",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
-            title=RATE,
+            title=Sentence(
+                "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
+                "ResNet-50 was not measured here yet",
+                "images_per_second",
+                best="most",
+                where="status == 'ok'",
+            ),
             x="batch_size",
             by=[*_ALIKE, "device_count"],
             label=LABEL,
@@ -287,7 +285,7 @@ STUDY = Study(
         Bars(
             "resnet50-money",
             table=costs,
-            title=COST,
+            title=Sentence("A million images cost {value}", "", "per_million", wording.price),
             label=("variant", "precision", "kind"),
             usual={"kind": ""},
             alike=("dataset",),

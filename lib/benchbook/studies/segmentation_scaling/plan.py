@@ -5,16 +5,13 @@ come from other code, which was not released.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 ARTICLE_SIZE = 512
 DATA = ("num_images", "num_test_images", "image_size")  # the parameters that say which images are generated
@@ -45,21 +42,17 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        data = self.dataset
-        if data.train_labels.shape != data.train_images.shape:
-            shape = data.train_labels.shape
-            raise ValueError(f"{data.name} has labels of shape {shape}; allowed: a mask for each image")
         self.require("width", self.width > 0, "above 0")
         self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
         self.order(0)  # raises if the images do not fill a batch
 
     @classmethod
-    def load(cls, process: "Process") -> datasets.Dataset:
+    def load(cls, process: Process) -> datasets.Dataset:
         """Return generated images of the size that the parameters name."""
         return process.load(datasets.triangles, *(process.parameters[name] for name in DATA))
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure windows, or minutes without a pause; the first process saves the masks before and after."""
         if not process.is_first:
             process.measure()
@@ -77,6 +70,3 @@ def _masks(workload: Workload) -> numpy.ndarray:
     """Return the masks that a workload's network predicts for NUM_DRAWN test images, or a batch: (n, side, side)."""
     inputs, _ = next(iter(workload.test_batches()))
     return workload.network.predict(inputs[:NUM_DRAWN])[..., 0] > THRESHOLD
-
-
-build = Plan.build

@@ -99,14 +99,6 @@ def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
 
 
 RUN = ["machine", "point"]
-TIME = Sentence(
-    f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
-    f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
-    "ms_per_image",
-    lambda time: wording.duration(time / 1e3),
-    "least",
-    "note == ''",
-)
 STUDY = Study(
     name=NAME,
     title="Segmentation",
@@ -116,7 +108,14 @@ STUDY = Study(
         Bars(
             "segmentation-times",
             table=image_times,
-            title=TIME,
+            title=Sentence(
+                f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
+                f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
+                "ms_per_image",
+                lambda time: wording.duration(time / 1e3),
+                "least",
+                "note == ''",
+            ),
             label=("framework", "variant", "precision", "compiled", "batch_size", "sustained_minutes"),
             usual={"precision": "fp32"},
             lines=lambda table, evidence: table[table["note"] != OTHER_CODE],

@@ -22,12 +22,13 @@ from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, co
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views
-from benchbook.studies.simclr_epochs.neighbours import predict
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan, spread
 
 LEARNING_RATE = 0.06  # for BATCH_SIZE images a step
 TEMPERATURE = 0.5
 EVALUATION_BATCH_SIZE = 512
+NEIGHBOURS, VOTE_TEMPERATURE = 200, 0.1  # of the evaluation
+CHUNK = 512  # test images compared with the whole bank at once: 100 MB for a bank of 50,000 images
 # Steps in fp32 on the CPU before a network is compared with float64. At first its gradient hangs on which ReLUs are
 # open, and rounding to bfloat16 turns it: to a cosine of 0.92 with float64's, at any batch size. Four steps of 8 images
 # later the cosine is over 0.99: at the article's learning rate, which that of a small batch is far below.
@@ -78,6 +79,27 @@ def nt_xent(projections: tuple[torch.Tensor, torch.Tensor], target: None = None)
     similarities = (both @ both.T / TEMPERATURE).masked_fill(itself, -torch.inf)
     partners = torch.arange(len(both), device=both.device).roll(len(both) // 2)
     return F.cross_entropy(similarities, partners)
+
+
+def predict(features: torch.Tensor, bank: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Return the class of each feature: its nearest neighbours vote, weighted with exp(similarity / temperature).
+
+    Source: https://arxiv.org/abs/1805.01978, section 3.4, as in Lightly's benchmark of June 2023.
+
+    Args:
+        features: shape (n, size), of any length; only directions count.
+        bank: features with known classes, shape (m, size).
+        labels: classes of the bank, int64, shape (m,).
+
+    Returns:
+        Classes, int64, shape (n,), on the features' device.
+    """
+    bank, classes = F.normalize(bank, dim=1), []
+    for chunk in F.normalize(features, dim=1).split(CHUNK):
+        nearest, places = (chunk @ bank.T).topk(min(NEIGHBOURS, len(bank)), dim=1)
+        votes = torch.zeros(len(chunk), int(labels.max()) + 1, dtype=nearest.dtype, device=nearest.device)
+        classes.append(votes.scatter_add(1, labels[places], (nearest / VOTE_TEMPERATURE).exp()).argmax(1))
+    return torch.cat(classes)
 
 
 @dataclass
@@ -141,7 +163,7 @@ def build(plan: Plan) -> SimClr:
     )
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
     voting = spread(len(data.train_labels), plan.num_bank_images)
-    train, bank, test = make_inputs(plan, voting, spread(len(data.test_labels), plan.num_test_images))
+    train, bank, test = make_inputs(plan, voting)
     return SimClr(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
         model=model,
@@ -181,13 +203,12 @@ def plain(plan: Plan) -> Plain:
     )
 
 
-def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+def _loaded_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return functions to training, bank and test batches, from loaders without pinned memory, as the source has them.
 
     Args:
         plan: the point's choices.
         bank: indices of the training images that vote.
-        test: indices of the test images that are classified.
     """
     data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
     # The article has 8 workers on any number of cores; with fewer cores torch would warn in every epoch.
@@ -199,7 +220,7 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
         return DataLoader(images, plan.batch_size, **options)
 
     voting = TransformedImages(torch.from_numpy(data.train_images[bank]), data.train_labels[bank], plain)
-    tested = TransformedImages(torch.from_numpy(data.test_images[test]), data.test_labels[test], plain)
+    tested = TransformedImages(torch.tensor(data.test_images), data.test_labels, plain)
     return (
         lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
         lambda: loader(voting),
@@ -207,7 +228,7 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
     )
 
 
-def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
+def _device_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
     """Return the functions of `_loaded_inputs` for images that stay on the device; there are no workers."""
     data, device = plan.dataset, plan.device
     mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.torch_type).view(2, 3, 1, 1)
@@ -217,7 +238,8 @@ def _device_inputs(plan: Plan, bank: numpy.ndarray, test: numpy.ndarray) -> tupl
 
     train = ResidentArrays(device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised)
     tested = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
-    bank_order, test_order = (torch.from_numpy(indices).split(EVALUATION_BATCH_SIZE) for indices in (bank, test))
+    test = torch.arange(len(data.test_labels))
+    bank_order, test_order = (order.split(EVALUATION_BATCH_SIZE) for order in (torch.from_numpy(bank), test))
     augment = views.batched(data.train_images.shape[1:3])
 
     def augmented(epoch: int) -> Iterable[Batch]:

@@ -8,16 +8,12 @@ The source reads each image from a PNG file; here all images are in memory.
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import numpy
 
 from benchbook.machine import identity
 from benchbook.measuring import support
+from benchbook.studies.datasets import spread as spread
 from benchbook.studies.plan import StudyPlan
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 BATCH_SIZE = 128  # the article's, to which its learning rate belongs
 EPOCHS = 200  # the article's, after which the cosine schedule ends at 0
@@ -36,38 +32,30 @@ class Plan(StudyPlan):
 
     Attributes:
         num_workers: worker processes of `controlled`; -1: one for each core that this process may use.
-        num_bank_images, num_test_images: how many images vote and are classified, evenly spread; 0: all.
+        num_bank_images: how many images vote, evenly spread; 0: all.
         matrix: a key of COMPILERS: how `measure` tries each precision.
     """
 
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
+    LEAST = StudyPlan.LEAST | {"num_workers": EVERY_CORE}
 
     batch_size: int = BATCH_SIZE
     num_workers: int = EVERY_CORE
     parity_batch_size: int = 16
     seed: int = 0
     num_bank_images: int = 0
-    num_test_images: int = 0
     matrix: str = "none"
-
-    def check_workers(self) -> None:
-        """Refuse an invalid number of worker processes."""
-        right = self.num_workers >= 1 or self.num_workers == EVERY_CORE
-        self.require("num_workers", right, f"1 or more, or {EVERY_CORE} for one on each core")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape, count = self.dataset.train_images.shape, len(self.dataset.train_labels)
-        if len(shape) != 4:
-            raise ValueError(f"images of {self.dataset.name}, shape {shape}; allowed: (n, height, width, 3)")
-        self.require("data_resident", not self.data_resident, "False (variant tuned keeps the images on the device)")
+        count = self.num_samples
         self.require("matrix", self.matrix in COMPILERS, ", ".join(COMPILERS))
         self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure windows; the first process also evaluates, and tries resident batches, the loader and the matrix."""
         process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
         if not process.is_first:
@@ -85,11 +73,3 @@ class Plan(StudyPlan):
         """Return the number of worker processes that make views."""
         chosen = {"reference": REFERENCE_WORKERS, "tuned": 0}.get(self.variant, self.num_workers)
         return identity.usable_cores() if chosen == EVERY_CORE else chosen
-
-
-def spread(length: int, count: int) -> numpy.ndarray:
-    """Return `count` indices evenly spread over a data set, which may be sorted by class; count 0: all indices."""
-    return numpy.arange(count) * length // count if count else numpy.arange(length)
-
-
-build = Plan.build

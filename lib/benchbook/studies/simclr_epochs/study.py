@@ -162,25 +162,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
 
 
 NOT_BASELINE = "precision != 'fp32' or compiled"
-SPEEDUP = Sentence(
-    "{precision} is {value} times as fast as plain fp32 on {place}",
-    "No precision was tried here yet",
-    "speedup",
-    wording.times,
-    "most",
-    NOT_BASELINE,
-    equal=1,
-    undecided="Which precision pays is undecided: each was tried in one process",
-)
 SHARE = share_sentence("Making two views of each image")
-SAYS = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
-ACCURACY = Sentence(
-    "Accuracy reaches {value} after {epochs:.3g} epochs",
-    "No accuracy was measured here yet",
-    "accuracy",
-    wording.percent,
-    "most",
-)
 STUDY = Study(
     name=NAME,
     title="SimCLR",
@@ -191,7 +173,7 @@ STUDY = Study(
         Bars(
             "simclr-epochs",
             table=epochs,
-            title=SAYS,
+            title=EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet"),
             **EPOCH.look,
             label=("variant", "precision"),
             usual={"precision": "fp32"},
@@ -202,7 +184,13 @@ STUDY = Study(
         Points(
             "simclr-accuracy",
             table=accuracies,
-            title=ACCURACY,
+            title=Sentence(
+                "Accuracy reaches {value} after {epochs:.3g} epochs",
+                "No accuracy was measured here yet",
+                "accuracy",
+                wording.percent,
+                "most",
+            ),
             x="epochs",
             by=["source", "machine", "device", "variant", "dataset"],
             label=("variant",),
@@ -217,7 +205,16 @@ STUDY = Study(
             table=support_matrix,
             lines=lambda cells, evidence: cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells,
             alike=("dataset", "batch_size"),
-            title=SPEEDUP,
+            title=Sentence(
+                "{precision} is {value} times as fast as plain fp32 on {place}",
+                "No precision was tried here yet",
+                "speedup",
+                wording.times,
+                "most",
+                NOT_BASELINE,
+                equal=1,
+                undecided="Which precision pays is undecided: each was tried in one process",
+            ),
             label=("framework_version", "precision", "compiled"),
             usual={"compiled": False},
             text="{speedup:.2f}x",

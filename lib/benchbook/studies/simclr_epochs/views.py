@@ -161,9 +161,6 @@ def plain() -> transforms.Compose:
 @contextmanager
 def _seeded_from(generator: torch.Generator) -> Iterator[None]:
     """Seed the host's generator, from which transforms draw, with a generator's next number; restore it at the end."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-    try:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         yield
-    finally:
-        torch.set_rng_state(before)

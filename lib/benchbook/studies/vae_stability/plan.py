@@ -5,14 +5,11 @@ Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022, and th
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy
 
 from benchbook.studies.mnist_speedup import plan as mnist
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # which imports this module
+from benchbook.studies.process import Process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +22,16 @@ class Plan(mnist.Plan):
 
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
-    DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled")
     shuffles = True  # on every device
 
     batch_size: int = 128
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure the windows of a process; the first one saves what its network draws after training."""
         process.measure()
         if process.is_first:
             draw_images = cls._network("torch").draw_images
             drawn = draw_images(process.workload, process.make.args[0])
             process.save_pictures({name: part.astype(numpy.float16) for name, part in drawn.items()})
-
-
-build = Plan.build

@@ -3,17 +3,15 @@
 import hashlib
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchbook.frameworks.devices import Device
 from benchbook.judging.parity import tolerance_of
 from benchbook.measuring import calibration
 from benchbook.rows.points import FILES
 from benchbook.studies.plan import StudyPlan
+from benchbook.studies.process import Process
 from benchbook.studies.your_network import loading
-
-if TYPE_CHECKING:
-    from benchbook.studies.process import Process  # a command that only plans does not need it
 
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
@@ -40,6 +38,7 @@ class Plan(StudyPlan):
 
     MODEL = ""  # see `columns`
     FRAMEWORKS = ("torch",)
+    LEAST = StudyPlan.LEAST | {"image_size": 1, "channels": 1}
 
     network: str = "torchvision.models:resnet18"
     arguments: str = ""
@@ -57,11 +56,9 @@ class Plan(StudyPlan):
         loading.keywords(self.arguments)
         self.require("optimizer", self.optimizer in OPTIMIZERS, ", ".join(OPTIMIZERS))
         self.require("learning_rate", 0 < self.learning_rate < math.inf, "above 0, and finite")
-        for name in ("image_size", "channels"):
-            self.require(name, getattr(self, name) >= 1, "1 or more")
 
     @classmethod
-    def load(cls, process: "Process") -> None:
+    def load(cls, process: Process) -> None:
         """Describe the network and your files in a process's run; return None, because batches come from `loader`."""
         given, run = process.parameters, process.run
         run.describe(model=identity(given["network"], given["arguments"]))
@@ -69,7 +66,7 @@ class Plan(StudyPlan):
             run.manifest["own_files"] = loading.digests({name: given[name] for name in FILES})
 
     @classmethod
-    def measure(cls, process: "Process") -> None:
+    def measure(cls, process: Process) -> None:
         """Measure windows; the first process also measures the device's matrix products."""
         process.measure(evaluates=False)
         if process.is_first:

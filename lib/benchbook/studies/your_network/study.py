@@ -76,16 +76,6 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
     return f"{best['model']} trains up to {most}; {own['batch_size'].max():.0f} is the largest that worked"
 
 
-ELSEWHERE = Sentence(
-    "A million samples of {model} take {value} here",
-    "No network of your own was measured here yet",
-    "hours",
-    lambda hours: wording.duration(3600 * hours),
-    "least",
-    "source == 'measured'",
-)
-
-
 def _predicted(best: dict, chip: str) -> dict:
     line = {"model": best["model"], "where": chip, "source": "predicted", "precision": best["precision"]}
     names = ("flops_per_sample", "batch_size", "image_size")
@@ -118,7 +108,14 @@ STUDY = Study(
             "your-network-elsewhere",
             table=elsewhere,
             lines=_timed,
-            title=ELSEWHERE,
+            title=Sentence(
+                "A million samples of {model} take {value} here",
+                "No network of your own was measured here yet",
+                "hours",
+                lambda hours: wording.duration(3600 * hours),
+                "least",
+                "source == 'measured'",
+            ),
             label=("chip", "source"),
             usual={"chip": "measured", "source": "predicted"},
             alike=("model",),
