@@ -231,7 +231,7 @@ def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     if len(waited):
         median = float(numpy.median(waited))
         measures |= {"input_share_waited": median, "waited_low": waited.min(), "waited_high": waited.max()}
-    read = numpy.flatnonzero(~numpy.isnan(windows["energy_joules"]))
+    read = numpy.flatnonzero(windows["energy_joules"] > 0)  # 0: the counter did not move within the window
     if not len(read):
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
