@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import psutil
@@ -64,8 +65,8 @@ def test_name_is_the_argument_then_the_environment_and_a_machine_survives_json(m
     assert identity.identify().name == "desk.2"
     this = identity.identify("lap_top")
     assert this.name == "lap_top"
-    again = json.loads(json.dumps(identity.as_dictionary(this)))
-    assert identity.Machine(**again | {"accelerators": tuple(again["accelerators"])}) == this
+    again = json.loads(json.dumps(asdict(this)))
+    assert identity.Machine(**again) == this
 
 
 def test_a_command_that_is_missing_or_fails_prints_nothing():
@@ -85,7 +86,7 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
     this = identity.identify()
     assert this.chip == "Apple M2"
-    assert this.accelerators == ("Apple M2",)
+    assert this.accelerators == ["Apple M2"]
     assert this.system == "macOS 14.6 (23G93)"
 
 
@@ -123,7 +124,7 @@ def test_nothing_that_is_published_names_the_user_the_host_or_the_home_folder(mo
     monkeypatch.setattr(socket, "gethostname", lambda: "planted")
     monkeypatch.setattr(platform, "node", lambda: "planted")
     monkeypatch.setattr(platform, "uname", lambda: real._replace(node="planted"))
-    this = identity.as_dictionary(identity.identify())
+    this = asdict(identity.identify())
     assert "planted" not in json.dumps([this, condition.read(), identity.environment(), identity.commit()])
 
 
