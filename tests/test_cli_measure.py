@@ -7,7 +7,6 @@ import re
 import sys
 import time
 
-import pandas
 import pytest
 
 from benchbook.commands import measure
@@ -173,19 +172,3 @@ def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(monke
     said = capsys.readouterr().out
     assert (f"peaks of 8 and 40: 56 in 8 GB, {expected} in 16 GB" in said) == is_said
     assert all(f"{(fixed + size * 2**27) / 2**30:.3g}" in said for size in sizes)
-
-
-def test_other_chips_are_told_with_time_and_cost_or_why_they_are_unknown(capsys):
-    known = {"where": "chip", "samples_per_second": 500, "low": 400, "high": 600, "hours": 1.5, "dollars": 2.0}
-    unlike = {"where": "another", "hours": None, "reason": "it is not on record"}
-    lines = [known | {"reason": None}, known | unlike]
-    measure._say_elsewhere(pandas.DataFrame(lines))
-    said = capsys.readouterr().out
-    assert all(text in said for text in ("chip", "500", "400", "600", "90 min", "$2.00"))
-    assert "another" not in said
-    measure._say_elsewhere(pandas.DataFrame([*lines, known | {"where": "twin"}]))
-    assert "Equal rates: a step of this batch size takes at least" in capsys.readouterr().out
-    measure._say_elsewhere(pandas.DataFrame(lines[1:]))
-    assert "No predictions for other chips: it is not on record." in capsys.readouterr().out
-    measure._say_elsewhere(pandas.DataFrame(lines[:0], columns=[*known, "reason"]))
-    assert "its operations were not counted" in capsys.readouterr().out

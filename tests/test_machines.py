@@ -1,6 +1,7 @@
 """Machines side by side, from manifests: what each is, and nothing private."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
 
 
 def test_this_computers_own_manifest_is_read(table):
-    own = {"machine": identity.as_dictionary(identity.identify("desk")), "environment": identity.environment()}
+    own = {"machine": asdict(identity.identify("desk")), "environment": identity.environment()}
     line = table(own).iloc[0]
     assert line["cores"] == identity.identify().physical_cores
     assert line["system"] == identity.identify().system

@@ -161,11 +161,10 @@ def test_a_small_batch_takes_no_shorter_step_than_any_on_record():
     assert predict.rate(replace(small, batch_size=64)).value > rate.value
 
 
-def test_prices_have_an_age_say_what_they_include_and_are_missing_where_none_was_read():
+def test_prices_are_missing_where_none_was_read():
     offers = estimate.rental_offers("NVIDIA A100 80GB SXM")
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
-    assert offers["includes"].ne("").all()
     assert estimate.rental_offers("NVIDIA RTX 5080").empty
     assert estimate.purchase_prices("NVIDIA RTX 5090")["usd"].tolist() == [1999.0]
     assert "whole computer" in estimate.purchase_prices("Apple M5")["includes"].iloc[0]

@@ -78,16 +78,17 @@ def test_a_token_takes_6n_operations_and_12ldt_in_attention(network, parameters,
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
 def test_the_largest_batch_is_the_last_that_fits(precision):
     network = networks.describe("resnet50")
-    ((size, batch),) = network.largest_batches([16], precision).items()
-    held = networks.USABLE * size * 2**30
+    least, batch = network.largest_batches(16, precision)
+    held = networks.USABLE * 16 * 2**30
+    assert batch / networks.MOST_OVER_COUNT["images"] - 1 < least < batch
     assert network.memory_bytes(batch, precision) <= held < network.memory_bytes(batch + 1, precision)
-    assert network.largest_batches([0.1], precision) == {0.1: 0}
+    assert network.largest_batches(0.1, precision) == (0, 0)
     larger = networks.describe("resnet50", image_size=448)
     assert larger.activation_bytes == 4 * network.activation_bytes
     peak = network.memory_bytes(24, precision)
     assert networks.batches_by_line((8, 24), (network.memory_bytes(8, precision), peak))[16] == batch
     assert networks.batches_by_line((8, 24), (peak, peak)) == {}
-    assert networks.Network("own").largest_batches([16], precision) == {}
+    assert networks.Network("own").largest_batches(16, precision) is None
 
 
 def test_lightlys_published_peaks_are_predicted(figures):

@@ -6,7 +6,7 @@ import platform
 import re
 import socket
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -101,7 +101,7 @@ def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(mo
     expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
     assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.UNMEASURED}
     assert manifest["environment"] == identity.environment()
-    assert manifest["machine"] == identity.as_dictionary(identity.identify())
+    assert manifest["machine"] == asdict(identity.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
     assert _files(record.folder) == {f"{record.run_id}.json"}
     monkeypatch.setenv("BENCHBOOK_SESSION", "session-3")

@@ -90,7 +90,9 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
     assert line[waited].tolist() == [0.25, 0.25, 0.5]  # of 0.25, 0.25, 0.25, 0.5
     assert line["energy_per_sample"] == pytest.approx((0.1 * 0.05) ** 0.5)
     assert line[energy].tolist() == pytest.approx([0.05, 0.1])
-    assert statistics.summarise(make_rows([make_row()]))[energy].isna().all(axis=None)
+    unmoved = windows([100] * 6, energy_joules=0.0, energy_method="nvml", energy_boundary="board")
+    for rows in ([make_row()], unmoved):
+        assert statistics.summarise(make_rows(rows))[energy].isna().all(axis=None)
     assert line["accuracy"] == 0.6  # the median of the last ones of repeats
     assert (line["status"], line["message"]) == ("ok", None)
     assert (line["machine"], line["batch_size"], line["model"]) == ("desk", 64, "mnist_cnn")

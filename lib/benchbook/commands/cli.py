@@ -4,6 +4,7 @@ import math
 import os
 import signal
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -199,7 +200,7 @@ def add(
 @app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
     """Show this computer, and the devices and energy sensors of each framework; all of it may be published."""
-    values = identity.as_dictionary(identity.identify()) | condition.read()
+    values = asdict(identity.identify()) | condition.read()
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
     say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
     lines = []
@@ -249,17 +250,17 @@ def _planned(profile: str, studies: str, machine: str, device: str, like: str) -
     """
     name = identity.identify(machine).name
     points = (profiles.like if like else profiles.read)(like or profile, studies, device, survey.kinds, say)
-    if not points:
-        raise ValueError(
-            f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
-            " allowed: another profile, study or device"
-        )
     for framework, answer in survey.ANSWERS.items():
         if answer.error:
             say(f"Left out: all points of {framework}: {answer.error}")
         if answer.refused:
             say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
-    for kind, framework in sorted({point.place for point in points}):
+    if not points:
+        raise ValueError(
+            f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
+            " allowed: another profile, study or device"
+        )
+    for kind, framework in sorted({(point.parameters["device"], point.framework) for point in points}):
         if survey.compiles_first(kind, framework):
             say(
                 f"{framework} has no binaries for this GPU and compiles them once, in its first point, for up to half "

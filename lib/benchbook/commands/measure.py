@@ -115,9 +115,8 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
 
 
 def _say_results(lines: pandas.DataFrame) -> None:
-    """Print what is known of a session's points besides their rates, and predictions for other chips."""
+    """Print what is known of a session's points besides their rates."""
     from benchbook.studies.study import Evidence
-    from benchbook.studies.your_network import study
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations
     peaks = lines["point"].map(evidence.points(STUDY).set_index("point")["peak_memory_bytes"]).astype(float)
@@ -135,30 +134,10 @@ def _say_results(lines: pandas.DataFrame) -> None:
     for device, tried in lines.assign(peak=peaks)[peaks.notna()].sort_values("batch_size").groupby("device"):
         if device != "cpu" and len(tried) > 1:
             ends = tried.iloc[[0, -1]]
-            batches = networks.batches_text(networks.batches_by_line(ends["batch_size"], ends["peak"]))
+            largest = networks.batches_by_line(ends["batch_size"], ends["peak"])
+            texts = [f"{batch:,} in {size:g} GB" for size, batch in largest.items()]
             two = " and ".join(map(str, ends["batch_size"]))
-            say(f"Largest batch, by a line through the peaks of {two}: {batches or 'unknown'}")
+            say(f"Largest batch, by a line through the peaks of {two}: {', '.join(texts) or 'unknown'}")
     if lines["samples_per_second"].notna().any():
-        table = study.elsewhere(evidence)
-        _say_elsewhere(table[table["model"].isin(lines["model"]) & table["source"].eq("predicted")])
-        say("Next: `make report` draws it next to other chips.")
+        say("Next: `make report` draws it next to other chips, with predictions of their time and cost.")
     say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
-
-
-def _say_elsewhere(table: pandas.DataFrame) -> None:
-    """Print the record's predictions for other chips."""
-    from benchbook.studies.your_network.study import IMAGES
-
-    timed = table[table["hours"].notna()]
-    if timed.empty:
-        reason = next(iter(table["reason"].dropna()), "its operations were not counted")
-        say(f"No predictions for other chips: {reason}.")
-        return
-    shown = {"chip": timed["where"]}
-    names = {"samples/s": "samples_per_second", "at least": "low", "at most": "high"}
-    shown |= {title: timed[name].map(wording.number) for title, name in names.items()}
-    shown[f"{IMAGES:,} take"] = (3600 * timed["hours"]).map(wording.duration)
-    shown["rented"] = timed["dollars"].map(wording.price, na_action="ignore")
-    say_table("Predicted for other chips", pandas.DataFrame(shown))
-    if timed["samples_per_second"].duplicated().any():
-        say("Equal rates: a step of this batch size takes at least as long as the shortest step on record.")

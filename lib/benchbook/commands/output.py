@@ -12,7 +12,6 @@ from rich.text import Text
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 
-LONGEST_WORD = 14  # characters in one line of a cell
 # Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4
 
@@ -27,11 +26,8 @@ def say_table(title: str, lines: pandas.DataFrame) -> None:
     table = Table(title=Text(title), show_edge=False)
     cells = lines.map(lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v))
     for name in lines.columns:
-        longest = max(len(word) for text in [name, *cells[name]] for word in text.split() or [""])
-        width = min(longest, LONGEST_WORD)  # identifiers may be folded, words of a sentence may not
         is_number = cells[name].str.match(r"[\d$.,~<]|$").all()
-        justify = "right" if is_number else "left"
-        table.add_column(Text(name), justify=justify, overflow="fold", min_width=width)
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
     for values in cells.itertuples(index=False):
         table.add_row(*map(Text, values))
     Console().print(table)

@@ -7,7 +7,6 @@ each step's loss at the reference's weights, and to the first step of the path. 
 diverge.
 """
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -121,15 +120,8 @@ def verdict(rows: pandas.DataFrame) -> Agreement:
 
     Args:
         rows: rows of one run; other phases are ignored.
-
-    Raises:
-        ValueError: rows of more than one run or precision.
     """
-    compared = steps(rows)
-    kinds = compared[["run_id", "precision"]].drop_duplicates()
-    if len(kinds) > 1:
-        raise ValueError(f"{len(kinds)} runs or precisions; allowed: 1")
-    return next(judge_each(compared, ["run_id"]), (None, Agreement(False, "not checked", 0)))[1]
+    return next(judge_each(steps(rows), ["run_id"]), (None, Agreement(False, "not checked", 0)))[1]
 
 
 def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tuple, Agreement]]:
@@ -173,17 +165,14 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
     key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
     compared = steps(statistics.newest(measured))
-    compared = compared.assign(group=compared.groupby(key, dropna=False, sort=True).ngroup())
-    heads = compared.drop_duplicates("group").set_index("group")[key].to_dict("index")
-    apart = compared[compared["apart"] & compared["step"].notna()]
-    partings = apart.groupby(["group", "run_id"])["step"].min().astype(int).to_dict()
     lines = []
-    for group, runs in itertools.groupby(judge_each(compared, ["group", "run_id"]), key=lambda pair: pair[0][0]):
-        judged = list(runs)
-        (_, run_id), worst = min(judged, key=lambda pair: pair[1].passed)
-        line = heads[group] | {"num_runs": len(judged), "num_steps": min(verdict.num_steps for _, verdict in judged)}
-        line |= {"passed": worst.passed, "reason": worst.reason, "parted_at": partings.get((group, run_id))}
-        lines.append(line)
+    for values, own in compared.groupby(key, dropna=False, sort=True):
+        judged = list(judge_each(own, ["run_id"]))
+        (run_id,), worst = min(judged, key=lambda pair: pair[1].passed)
+        num_steps = min(verdict.num_steps for _, verdict in judged)
+        apart = own.loc[own["apart"] & own["run_id"].eq(run_id), "step"].dropna()
+        parted_at = int(apart.min()) if len(apart) else None
+        lines.append((*values, len(judged), num_steps, worst.passed, worst.reason, parted_at))
     return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
 
 

@@ -55,17 +55,11 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
 
     Sessions without a start time come first; for equal times the larger run id is later.
     """
+    key, time = [*POINT_KEY, "session"], ["started_at", "run_id"]
     rows = rows[rows["session"].notna()]
-    point = rows.groupby(POINT_KEY, sort=False).ngroup().to_numpy()
-    session = rows.groupby([*POINT_KEY, "session"], sort=False).ngroup().to_numpy()
-    # Integer codes in the texts' order (-1: missing) compare much faster than the texts.
-    started, run = (pandas.factorize(rows[name], sort=True)[0] for name in ("started_at", "run_id"))
-    sessions = pandas.DataFrame({"point": point, "session": session, "run": run})
-    sessions["started"] = numpy.where(started >= 0, started, len(rows))
-    ends = sessions.groupby("session").agg(point=("point", "first"), started=("started", "min"), run=("run", "max"))
-    ends["started"] = ends["started"].where(ends["started"] < len(rows), -1)
-    last = ends.sort_values(["started", "run"]).reset_index().drop_duplicates("point", keep="last")["session"]
-    return rows[numpy.isin(session, last)]
+    starts = rows[[*key, *time]].sort_values(time).drop_duplicates(key)
+    last = starts.sort_values(time, na_position="first").drop_duplicates(POINT_KEY, keep="last")
+    return rows[pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))]
 
 
 def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -231,7 +225,7 @@ def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     if len(waited):
         median = float(numpy.median(waited))
         measures |= {"input_share_waited": median, "waited_low": waited.min(), "waited_high": waited.max()}
-    read = numpy.flatnonzero(~numpy.isnan(windows["energy_joules"]))
+    read = numpy.flatnonzero(windows["energy_joules"] > 0)  # 0: the counter did not move within the window
     if not len(read):
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))

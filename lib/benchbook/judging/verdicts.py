@@ -64,9 +64,6 @@ CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; other data sets with la
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
-# The columns that `training` reads: grouping a table of few columns is much faster.
-COLUMNS = [*POINT_KEY, "run_id", "repeat", "phase", "precision", "status", "settings", "loss"]
-COLUMNS += ["message", "samples", "accuracy", "accuracy_metric", "dataset", "dataset_samples"]
 _RUN = [*POINT_KEY, "run_id"]
 
 Key = tuple[str, str, str]  # machine, study and point
@@ -154,7 +151,6 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     Args:
         measured: measured rows of each point's last session.
     """
-    measured = measured[COLUMNS]
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
     compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
     precisions = pandas.concat([trained, compared]).groupby(POINT_KEY)["precision"].first()
@@ -171,22 +167,17 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     counts = compared.groupby(_RUN).size().groupby(POINT_KEY).max().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
     messages = refused.groupby(POINT_KEY)["message"].first().to_dict()
-    unproven = {}
+    reasons = {key: (reason,) for key, reason in wrong.items()}
     points = trained.drop_duplicates(POINT_KEY)[[*POINT_KEY, "settings"]]
     for *key, settings in points.itertuples(index=False, name=None):
+        own = [("replaced", used, named) for named, used in settings.get("replaced", {}).items()]
         asked, count = settings.get(ASKED), counts.get(tuple(key), 0)
         if asked is not None and count < max(1, asked):
             message = messages.get(tuple(key))
             none = ("refused", message) if isinstance(message, str) else ("not_compared",)
-            unproven[tuple(key)] = ("few_steps", count, asked) if count else none
-    replaced = {
-        tuple(key): [("replaced", used, asked) for asked, used in settings.get("replaced", {}).items()]
-        for *key, settings in points.itertuples(index=False, name=None)
-    }
-    return {
-        key: (*(each[key] for each in (wrong, unproven) if key in each), *replaced.get(key, ()))
-        for key in wrong | unproven | replaced
-    }
+            own.insert(0, ("few_steps", count, asked) if count else none)
+        reasons[tuple(key)] = (*reasons.get(tuple(key), ()), *own)
+    return reasons
 
 
 def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Reason]:
@@ -242,15 +233,10 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
     windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
     counts = windows.groupby(key)["run_id"].agg(["nunique", "size"])
     complete = (counts["nunique"] > 1) & (counts["size"] >= intervals.FEWEST_WINDOWS)
-    stable = {session: not verdict.is_doubtful for session, verdict in _stabilities(repeated, conditions, key)}
-    ranks = {session: 2 * complete[session] + is_stable for session, is_stable in stable.items()}
-    best = {}
-    for (*point, _), rank in ranks.items():
-        best[tuple(point)] = max(rank, best.get(tuple(point), 0))
-    sessions = repeated[key].drop_duplicates().itertuples(index=False, name=None)
-    displaced = [session for session in sessions if ranks.get(session, 0) < best.get(session[:-1], 0)]
-    if not displaced:
-        return rows
+    ranks = pandas.Series(0, pandas.MultiIndex.from_frame(repeated[key].drop_duplicates()))
+    for session, verdict in _stabilities(repeated, conditions, key):
+        ranks[session] = 2 * complete[session] + (not verdict.is_doubtful)
+    displaced = ranks.index[ranks < ranks.groupby(POINT_KEY).transform("max")]
     keys = pandas.MultiIndex.from_frame(rows[key])
     return rows[~(keys.isin(displaced) & (rows["source"] == "measured").array)]
 

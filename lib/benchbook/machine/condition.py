@@ -114,7 +114,6 @@ def linux(root: Path = SYSTEM_FILES) -> dict:
     times = _numbers(root, "devices/system/cpu/cpu*/thermal_throttle/*_throttle_total_time_ms")
     return {
         "low_power_mode": None if profile is None else profile == "low-power",
-        "cpu_governor": _text(root / "devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "cpu_throttle_count": sum(counts) if counts else None,
         "cpu_throttle_seconds": max(times) / 1000 if times else None,
         "power_source": linux_power(root),
@@ -134,26 +133,21 @@ def linux_power(root: Path = SYSTEM_FILES) -> str | None:
 
 
 def mac() -> dict:
-    """Return the readings of MAC; each tool runs once."""
-    printed = {command: output(*command) for command, *_ in MAC.values()}
-    return {name: parse(name, printed[command]) for name, (command, *_) in MAC.items()}
+    """Return the readings of MAC."""
+    return {name: parse(name, output(*command)) for name, (command, *_) in MAC.items()}
 
 
 def _of_system() -> dict:
-    """Return clocks, load, swap and CPU time, and what only this system tells; unknown values are None."""
+    """Return clocks, swap and CPU time, and what only this system tells; unknown values are None."""
     awake, elapsed = clocks()
     is_mac = platform.system() == "Darwin"
     printed = output("vm_stat") if is_mac else _text(Path("/proc/vmstat")) or ""
-    sensors = {} if is_mac else psutil.sensors_temperatures()
-    heat = [core.current for name in ("coretemp", "k10temp", "cpu_thermal") for core in sensors.get(name, ())]
     return {
         "awake_seconds": round(awake, 3),
         "elapsed_seconds": round(elapsed, 3),
-        "load_average_1_minute": round(os.getloadavg()[0], 2),
         "swap_used_bytes": psutil.swap_memory().used,
         **parse_swap(printed),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
-        "cpu_temperature_celsius": max(heat, default=None),
         **(mac() if is_mac else linux()),
     }
 

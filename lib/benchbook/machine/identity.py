@@ -10,7 +10,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -51,7 +51,7 @@ class Machine:
     usable_cores: int
     memory_bytes: int
     system: str
-    accelerators: tuple[str, ...]
+    accelerators: list[str]
     fingerprint: str
 
 
@@ -83,7 +83,7 @@ def identify(name: str = "") -> Machine:
         system=f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
         if is_mac
         else f"{platform.system()} {platform.release()}",
-        accelerators=tuple(cards) or ((chip,) if is_mac and platform.machine() == "arm64" else ()),
+        accelerators=cards or ([chip] if is_mac and platform.machine() == "arm64" else []),
         fingerprint=digits,
     )
 
@@ -173,11 +173,6 @@ def commit() -> str:
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
     changed = output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
     return f"{head}+changed" if head and changed else head
-
-
-def as_dictionary(machine: Machine) -> dict:
-    """Return a machine as plain values, for JSON."""
-    return asdict(machine) | {"accelerators": list(machine.accelerators)}
 
 
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:

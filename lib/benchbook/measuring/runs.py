@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def start(
         "run_id": run_id,
         "process": number,
         "parameters": stated,
-        "machine": machine.as_dictionary(this),
+        "machine": asdict(this),
         "environment": machine.environment(),
         "commit": common["commit"],
         "condition_before": condition.read(),

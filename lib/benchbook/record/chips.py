@@ -4,11 +4,9 @@ Names are compared by their words. Vendor and series ("NVIDIA", "Tesla", "GeForc
 matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 """
 
-import datetime
 import difflib
 import functools
 import re
-from collections.abc import Mapping
 
 import numpy
 import pandas
@@ -68,19 +66,13 @@ def canonical(name: str | None) -> str | None:
     return listed(name) or (name if isinstance(name, str) else None)
 
 
-def specification(name: str) -> Mapping:
+def specification(name: str) -> pandas.Series:
     """Return a chip's published specifications: the columns of `table` that are not missing.
 
     Raises:
         UnknownChip: no chip has this name.
     """
-    return _specifications()[resolve(name)]
-
-
-@functools.cache
-def _specifications() -> dict[str, dict]:
-    lines = table().to_dict("index").items()
-    return {chip: {name: value for name, value in line.items() if pandas.notna(value)} for chip, line in lines}
+    return table().loc[resolve(name)].dropna()
 
 
 @functools.cache
@@ -96,11 +88,9 @@ def peak(chip: str, precision: str | None) -> float:
 
     TF32 has half the peak of 16 bits. The peak in 16 bits is unknown for a chip without matrix units.
     """
-    if chip not in _specifications() or not isinstance(precision, str):
+    if chip not in table().index or not isinstance(precision, str):
         return numpy.nan
-    printed = _specifications()[chip]
-    names = ("fp32_tflops", "fp16_tflops", "matrix_tflops")
-    fp32, fp16, matrix = (printed.get(name, numpy.nan) for name in names)
+    fp32, fp16, matrix = table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
     half = numpy.nan if numpy.isnan(matrix) else numpy.fmax(matrix, fp16)
     return float({"fp32": fp32, "tf32": half / 2}.get(precision, half))
 
@@ -108,21 +98,21 @@ def peak(chip: str, precision: str | None) -> float:
 @functools.cache
 def has_tf32(chip: str) -> bool:
     """Return whether a chip has units for TF32."""
-    return _specifications().get(chip, {}).get("vendor") == "NVIDIA" and released(chip) >= TF32_SINCE
+    return table()["vendor"].get(chip) == "NVIDIA" and released(chip) >= TF32_SINCE
 
 
+@functools.cache
 def has_matrix_units_alone(chip: str) -> bool:
     """Return whether a chip has matrix units and no published rate in fp32, as TPUs; such chips are sold in boards."""
-    printed = _specifications().get(chip, {})
-    return "matrix_tflops" in printed and "fp32_tflops" not in printed
+    matrix, fp32 = (table()[name].get(chip, numpy.nan) for name in ("matrix_tflops", "fp32_tflops"))
+    return not numpy.isnan(matrix) and bool(numpy.isnan(fp32))
 
 
 @functools.cache
 def released(chip: str) -> float:
     """Return a chip's release date as a decimal year; NaN if no source gives it."""
-    date = _specifications().get(chip, {}).get("released")
-    date = date and datetime.date.fromisoformat(date)
-    return date.year + date.timetuple().tm_yday / 366 if date else numpy.nan
+    date = pandas.to_datetime(table()["released"].get(chip))
+    return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
 
 
 def search(text: str = "") -> pandas.DataFrame:

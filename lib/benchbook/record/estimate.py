@@ -22,8 +22,6 @@ NOT_AT_THE_WALL = {
     "soc": "electricity of the chip and its memory only, without the rest of the computer",
     "package": "electricity of the CPU's package only, without the rest of the computer",
 }
-OFFERS = ["chip", "provider", "usd_per_hour", "date", "includes", "source"]
-PURCHASES = ["chip", "usd", "date", "includes", "source"]
 MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
@@ -93,9 +91,9 @@ def rental_offers(chip: str) -> pandas.DataFrame:
         chip: its canonical name; without offers for this memory size or board, those for its product count.
 
     Returns:
-        Columns: chip, provider, usd_per_hour (of one device), date, includes, source. No lines if no price is known.
+        Columns: chip, provider, usd_per_hour (of one device), date, source, and others. No lines if no price is known.
     """
-    return _of_chip(chip, _offers()).drop_duplicates("provider")[OFFERS].reset_index(drop=True)
+    return _of_chip(chip, _offers()).drop_duplicates("provider").reset_index(drop=True)
 
 
 def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -128,10 +126,9 @@ def largest_batches(
         gigabytes: another memory than the chip's own, such as a computer's for its CPU.
     """
     own = chips.specification(chip).get("memory_gb") if gigabytes is None and chips.listed(chip) else None
-    unified, sizes = own is not None and chip.startswith("Apple"), [size for size in (gigabytes, own) if size]
-    least = network.largest_batches(sizes, precision, cautious=True, unified=unified)
-    most = network.largest_batches(sizes, precision, unified=unified)
-    return {size: (least[size], most[size]) for size in most}
+    size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
+    batches = network.largest_batches(size, precision, unified) if size else None
+    return {size: batches} if batches else {}
 
 
 @functools.cache
@@ -142,13 +139,13 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
         chip: its canonical name.
 
     Returns:
-        Columns: chip, usd, date, includes, source. No lines if no price is known.
+        Columns: chip, usd, date, includes, source, and others. No lines if no price is known.
     """
     launched = chips.table().dropna(subset="launch_price_usd")
     launched = launched.rename(columns={"launch_price_usd": "usd", "released": "date"})
     launched = launched.assign(includes="the chip alone, price at its launch")
     listed = [_of_chip(chip, _purchases()), launched[launched["chip"].eq(chip)]]
-    return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)[PURCHASES]
+    return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)
 
 
 def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
@@ -161,13 +158,9 @@ def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
 @functools.cache
 def _offers() -> pandas.DataFrame:
     listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
-    price, count = pandas.to_numeric(listed["usd_per_hour"]), listed["count"]
-    machine = "the machine with its host (" + listed["instance"].str[:60] + "), divided by " + count.astype(str)
-    per_chip = (listed["source"] + listed["instance"]).str.contains("per chip")
-    includes = machine.where(listed["instance"].ne(""), "not stated")
-    includes = includes.mask(per_chip, "one chip's share as its source divides it; host not stated")
-    named = {"chip": listed["accelerator"].map(chips.canonical), "usd_per_hour": price / count, "includes": includes}
-    return listed.assign(**named).dropna(subset="usd_per_hour")
+    of_device = pandas.to_numeric(listed["usd_per_hour"]) / listed["count"]
+    listed = listed.assign(chip=listed["accelerator"].map(chips.canonical), usd_per_hour=of_device)
+    return listed.dropna(subset="usd_per_hour")
 
 
 @functools.cache

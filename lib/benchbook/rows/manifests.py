@@ -4,7 +4,6 @@ A manifest holds a run's parameters, machine and environment, and the machine's 
 run. Any value may be missing, and unknown keys are allowed.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Required
@@ -71,8 +70,7 @@ def read(path: Path) -> dict:
         ManifestError: the file cannot be read, is too large or is not JSON, or a value breaks the schema.
     """
     try:
-        content = read_plain(path, MAX_BYTES)
-        return _ADAPTER.validate_json(content.decode(json.detect_encoding(content)))
+        return _ADAPTER.validate_json(read_plain(path, MAX_BYTES))
     except OSError as error:
         raise ManifestError(f"{path} cannot be read ({error.strerror})") from error
     except ValidationError as error:
@@ -80,8 +78,6 @@ def read(path: Path) -> dict:
         if detail["type"] == "json_invalid":
             raise ManifestError(f"{path} is not JSON ({detail['ctx']['error']})") from error
         raise ManifestError(f"{path}: {describe_error(detail)}") from error
-    except UnicodeDecodeError as error:
-        raise ManifestError(f"{path} is not JSON ({error})") from error
 
 
 def read_all(folder: Path, say: Callable[[str], object] = str) -> dict[str, dict]:

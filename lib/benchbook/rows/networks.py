@@ -1,7 +1,7 @@
 """Networks: their names, and the operations and memory that training takes."""
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -55,23 +55,22 @@ class Network:
         kind = _kind(precision)
         return STATE_BYTES[kind] * self.parameters + batch_size * ACTIVATIONS[kind] * self.activation_bytes
 
-    def largest_batches(
-        self, gigabytes: Iterable[float], precision: str, cautious: bool = False, unified: bool = False
-    ) -> dict[float, int]:
-        """Return the largest batch size by a device's memory, 0 if no sample fits; empty if not counted.
+    def largest_batches(self, gigabytes: float, precision: str, unified: bool = False) -> tuple[int, int] | None:
+        """Return the least and the most that the largest batch may be, 0 if no sample fits; None if not counted.
+
+        Activations take the counted memory, or as much more as the highest measured peak.
 
         Args:
-            gigabytes: sizes of memory.
+            gigabytes: of a device's memory.
             precision: one of `records.PRECISIONS`.
-            cautious: activations take as much more than the count as the highest measured peak.
             unified: the memory is a Mac's, and its GPU may use a part of it.
         """
         state, one = self.memory_bytes(0, precision), self.memory_bytes(1, precision)
         if state is None:
-            return {}
-        one = (one - state) * (MOST_OVER_COUNT["tokens" if self.sequence_length else "images"] if cautious else 1.0)
-        usable = USABLE * (UNIFIED if unified else 1.0) * 2**30
-        return {size: max(0, int((usable * size - state) // one)) for size in gigabytes}
+            return None
+        over = MOST_OVER_COUNT["tokens" if self.sequence_length else "images"]
+        room = USABLE * (UNIFIED if unified else 1.0) * 2**30 * gigabytes - state
+        return tuple(max(0, int(room // (factor * (one - state)))) for factor in (over, 1.0))
 
 
 def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dict[float, int]:
@@ -89,11 +88,6 @@ def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dic
     if each <= 0:
         return {}
     return {size: max(0, int((USABLE * size * 2**30 - low) / each + small)) for size in MEMORIES}
-
-
-def batches_text(batches: dict[float, int]) -> str:
-    """Return batch sizes by gigabytes as text, such as `48 in 16 GB, 110 in 24 GB`."""
-    return ", ".join(f"{batch:,} in {size:g} GB" for size, batch in batches.items())
 
 
 def _kind(precision: str) -> str:

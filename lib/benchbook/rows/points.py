@@ -103,7 +103,7 @@ def nested(study: str, parameters: dict) -> dict:
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters for publication: no data folder, files by name only, digests of texts in `arguments`."""
+    """Return parameters for publication: no data folder, files by name only, `arguments` with texts as a digest."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in kept.keys() & FILES if ".py:" in str(kept[name])}
     kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
@@ -112,24 +112,11 @@ def public(parameters: dict) -> dict:
     return kept
 
 
-class _Digests(ast.NodeTransformer):
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, str | bytes):
-            return ast.Name(f"sha256_{hashlib.sha256(repr(node.value).encode()).hexdigest()[:8]}")
-        return node
-
-
 def _without_texts(arguments: str, known: str) -> str:
-    """Return keyword arguments with digests for texts, which may be paths or keys; that of the name `known` stays."""
-    try:
-        call = ast.parse(f"_({arguments})", mode="eval").body
-        before = ast.unparse(call)
-        for word in call.keywords:
-            word.value = word.value if word.arg == known else _Digests().visit(word.value)
-        after = ast.unparse(call)
-    except (SyntaxError, ValueError, AttributeError, RecursionError, MemoryError):  # no run has such arguments
-        return arguments
-    return arguments if after == before else after[2:-1]
+    """Return a digest of keyword arguments that hold texts, which may be paths or keys; that of `known` may stay."""
+    others = re.sub(rf"\b{known}=(['\"])[\w.-]+\1", "", arguments) if known else arguments
+    has_texts = "'" in others or '"' in others
+    return f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}" if has_texts else arguments
 
 
 def non_default(study: str, parameters: dict) -> dict:

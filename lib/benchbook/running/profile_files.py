@@ -2,41 +2,19 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from benchbook.rows.schema import describe_error
+from benchbook.rows.schema import describe_error, open_mapping
 
 LIMIT = "time_limit_minutes"  # of a run
 MOST_POINTS = 1000  # of a study, on one device
 
 
-def _plain(value: object) -> object:
-    values = value if isinstance(value, list) else [value]
-    if not values or any(isinstance(part, list | dict) for part in values):
-        raise PydanticCustomError("plain", "a text, a number, or a list of them that is not empty")
-    return value
-
-
-def _single(value: object) -> object:
-    if isinstance(value, list | dict):
-        raise PydanticCustomError("plain", "a text or a number")
-    return value
-
-
-class Parameters(BaseModel):
-    """Parameters of the notebook that a profile sets for one point, or for all points of a study.
-
-    Attributes:
-        budget: keys of the study in notebooks/budgets.yaml, with values; a point's value wins over its study's.
-    """
-
-    model_config = ConfigDict(extra="allow")
-    budget: dict[str, Annotated[Any, AfterValidator(_single)]] = {}
-    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_plain)]]
+# Parameters of the notebook; the value of one in a point, or of a key of its budget, wins over its study's.
+Parameters = open_mapping("Parameters", budget=dict[str, object])
 
 
 class Entry(BaseModel):
@@ -44,7 +22,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     points: Annotated[list[Parameters], Field(min_length=1)]
-    parameters: Parameters = Parameters()
+    parameters: Parameters = {}
     time_limit_minutes: Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
 
 
@@ -72,6 +50,6 @@ def read(path: Path) -> dict[str, dict]:
     for study, entry in content.items():
         choices = [entry.get("parameters", {}) | point for point in entry["points"]]
         lengths = [[len(value) for value in each.values() if isinstance(value, list)] for each in choices]
-        if (count := sum(map(math.prod, lengths))) > MOST_POINTS:
-            raise ValueError(f"{path.name}: {study} has {count} points; allowed: {MOST_POINTS}")
+        if not 1 <= (count := sum(map(math.prod, lengths))) <= MOST_POINTS:
+            raise ValueError(f"{path.name}: {study} has {count} points; allowed: 1 to {MOST_POINTS}")
     return content

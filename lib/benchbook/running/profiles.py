@@ -70,11 +70,6 @@ class Point:
         return self.parameters.get("framework", "torch")
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Return device and framework."""
-        return self.parameters["device"], self.framework
-
-    @property
     def limit_seconds(self) -> float:
         """Return the limit of the whole point: of its processes, of one more that compares, and of the rest."""
         given = self.parameters
@@ -320,18 +315,12 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
         entry: the study's entry in a profile, as `profile_files.read` returns it.
         device, kinds: see `read`.
     """
-    defaults, points, missing, limit = declared(study), [], None, round(60 * entry[profile_files.LIMIT])
+    defaults, points, limit = declared(study), [], round(60 * entry[profile_files.LIMIT])
     defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
     for point in entry["points"]:
         choices = {"device": "all"} | _choices(entry, point)
         wanted = choices.pop("framework", defaults.get("framework"))
-        try:
-            places = _places(wanted, choices.pop("device"), device, kinds)
-        except devices.DeviceUnavailable as error:
-            if not isinstance(wanted, list):
-                raise
-            missing = error
-            continue
+        places = _places(wanted, choices.pop("device"), device, kinds)
         for *values, place in itertools.product(*map(_as_list, choices.values()), places):
             overrides = dict(zip(choices, values, strict=True)) | place
             check(study, overrides)
@@ -343,8 +332,6 @@ def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds)
             compiles = kinds is survey.kinds and survey.compiles_first(place["device"], place.get("framework", "torch"))
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)
             points.append(Point(study, name, parameters, longest))
-    if missing and not points:
-        raise missing
     return points
 
 
@@ -362,19 +349,18 @@ def _as_list(value: object) -> list:
 def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str, kinds: Kinds) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice uses torch.
 
-    From a list of frameworks, the installed ones are taken, with their devices. A single name must be installed.
+    From a list of frameworks, those are taken that are here with such a device. A single name must be.
     """
     if wanted is None:
         return [{"device": each} for each in _devices(kind, chosen, "torch", kinds)]
-    places, missing = [], None
-    for name in [name for name in wanted if name in devices.installed()] if isinstance(wanted, list) else [wanted]:
+    places = []
+    for name in _as_list(wanted):
         try:
             name = devices.choose_framework(name)
             places += [{"framework": name, "device": each} for each in _devices(kind, chosen, name, kinds)]
-        except devices.DeviceUnavailable as error:
-            missing = missing or error
-    if missing and not places:
-        raise missing
+        except devices.DeviceUnavailable:
+            if not isinstance(wanted, list):
+                raise
     return places
 
 
