@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -177,24 +176,13 @@ def test_a_cell_that_fails_after_the_measurement_is_named_and_changes_no_row(poi
     assert said.endswith(".ipynb failed: ValueError: no chart of this\n")
 
 
-@pytest.fixture
-def leap(point, monkeypatch):
-    """Let the time for a run be over once the run hangs, however long its kernel took to start."""
-
-    class Event(threading.Event):
-        def wait(self, timeout=None) -> bool:
-            while not has_row(point):
-                time.sleep(0.1)
-            return False
-
-    monkeypatch.setattr(execute, "threading", SimpleNamespace(Event=Event, Thread=threading.Thread))
-    monkeypatch.setenv("FAULT", "hangs")
-
-
-def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, leap, monkeypatch, tmp_path):
+def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, tmp_path):
     started_in = tmp_path / "anywhere"
     started_in.mkdir()
     monkeypatch.chdir(started_in)
+    late = point.limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late * has_row(point))
+    monkeypatch.setattr(execute, "time", clock)
     assert run_with(point, "hangs", monkeypatch) == "timeout"
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
     assert "540 s" in rows_of(point)["message"].iloc[-1]  # two processes and five minutes
@@ -202,14 +190,17 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, leap, monkeyp
     assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
 
 
-def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(point, leap, monkeypatch):
+def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(point, monkeypatch):
     long = replace(point, time_limit_seconds=5000)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * has_row(point))  # leaps once the run hangs
+    monkeypatch.setattr(execute, "time", clock)
+    monkeypatch.setenv("FAULT", "hangs")
     assert session.run([long], "tester", time.monotonic() + 1000) == [
         (long, "stopped by the deadline; its finished windows are kept")
     ]
     assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [["train", "ok"], ["train", "interrupted"]]
     assert rows_of(point)["message"].iloc[-1] == "stopped by the deadline"
-    monkeypatch.setattr(execute, "threading", threading)
+    monkeypatch.setattr(execute, "time", time)
     monkeypatch.setenv("FAULT", "")
     assert session.run([long], "tester") == []
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted", "ok"]
@@ -238,3 +229,14 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert f"stopped by {signal.Signals(number).name}" in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
     assert not list(folder_of(point).glob("*.running"))
+
+
+def test_only_one_run_measures_at_a_time_and_who_waits_is_told_at_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    lock, refused = layout.state("desk") / ".lock", r"another study measures on this machine \(desk\)"
+    with execute.only_one(lock), pytest.raises(RuntimeError, match=refused), execute.only_one(lock, 0.1):
+        pass
+    assert "Waiting up to 0 s: another study measures on this machine (desk)." in capsys.readouterr().err
+    with execute.only_one(lock, 0.1):
+        pass
+    assert capsys.readouterr().err == ""

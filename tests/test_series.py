@@ -27,10 +27,19 @@ def resized(point: Point, **parameters) -> Point:
     return dataclasses.replace(point, parameters=point.parameters | parameters)
 
 
+def test_after_a_batch_that_did_not_fit_larger_ones_of_its_series_are_not_tried(monkeypatch):
+    monkeypatch.setattr(series, "memory_bytes", lambda kind: None)
+    own = points()
+    assert "batch_size 128 did not fit" in series.too_large(own[256], [own[128], own[512]])
+    assert not series.too_large(own[64], [own[128]])
+    assert not series.too_large(own[256], [resized(own[128], variant="tuned")])
+    assert not series.too_large(own[256], [resized(own[128], precision="amp_fp16")])
+
+
 @pytest.mark.parametrize(("study", "largest"), [("resnet50_cost", 64), ("gpt_tokens", 4)])
 def test_on_8_gb_batches_that_the_memory_model_refuses_are_not_tried(monkeypatch, study, largest):
     monkeypatch.setattr(series, "memory_bytes", lambda kind: 8 * 2**30)
-    tried = [size for size, point in points(study).items() if not series.too_large(point)]
+    tried = [size for size, point in points(study).items() if not series.too_large(point, [])]
     assert largest <= max(tried) < 4 * largest
     assert min(tried) == 1
 

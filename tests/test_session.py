@@ -136,7 +136,7 @@ def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(pr
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 60)
-    with pytest.raises(RuntimeError, match="mnist_speedup/reference-cpu-00000000"):
+    with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
         session.summary([point], identity.identify().name)
 
 
@@ -146,6 +146,15 @@ def test_a_killed_run_of_any_point_is_ended_by_the_next_start(outputs, monkeypat
     killed.mark()
     session.run([], "desk")
     assert records.read(killed.path)["status"].tolist() == ["interrupted"]
+
+
+def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        session.check_room(tmp_path / "file" / "runs")
+    monkeypatch.setattr(session, "NEEDED_BYTES", 2**60)
+    with pytest.raises(ValueError, match="MiB are free on its disk; allowed: "):
+        session.check_room(tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"statuses": ["o', '{"statuses": 5}', None])
@@ -206,8 +215,8 @@ def test_a_study_in_which_no_point_fits_ends_without_a_report(outputs, monkeypat
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
     monkeypatch.setattr(session.execute, "only_one", functools.partial(execute.only_one, seconds=0.1))
     with (
-        execute.only_one(layout.state("desk") / ".study.lock", "holds it"),
-        pytest.raises(RuntimeError, match=r"another process measures on this machine \(desk\)"),
+        execute.only_one(layout.state("desk") / ".study.lock"),
+        pytest.raises(RuntimeError, match="another study measures on this machine"),
     ):
         sessions()
     assert len(sessions()) == 1

@@ -3,14 +3,14 @@
 import os
 import subprocess
 import sys
-import time
 
 import pandas
 import pytest
 
 from benchbook.judging import verdicts
 from benchbook.machine import contention
-from benchbook.running.progress import wait_until_calm
+from benchbook.running.profiles import Point
+from benchbook.running.progress import Line
 from rows import make_rows, windows
 
 IDLE = {"cpu_cores": 2, "cpu_busy_seconds": 100.0, "cpu_own_seconds": 10.0, "cpu_stolen_seconds": 1.0}
@@ -51,12 +51,14 @@ def test_what_children_have_done_is_ours_after_they_have_ended():
 
 
 @pinned
-def test_a_study_waits_for_others_until_its_patience_ends(spinner, monkeypatch):
+def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(outputs, spinner, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    line = Line(Point("mnist_speedup", "p-1", {}, 60), "desk")
     for patience, waits in (("0.1", True), ("0", False)):
+        capsys.readouterr()
         monkeypatch.setenv("BENCHBOOK_PATIENCE", patience)
-        begun = time.monotonic()
-        wait_until_calm()
-        assert (time.monotonic() - begun > 0.1) is waits
+        line.wait_until_calm()
+        assert ("waiting: other processes take" in capsys.readouterr().out) is waits
 
 
 @pytest.mark.parametrize(

@@ -54,15 +54,15 @@ def write() -> Path:
     executed notebook.
 
     Raises:
-        RuntimeError: the notebook failed, and the message ends with the last line of its error; or another process
-            still writes a report after LOCK_SECONDS.
+        RuntimeError: the notebook failed; the message ends with the last line of its error.
+        TimeoutError: another process was still writing a report after LOCK_SECONDS.
     """
     outputs = layout.outputs()
     executed = kernel.executed() / AGGREGATED
     executed.parent.mkdir(parents=True, exist_ok=True)
     # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    lock = execute.only_one(outputs / ".report.lock", "writes the report", LOCK_SECONDS)
+    lock = execute.acquire(outputs / ".report.lock", LOCK_SECONDS)
     with lock, tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as sockets:
         try:
             kernel.execute(layout.notebook("aggregate"), executed, {}, Path(sockets))

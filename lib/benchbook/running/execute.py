@@ -9,11 +9,12 @@ import math
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -26,15 +27,19 @@ from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies.measurement import FULL_BYTES, LIMIT, Measurement
 
-LOCK_SECONDS = 10.0  # processes of a killed study end within seconds
+POLL_SECONDS = 0.5
+LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
-def execute(point: Point, machine_name: str, deadline: float = math.inf) -> list[str]:
+def execute(
+    point: Point, machine_name: str, watch: Callable[[Path], None] = lambda folder: None, deadline: float = math.inf
+) -> list[str]:
     """Run a point's notebook, which measures it in the session that BENCHBOOK_SESSION names.
 
     Args:
         point: the point to run.
         machine_name: the machine of the rows.
+        watch: called twice a second with the folder of the point's rows.
         deadline: on the monotonic clock; the point is then stopped.
 
     Returns:
@@ -49,7 +54,7 @@ def execute(point: Point, machine_name: str, deadline: float = math.inf) -> list
     folder.mkdir(parents=True, exist_ok=True)
     notebook = folder / f"{run_id}.ipynb"
     try:
-        failure = _supervise(point, run_id, notebook, machine_name, deadline)
+        failure = _supervise(point, run_id, notebook, machine_name, lambda: watch(folder), deadline)
     except Stopped as stop:
         runs.recover(folder, ("interrupted", f"stopped by {stop}"))
         raise
@@ -74,31 +79,51 @@ def skip(point: Point, machine_name: str, status: str, reason: str) -> list[str]
 
 
 @contextmanager
-def only_one(lock: Path, what: str, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Hold a file's lock during a `with` block.
+def only_one(lock: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Hold a lock of this machine's folder: two runs at once would slow each other.
 
     Args:
         lock: the lock's file.
-        what: what its holder does, for the error.
         seconds: how long to wait for its holder.
 
     Raises:
         RuntimeError: another process still holds it.
-        OSError: the file cannot be locked, as in some network folders.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     try:
-        held = FileLock(lock).acquire(timeout=seconds)
+        held = acquire(lock, 0)
     except Timeout:
-        raise RuntimeError(f"another process {what}; wait until it ends, or stop it") from None
-    except OSError as error:
-        allowed = "a folder with file locks, such as one on a local disk, in BENCHBOOK_OUTPUTS"
-        raise OSError(f"{lock} cannot be locked ({error.strerror}); allowed: {allowed}") from error
+        other = f"another study measures on this machine ({lock.parent.name})"
+        print(f"Waiting up to {seconds:,.0f} s: {other}.", file=sys.stderr, flush=True)
+        try:
+            held = acquire(lock, seconds)
+        except Timeout:
+            raise RuntimeError(f"{other}; wait until it ends, or stop it") from None
     with held:
         yield
 
 
-def _supervise(point: Point, run_id: str, notebook: Path, machine_name: str, deadline: float) -> tuple[str, str] | None:
+def acquire(lock: Path, seconds: float) -> AbstractContextManager:
+    """Acquire a file's lock, and return a context manager that releases it.
+
+    Raises:
+        Timeout: another process still holds it.
+        OSError: the file cannot be locked, as in some network folders.
+    """
+    try:
+        return FileLock(lock).acquire(timeout=seconds)
+    except Timeout:
+        raise
+    except OSError as error:
+        if error.filename:  # it could not be opened
+            raise
+        allowed = "a folder with file locks, such as one on a local disk, in BENCHBOOK_OUTPUTS"
+        raise OSError(f"{lock} cannot be locked ({error.strerror}); allowed: {allowed}") from error
+
+
+def _supervise(
+    point: Point, run_id: str, notebook: Path, machine_name: str, watch: Callable[[], None], deadline: float
+) -> tuple[str, str] | None:
     """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
     limit, kills = time.monotonic() + point.limit_seconds, processes.memory_kills()
@@ -118,13 +143,15 @@ def _supervise(point: Point, run_id: str, notebook: Path, machine_name: str, dea
         }
         options = {"stdout": file, "stderr": file, "stdin": subprocess.DEVNULL, "env": environment}
         child = subprocess.Popen(command, **options, start_new_session=True)
-        ended = threading.Event()  # wakes this process when the child ends; polling would disturb the windows
+        ended = threading.Event()  # wakes this process when the child ends; frequent polling would disturb the windows
         threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
-            if not ended.wait(max(0.0, min(limit, deadline) - time.monotonic())):
-                if deadline < limit:
+            while not ended.wait(POLL_SECONDS):
+                if time.monotonic() > limit:
+                    return "timeout", f"took longer than its limit of {point.limit_seconds:.0f} s"
+                if time.monotonic() > deadline:
                     return "interrupted", "stopped by the deadline"
-                return "timeout", f"took longer than its limit of {point.limit_seconds:.0f} s"
+                watch()
         finally:
             processes.kill([*processes.tree(child.pid), *processes.of_run(run_id)])
             child.wait()

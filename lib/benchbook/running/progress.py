@@ -1,7 +1,8 @@
-"""The lines of one point in the terminal: its title and its result."""
+"""The lines of one point in the terminal: its title, its progress, and its result."""
 
 import os
 import shutil
+import sys
 import textwrap
 import time
 from pathlib import Path
@@ -30,7 +31,23 @@ class Line:
     def __init__(self, point: Point, machine_name: str, position: str = "") -> None:
         self.started = time.monotonic()
         self.folder = layout.point(machine_name, point.study, point.name)
+        self.there = set(records.find(self.folder))
         print(_wrapped(f"{position:>{MARGIN - 2}}  {point.title}"), flush=True)
+
+    def watch(self, folder: Path) -> None:
+        """Show the number of rows so far, if the output is a terminal."""
+        new = [path for path in records.find(folder) if path not in self.there]
+        lines = sum(len(path.read_bytes().splitlines()) - 1 for path in new)
+        self._draw(f"{lines} rows of {len(new)} processes")
+
+    def wait_until_calm(self) -> None:
+        """Wait while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
+        patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
+        deadline = time.monotonic() + patience
+        while patience and (share := contention.others_share()) > contention.OTHERS_SHARE:
+            self._draw(f"waiting: other processes take {share:.0%} of the CPU")
+            if time.monotonic() > deadline:
+                return
 
     def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
         """Print the result.
@@ -42,14 +59,12 @@ class Line:
         parts = [result(self.folder) or ", ".join(dict.fromkeys(statuses))]
         parts.append("measured before" if seconds_left is None else wording.duration(time.monotonic() - self.started))
         parts += [f"about {wording.duration(seconds_left)} left"] if seconds_left else []
-        print(_wrapped(" " * MARGIN + "; ".join(parts)), flush=True)
+        print(("\r\033[K" if sys.stdout.isatty() else "") + _wrapped(" " * MARGIN + "; ".join(parts)), flush=True)
 
-
-def wait_until_calm() -> None:
-    """Wait while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
-    deadline = time.monotonic() + float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
-    while time.monotonic() < deadline and contention.others_share() > contention.OTHERS_SHARE:
-        pass  # each sample takes half a second
+    def _draw(self, state: str) -> None:
+        if sys.stdout.isatty():
+            taken = wording.duration(time.monotonic() - self.started)
+            print(f"\r\033[K{' ' * MARGIN}{state}; {taken}", end="", flush=True)
 
 
 def result(folder: Path) -> str:

@@ -10,10 +10,23 @@ from benchbook.running.profiles import Point
 UNIFIED = ("cpu", "mps", "metal")  # kinds of device that use main memory
 
 
-def too_large(point: Point) -> str:
-    """Return why a point's batch cannot fit into memory, or nothing."""
-    if "batch_size" not in point.parameters:
+def too_large(point: Point, failed: list[Point]) -> str:
+    """Return why a point's batch cannot fit into memory, or nothing.
+
+    Args:
+        point: to be measured.
+        failed: points of this computer that ran out of memory.
+    """
+    size = point.parameters.get("batch_size")
+    if not size:
         return ""
+    smaller = [
+        other.parameters["batch_size"]
+        for other in failed
+        if other.study == point.study and other.parameters | {"batch_size": size} == point.parameters
+    ]
+    if smaller and min(smaller) < size:
+        return f"not tried, because batch_size {min(smaller)} did not fit into memory"
     needed, held = least_bytes(point), memory_bytes(point.parameters["device"])
     if needed and held and needed > held:
         gigabytes = (f"{wording.number(number / 2**30)} GiB" for number in (needed, held))

@@ -7,6 +7,8 @@ short, the same command measures the remaining points under the name of that ses
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,15 +23,20 @@ from benchbook.measuring import runs, tuned
 from benchbook.rows import manifests, marker, records
 from benchbook.running import execute, series
 from benchbook.running.profiles import Point
-from benchbook.running.progress import Line, wait_until_calm
+from benchbook.running.progress import Line
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar points share, the most important first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
+NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
 START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
 PROCESS_SECONDS = 8.0  # of a process outside its windows, on a machine that has measured nothing yet
+
+
+class Missing(RuntimeError):
+    """A point of the profile has no rows."""
 
 
 def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[tuple[Point, str]]:
@@ -49,10 +56,12 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     Raises:
         RuntimeError: another study runs on this machine.
         OSError: rows cannot be written.
+        ValueError: the disk is almost full.
         Stopped: this process was asked to stop; finished windows are kept.
     """
     folder = layout.state(name)
-    with execute.only_one(folder / ".study.lock", f"measures on this machine ({name})"), awake():
+    check_room(folder)
+    with execute.only_one(folder / ".study.lock"), awake():
         file = folder / SESSION
         failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
         if failed:
@@ -94,7 +103,8 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         if statuses := _statuses(folder):
             Line(point, machine_name, position).end(statuses)
             continue
-        if reason := series.too_large(point):
+        failed = [each for each in points[: number - 1] if OUT_OF_MEMORY in _statuses(_state(machine_name, each))]
+        if reason := series.too_large(point, failed):
             Line(point, machine_name, position).end(execute.skip(point, machine_name, OUT_OF_MEMORY, reason))
             _write_done(folder, [OUT_OF_MEMORY])
             continue
@@ -105,8 +115,8 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         line, begun = Line(point, machine_name, position), time.monotonic()
         try:
             if math.isinf(deadline):
-                wait_until_calm()
-            statuses = execute.execute(point, machine_name, end)
+                line.wait_until_calm()
+            statuses = execute.execute(point, machine_name, line.watch, end)
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
             else:
@@ -177,6 +187,23 @@ def recover(machine_name: str) -> None:
         runs.recover(path.parent)
 
 
+def check_room(folder: Path) -> None:
+    """Refuse to begin if rows cannot be written.
+
+    Raises:
+        OSError: the folder cannot be written.
+        ValueError: its disk is almost full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        free = shutil.disk_usage(folder).free
+    if free < NEEDED_BYTES:
+        raise ValueError(
+            f"{folder}: {free / 2**20:.0f} MiB are free on its disk; allowed: {NEEDED_BYTES / 2**20:.0f} MiB or more,"
+            " for rows, executed notebooks and the report"
+        )
+
+
 def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Point, str]] = ()) -> pandas.DataFrame:
     """Return one line per point, in the profile's order: the columns of `statistics.summarise`, and the verdict.
 
@@ -186,7 +213,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
         left_out: points that may lack rows.
 
     Raises:
-        RuntimeError: a point has no rows; the message names each.
+        Missing: a point has no rows; the message names each.
     """
     rows = read_rows(machine_name, lambda line: None)  # the report names the points that are left out
     conditions = condition.samples(manifests.read_all(layout.runs(machine_name)))
@@ -195,7 +222,7 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
     excused = {point.key for point, _ in left_out}
     missing = [point for point in points if point.key not in measured.keys() | excused]
     if missing:
-        raise RuntimeError(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
+        raise Missing(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
     lines = [measured[point.key] for point in points if point.key in measured]
     return pandas.DataFrame(lines, columns=summaries.columns)
 
