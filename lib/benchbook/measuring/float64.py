@@ -26,7 +26,6 @@ LONGEST_REFUSAL = 500  # characters
 ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
 RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
 RANDOM += " stochastic depth, which are off for the comparison"
-CACHED_STEPS = 2  # in memory; only these are requested again
 
 
 class Step(NamedTuple):
@@ -204,10 +203,8 @@ class Keras:
 
 def follow(
     framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], folder: Path | None = None
-) -> Callable[[int], Step]:
-    """Return a function from a step's number to the reference's step; the numbers must ascend from 0.
-
-    Only the first CACHED_STEPS may be requested again.
+) -> Iterator[Step]:
+    """Yield the reference's steps, one for each batch, computed when it is requested.
 
     Args:
         framework: torch, tensorflow or jax.
@@ -215,31 +212,19 @@ def follow(
         batches: on the host, as a loader delivers them.
         folder: where a file saves the first step for other paths with the same start; None: nowhere.
     """
-    path, done = _steps(framework, plain, weights, statistics, batches), 0
+    path = _steps(framework, plain, weights, statistics, batches)
     first = folder and folder / _digest(framework, plain, weights, statistics, batches[0])
-    cached: dict[int, Step] = {}
-
-    def step(number: int) -> Step:
-        nonlocal done
-        if number in cached:
-            return cached[number]
-        file = None if number else first
-        if file and file.exists():
-            taken = Step(*pickle.loads(file.read_bytes()))
-        else:
-            taken = next(itertools.islice(path, number - done, None))
-            done = number + 1
-            if file:
-                file.write_bytes(pickle.dumps(tuple(map(_narrow, taken))))
-        if number < CACHED_STEPS:
-            cached[number] = taken
-        return taken
-
-    return step
+    if first and first.exists():
+        yield Step(*pickle.loads(first.read_bytes()))
+        path = itertools.islice(path, 1, None) if len(batches) > 1 else ()  # skipping a step computes it
+    elif first:
+        step = next(path)
+        first.write_bytes(pickle.dumps(tuple(map(_narrow, step))))
+        yield step
+    yield from path
 
 
 def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
-    """Yield each step, computed when it is requested."""
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
         weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
