@@ -100,20 +100,17 @@ class Torch:
 
     def differentiate(self, inputs: tuple | dict, target: Any) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
+        from torch.utils._pytree import tree_map_only
+
         to_host = self.subject.to_host
+        inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
         with self.subject.without_dropout(self.network, self.plain.may_be_random):
-            loss = self._loss(inputs, target)
+            loss = self.plain.loss(self.subject.call(self.network, inputs), target)
             self.network.zero_grad()
             loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
         zeros, parts = self.torch.zeros_like, self.parameters.items()
         gradients = {name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts}
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
-
-    def _loss(self, inputs: tuple | dict, target: Any):
-        from torch.utils._pytree import tree_map_only
-
-        inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
-        return self.plain.loss(self.subject.call(self.network, inputs), target)
 
     def _tensor(self, part: numpy.ndarray):
         tensor = self.torch.from_numpy(numpy.ascontiguousarray(part))
@@ -126,10 +123,11 @@ class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in the model's order."""
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
-        from benchbook.frameworks.keras.runtime import POLICIES, dropouts, import_keras, is_moving, to_host
+        from benchbook.frameworks.keras.runtime import POLICIES, arithmetic, dropouts, import_keras, is_moving, to_host
 
         self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
-        self.device, self.is_jax = devices.pick("cpu", framework), framework == "jax"
+        self._arithmetic = functools.partial(arithmetic, devices.pick("cpu", framework), "fp64")
+        self.is_jax = framework == "jax"
         policy = self.keras.config.dtype_policy()
         try:
             self.keras.config.set_dtype_policy(POLICIES["fp64"])
@@ -194,11 +192,6 @@ class Keras:
             return self.plain.loss(outputs, target), updated
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
-
-    def _arithmetic(self):
-        from benchbook.frameworks.keras.runtime import arithmetic
-
-        return arithmetic(self.device, "fp64")
 
 
 def follow(
