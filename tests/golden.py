@@ -217,7 +217,7 @@ def first_losses(point: profiles.Point) -> dict:
     """
 
     def choose(run, device, build, reference, **limits):
-        return tuned.Choice(tuned.TUNED, build, Settings(), pandas.DataFrame(), None)
+        return build, Settings()
 
     tuned.choose = choose
     names = {"__name__": "__main__"}

@@ -140,7 +140,7 @@ def test_an_accelerator_that_is_not_measured_is_refused_with_its_reason(
     monkeypatch, framework, double, here, refused, words
 ):
     monkeypatch.setenv("JAX_PLATFORMS", getattr(double, "platforms", ""))
-    monkeypatch.setattr(devices, "present", lambda: here)
+    monkeypatch.setattr(identity, "present", lambda: here)
     monkeypatch.setitem(sys.modules, framework, double)
     if framework == "mlx":
         monkeypatch.setitem(sys.modules, "mlx.core", double.core)
@@ -180,15 +180,15 @@ def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypa
 def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monkeypatch, tmp_path, card, shown, kinds):
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "modalias").write_text(f"{card}\n")
-    monkeypatch.setattr(devices, "PCI", tmp_path)
-    monkeypatch.setattr(devices.glob, "glob", lambda pattern: [])  # this machine may have a GPU
+    monkeypatch.setattr(identity, "PCI", tmp_path)
+    monkeypatch.setattr(identity.glob, "glob", lambda pattern: [])  # this machine may have a GPU
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-    assert devices.present() == kinds
-    monkeypatch.setattr(devices, "PCI", tmp_path / "none")  # as on Jetson, whose driver only has files
-    monkeypatch.setattr(devices.glob, "glob", lambda pattern: ["/dev/nvhost-gpu"] if "nvhost" in pattern else [])
-    assert devices.present() == (("cuda",) if shown != "" else ())
+    assert identity.present() == kinds
+    monkeypatch.setattr(identity, "PCI", tmp_path / "none")  # as on Jetson, whose driver only has files
+    monkeypatch.setattr(identity.glob, "glob", lambda pattern: ["/dev/nvhost-gpu"] if "nvhost" in pattern else [])
+    assert identity.present() == (("cuda",) if shown != "" else ())
 
 
 SIXTEEN_BITS = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}]
@@ -338,7 +338,7 @@ CALM, ROOM, NO_GPU = {"TF_CPP_MIN_LOG_LEVEL": "3"}, {"CUDA_CACHE_MAXSIZE": str(4
 )
 def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, here, libtpu, given, expected):
     monkeypatch.setattr(nvidia, "gpus", lambda: gpus)
-    monkeypatch.setattr(devices, "present", lambda: here)
+    monkeypatch.setattr(identity, "present", lambda: here)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
     with mock.patch.dict(os.environ, given, clear=True):
         devices.set_import_environment()

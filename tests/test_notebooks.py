@@ -184,7 +184,7 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
 
     def choose(run, device, make, reference, *, trial, **limits):
         tried.append([make(), reference(), trial()])
-        return tuned.Choice(tuned.REFERENCE, reference, Settings(), pandas.DataFrame(), None)
+        return reference, Settings()
 
     monkeypatch.setattr(tuned, "choose", choose)
     monkeypatch.setattr(protocol, "first_step", lambda workload, record: None)

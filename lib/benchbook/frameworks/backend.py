@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy
 
-from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
@@ -62,7 +61,7 @@ class Backend:
         """Return an accelerator of this computer that cannot be measured; the CPU must not replace it silently."""
         kind = self.accelerator()
         if kind is None:
-            driven = (each for each in devices.present() if self.framework in KINDS[each].frameworks)
+            driven = (each for each in identity.present() if self.framework in KINDS[each].frameworks)
             return next((Refused(each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
         if self.framework not in getattr(KINDS.get(kind), "frameworks", ()):
             return Refused(kind, "it is not in benchbook's table of devices (machine/kinds.py)")

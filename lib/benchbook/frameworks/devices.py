@@ -5,15 +5,12 @@ devices is requested, not before. `frameworks.<name>.devices` implements `backen
 `device.backend.synchronize(device)`.
 """
 
-import fnmatch
-import glob
 import importlib
 import importlib.util
 import os
 import resource
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchbook.machine import identity, libraries, nvidia, variables
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
     from benchbook.frameworks.backend import Backend, Refused
 
 FRAMEWORKS = tuple(libraries.FRAMEWORKS)
-PCI = Path("/sys/bus/pci/devices")
 
 
 class DeviceUnavailable(RuntimeError):
@@ -222,20 +218,6 @@ def peak_memory(device: Device) -> tuple[int | None, str | None]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit, "process_peak_resident"
 
 
-def present() -> tuple[str, ...]:
-    """Return the kinds of accelerator whose driver files or cards this computer has, whether or not the driver works.
-
-    A container may show the cards of its host. NVIDIA GPUs that CUDA_VISIBLE_DEVICES hides on purpose do not count.
-    """
-    cards = [path.read_text() for path in PCI.glob("*/modalias")]
-    return tuple(
-        name
-        for name, kind in KINDS.items()
-        if any(map(glob.glob, kind.files)) or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
-        if name != "cuda" or os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
-    )
-
-
 def set_import_environment() -> None:
     """Set environment variables for the import of tensorflow and jax; those that the user has set stay.
 
@@ -250,7 +232,7 @@ def set_import_environment() -> None:
     """
     for name, value in variables.SHARES_MEMORY.items():
         os.environ.setdefault(name, value)
-    here = present()
+    here = identity.present()
     if nvidia.gpus() or "cuda" in here:  # not hidden by CUDA_VISIBLE_DEVICES
         os.environ.setdefault("CUDA_CACHE_MAXSIZE", str(4 * 2**30))  # the largest value allowed
         return

@@ -3,6 +3,8 @@
 Everything here may be published: it holds no user, host name, home path, serial number or process name.
 """
 
+import fnmatch
+import glob
 import hashlib
 import json
 import os
@@ -17,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from benchbook.machine import layout, nvidia, variables
-from benchbook.machine.kinds import TPUS
+from benchbook.machine.kinds import KINDS, TPUS
 from benchbook.machine.processes import output
 from benchbook.machine.variables import THREADS
 
@@ -233,6 +235,20 @@ def _arm_chip(fields: dict[str, str]) -> str:
     printed = output("env", "LC_ALL=C", "lscpu")
     names = dict.fromkeys(re.findall(r"^ *Model name: +(\w\S*.*)$", printed, re.MULTILINE))
     return " + ".join(names) or f"ARM {fields.get('CPU implementer')} {fields['CPU part']}"
+
+
+def present() -> tuple[str, ...]:
+    """Return the kinds of accelerator whose driver files or cards this computer has, whether or not the driver works.
+
+    A container may show the cards of its host. NVIDIA GPUs that CUDA_VISIBLE_DEVICES hides on purpose do not count.
+    """
+    cards = [path.read_text() for path in PCI.glob("*/modalias")]
+    return tuple(
+        name
+        for name, kind in KINDS.items()
+        if any(map(glob.glob, kind.files)) or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
+        if name != "cuda" or os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+    )
 
 
 def _tpus() -> list[str]:

@@ -26,7 +26,6 @@ LONGEST_REFUSAL = 500  # characters
 ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
 RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
 RANDOM += " stochastic depth, which are off for the comparison"
-CACHED_STEPS = 2  # in memory; only these are requested again
 
 
 class Step(NamedTuple):
@@ -101,20 +100,17 @@ class Torch:
 
     def differentiate(self, inputs: tuple | dict, target: Any) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
+        from torch.utils._pytree import tree_map_only
+
         to_host = self.subject.to_host
+        inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
         with self.subject.without_dropout(self.network, self.plain.may_be_random):
-            loss = self._loss(inputs, target)
+            loss = self.plain.loss(self.subject.call(self.network, inputs), target)
             self.network.zero_grad()
             loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
         zeros, parts = self.torch.zeros_like, self.parameters.items()
         gradients = {name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts}
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
-
-    def _loss(self, inputs: tuple | dict, target: Any):
-        from torch.utils._pytree import tree_map_only
-
-        inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
-        return self.plain.loss(self.subject.call(self.network, inputs), target)
 
     def _tensor(self, part: numpy.ndarray):
         tensor = self.torch.from_numpy(numpy.ascontiguousarray(part))
@@ -127,10 +123,11 @@ class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in the model's order."""
 
     def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
-        from benchbook.frameworks.keras.runtime import POLICIES, dropouts, import_keras, is_moving, to_host
+        from benchbook.frameworks.keras.runtime import POLICIES, arithmetic, dropouts, import_keras, is_moving, to_host
 
         self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
-        self.device, self.is_jax = devices.pick("cpu", framework), framework == "jax"
+        self._arithmetic = functools.partial(arithmetic, devices.pick("cpu", framework), "fp64")
+        self.is_jax = framework == "jax"
         policy = self.keras.config.dtype_policy()
         try:
             self.keras.config.set_dtype_policy(POLICIES["fp64"])
@@ -196,18 +193,11 @@ class Keras:
 
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
 
-    def _arithmetic(self):
-        from benchbook.frameworks.keras.runtime import arithmetic
-
-        return arithmetic(self.device, "fp64")
-
 
 def follow(
     framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], folder: Path | None = None
-) -> Callable[[int], Step]:
-    """Return a function from a step's number to the reference's step; the numbers must ascend from 0.
-
-    Only the first CACHED_STEPS may be requested again.
+) -> Iterator[Step]:
+    """Yield the reference's steps, one for each batch, computed when it is requested.
 
     Args:
         framework: torch, tensorflow or jax.
@@ -215,31 +205,19 @@ def follow(
         batches: on the host, as a loader delivers them.
         folder: where a file saves the first step for other paths with the same start; None: nowhere.
     """
-    path, done = _steps(framework, plain, weights, statistics, batches), 0
+    path = _steps(framework, plain, weights, statistics, batches)
     first = folder and folder / _digest(framework, plain, weights, statistics, batches[0])
-    cached: dict[int, Step] = {}
-
-    def step(number: int) -> Step:
-        nonlocal done
-        if number in cached:
-            return cached[number]
-        file = None if number else first
-        if file and file.exists():
-            taken = Step(*pickle.loads(file.read_bytes()))
-        else:
-            taken = next(itertools.islice(path, number - done, None))
-            done = number + 1
-            if file:
-                file.write_bytes(pickle.dumps(tuple(map(_narrow, taken))))
-        if number < CACHED_STEPS:
-            cached[number] = taken
-        return taken
-
-    return step
+    if first and first.exists():
+        yield Step(*pickle.loads(first.read_bytes()))
+        path = itertools.islice(path, 1, None) if len(batches) > 1 else ()  # skipping a step computes it
+    elif first:
+        step = next(path)
+        first.write_bytes(pickle.dumps(tuple(map(_narrow, step))))
+        yield step
+    yield from path
 
 
 def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
-    """Yield each step, computed when it is requested."""
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
         weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)

@@ -5,6 +5,7 @@ the same on both sides, dropout is off, and noise is drawn on the CPU beforehand
 `float64`.
 """
 
+import itertools
 import math
 import os
 import tempfile
@@ -99,7 +100,7 @@ def _compare_steps(
     batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
         batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
-    path = float64.follow(
+    reference = float64.follow(
         FRAMEWORKS[framework].reference or framework,
         plain,
         subject.weights(),
@@ -107,17 +108,20 @@ def _compare_steps(
         [subject.to_host(batch) for batch in batches],
         cache,
     )
-    own_losses = []  # on the workload's own path
+    first, own_losses = next(reference), []  # the latter on the workload's own path
     if num_steps > 1:
         subject.restart()
-        subject.load(path(0).weights, {})
+        subject.load(first.weights, {})
         own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
     subject.restart()
     optimizer, lines = plain.make_optimizer(), []
     least_share = plain.least_share_factor * tolerance_of(precision).least_share
-    for number in range(max(num_steps, FEWEST_UPDATES)):
+    expected = itertools.chain([first], reference)
+    if num_steps < FEWEST_UPDATES:
+        expected = itertools.cycle(expected)
+    for number, step in zip(range(max(num_steps, FEWEST_UPDATES)), expected, strict=False):
         place = number % num_steps
-        line = _compare_step(subject, optimizer, batches[place], path(place), number < DIFFERENTIATED, least_share)
+        line = _compare_step(subject, optimizer, batches[place], step, number < DIFFERENTIATED, least_share)
         if number >= num_steps:
             lines[place] = _worse(lines[place], line)
             continue

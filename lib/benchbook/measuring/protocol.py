@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pandas
 import psutil
@@ -73,11 +73,6 @@ class Amount:
     def whole_epochs(self) -> bool:
         """Return whether a window is an epoch."""
         return not (self.samples_per_window or self.window_seconds)
-
-    def parts(self) -> list["Amount"]:
-        """Return the parts of a repeat; an evaluation follows each."""
-        one = replace(self, num_windows=1) if self.evaluate_each_epoch else self
-        return [one] * (self.num_windows // one.num_windows)
 
 
 @contextmanager
@@ -202,12 +197,19 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
             windows = iter(functools.partial(train, num_steps), None)
         else:
             windows = _epochs(workload, sensor, record.common["variant"])
-        for part in amount.parts():
-            last = _train(workload, record, part, windows, repeat)
+        for count in [1] * amount.num_windows if amount.evaluate_each_epoch else [amount.num_windows]:
+            with record.during("train"):
+                for measures in itertools.islice(windows, count):
+                    epoch = workload.epoch + 1  # after the window: one that begins at an epoch's end is in the next
+                    if amount.whole_epochs:
+                        workload.end_epoch()
+                    row = record.append(repeat=repeat, epoch=epoch, **measures)
+                    if row["status"] == "diverged":
+                        break
             if amount.evaluates:
                 with record.during("evaluate"):
-                    _evaluate(workload, record, sensor, repeat, last["epoch"])
-            if last["status"] == "diverged":
+                    _evaluate(workload, record, sensor, repeat, epoch)
+            if row["status"] == "diverged":
                 break
     return records.read(record.path)
 
@@ -297,20 +299,6 @@ def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator
 
     for batches in iter(epoch, None) if variant == "reference" else workload.epochs():
         yield train_window(workload, sensor, batches)
-
-
-def _train(workload: Workload, record: Run, amount: Amount, windows: Iterator[dict], repeat: int) -> dict:
-    """Append the windows of a repeat, or of a part of it; return the last row."""
-    with record.during("train"):
-        for _ in range(amount.num_windows):
-            measures = next(windows)
-            epoch = workload.epoch  # read after the window: one that begins at an epoch's end is in the next epoch
-            if amount.whole_epochs:
-                workload.end_epoch()
-            row = record.append(repeat=repeat, epoch=epoch + 1, **measures)
-            if measures["status"] == "diverged":
-                break
-    return row
 
 
 def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoch: int) -> None:

@@ -14,21 +14,17 @@ step.
 
 import functools
 import itertools
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-
-import pandas
 
 from benchbook.frameworks import allocator
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation
 from benchbook.judging.confirmation import REFERENCE, TUNED
-from benchbook.judging.intervals import Interval
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import failures, launch, parity, sensors
@@ -54,38 +50,6 @@ ONLY_TUNED = ("data_resident",)  # parameters that the reference does not have
 STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"}  # these two are columns of rows
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The choice of a search: what a tuned point measures.
-
-    Attributes:
-        chosen: TUNED, or REFERENCE if nothing faster was found.
-        build: makes the workload to measure, from its settings.
-        settings: the search's choice, or the reference's settings.
-        trials: see `fastest`.
-        confirmed: tuned over reference in this process; None if they were not compared, or if a window diverged.
-    """
-
-    chosen: str
-    build: Callable[..., Workload]
-    settings: Settings
-    trials: pandas.DataFrame
-    confirmed: Interval | None
-
-    @property
-    def is_tuned(self) -> bool:
-        """Return whether the point measures the search's choice and not the reference."""
-        return self.chosen == TUNED
-
-    def __str__(self) -> str:
-        """Return the outcome of the search as a notebook prints it."""
-        words = f"{self.settings}" if self.is_tuned else "nothing faster found: the reference's settings are measured"
-        if self.confirmed is None:
-            return words
-        bounds = f"{self.confirmed.low:.3g} to {self.confirmed.high:.3g}"
-        return f"tuned over reference: {self.confirmed.value:.3g} ({self.confirmed.kind} {bounds}); {words}"
-
-
 def choose(
     run: Run,
     device: Device,
@@ -98,8 +62,11 @@ def choose(
     trial: Callable[..., Workload],
     plain: Settings,
     changes: Sequence[dict] | None,
-) -> Choice:
-    """Return what a tuned point measures; the run's rows and manifest get the trials and the choice.
+) -> tuple[Callable[..., Workload], Settings]:
+    """Return what makes the workload that a tuned point measures, and its settings.
+
+    It is `tuned` with the search's choice, or `reference` if nothing faster was found. The run's rows and manifest get
+    the trials and the choice.
 
     Args:
         run: of the point; it stores the rows of the windows that confirm.
@@ -117,33 +84,33 @@ def choose(
     """
     keeps_memory = allocator.keep_memory(device)
     changes = candidates(device) if changes is None else changes
-    choice = _chosen_before(run, {REFERENCE: reference, TUNED: tuned})
-    is_first = choice is None
-    if choice is None:
+    before = _before(run)
+    if before is None:
         with run.during("setup"):
             settings, trials = fastest(trial, device, search_seconds, parity_steps, changes)
-        choice = Choice(TUNED, tuned, settings, trials, None)
-    if choice.is_tuned:  # in every process: one alone has a range, which confirms nothing
+        chosen = TUNED
+    else:
+        chosen, settings, trials = before
+    if chosen == TUNED:  # in every process: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
-            workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=choice.settings)}
-            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(choice.trials))
-        choice = replace(choice, confirmed=confirmation.ratio(records.read(run.path)))
-        if is_first and not (choice.confirmed and choice.confirmed.low > 1):
-            choice = Choice(REFERENCE, reference, plain, choice.trials, choice.confirmed)
+            workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
+            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(trials))
+        confirmed = confirmation.ratio(records.read(run.path))
+        if before is None and not (confirmed and confirmed.low > 1):
+            chosen, settings = REFERENCE, plain
     names = STATED & {name for change in changes for name in change}  # where there was a choice
-    stated = {name: getattr(choice.settings, name) for name in sorted(names)}
+    stated = {name: getattr(settings, name) for name in sorted(names)}
     if keeps_memory:
         stated |= {"keeps_memory": True}  # also of the reference
-    if not choice.is_tuned:
+    if chosen == REFERENCE:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
-    trials = choice.trials.astype(object).where(choice.trials.notna(), None).to_dict("records")  # JSON has no NaN
+    for line in trials:
+        if line["outcome"] == "unsupported":  # an error's text may hold folders and keys: its name stays
+            line["reason"] = line["reason"].partition(":")[0]
     run.manifest["trials"] = trials
-    for trial in trials:
-        if trial["outcome"] == "unsupported":  # an error's text may hold folders and keys: its name stays
-            trial["reason"] = trial["reason"].partition(":")[0]
-    run.manifest["tuning"] = {"chosen": choice.chosen, "settings": asdict(choice.settings)}
-    run.add_settings(chosen=choice.chosen, **stated)
-    return choice
+    run.manifest["tuning"] = {"chosen": chosen, "settings": asdict(settings)}
+    run.add_settings(chosen=chosen, **stated)
+    return {REFERENCE: reference, TUNED: tuned}[chosen], settings
 
 
 def candidates(device: Device) -> list[dict]:
@@ -165,7 +132,7 @@ def fastest(
     time_limit_seconds: float,
     parity_steps: int,
     changes: Sequence[dict],
-) -> tuple[Settings, pandas.DataFrame]:
+) -> tuple[Settings, list[dict]]:
     """Search for the fastest settings that pass parity, in one pass over the changes.
 
     Windows of each candidate alternate with those of the best settings so far, to which the candidate adds one change.
@@ -202,13 +169,13 @@ def fastest(
                 lines[trial] = {"outcome": "no time left"}
                 continue
             line = lines[trial] = {"outcome": "not faster"} | attempt(_gain, trial, best)
-            is_faster = line["ratio"] > LEAST_GAIN
-            line |= {"ratio": ratio * line["ratio"], "seconds": time.monotonic() - begun}
-            if is_faster:
-                line["outcome"], best, ratio = "faster", trial, line["ratio"]
+            line["seconds"] = time.monotonic() - begun
+            if gain := line.get("ratio"):
+                line["ratio"] = ratio * gain
+                if gain > LEAST_GAIN:
+                    line["outcome"], best, ratio = "faster", trial, line["ratio"]
         best = _right(attempt, lines, end, min(parity_steps, TRIAL_STEPS))
-    trials = [asdict(trial) | line for trial, line in lines.items()]
-    return best, pandas.DataFrame(trials, columns=COLUMNS)
+    return best, [dict.fromkeys(COLUMNS) | asdict(trial) | line for trial, line in lines.items()]
 
 
 def _right(attempt: Callable[..., dict], lines: dict[Settings, dict], end: float, parity_steps: int) -> Settings:
@@ -230,9 +197,9 @@ def _right(attempt: Callable[..., dict], lines: dict[Settings, dict], end: float
     return taken
 
 
-def promised(trials: pandas.DataFrame) -> float:
+def promised(trials: list[dict]) -> float:
     """Return the search's speed-up of its choice over the reference's settings; 1 if nothing was faster."""
-    return float(trials.loc[trials["outcome"] == "taken", "ratio"].astype(float).prod())
+    return next((trial["ratio"] for trial in trials if trial["outcome"] == "taken"), 1.0)
 
 
 def _attempt(folder: Path, build: Callable, ready: dict, stage: Callable, trial: Settings, other: object) -> dict:
@@ -240,7 +207,7 @@ def _attempt(folder: Path, build: Callable, ready: dict, stage: Callable, trial:
     try:
         return stage(folder, build, ready, trial, other)
     except Exception as error:  # a missing compiler or kernel may raise any error
-        return {"outcome": "unsupported", "reason": failures.refusal(error)["message"], "ratio": math.nan}
+        return {"outcome": "unsupported", "reason": failures.refusal(error)["message"]}
 
 
 def _attempt_in_process(
@@ -253,8 +220,8 @@ def _attempt_in_process(
     if failed is None:
         return result
     if failed.is_late:
-        return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s", "ratio": math.nan}
-    return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300], "ratio": math.nan}
+        return {"outcome": "no time left", "reason": f"did not end in {seconds:.0f} s"}
+    return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300]}
 
 
 def _gain(folder: Path, build: Callable, ready: dict, trial: Settings, best: Settings) -> dict:
@@ -326,11 +293,11 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
         del train  # ends this side's loader processes before the other side's start
 
 
-def _chosen_before(run: Run, builds: dict[str, Callable[..., Workload]]) -> Choice | None:
-    """Return the choice of an earlier run of the same point and session, if there is one."""
+def _before(run: Run) -> tuple[str, Settings, list[dict]] | None:
+    """Return what an earlier run of the same point and session chose, with its settings and the trials."""
     session = run.common["session"]
     for run_id, manifest in manifests.read_all(run.folder).items():
         if "tuning" in manifest and set(records.read(run.folder / f"{run_id}.csv")["session"]) == {session}:
-            chosen, settings = manifest["tuning"]["chosen"], Settings(**manifest["tuning"]["settings"])
-            return Choice(chosen, builds[chosen], settings, pandas.DataFrame(manifest["trials"], columns=COLUMNS), None)
+            tuning = manifest["tuning"]
+            return tuning["chosen"], Settings(**tuning["settings"]), manifest["trials"]
     return None

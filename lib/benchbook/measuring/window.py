@@ -161,12 +161,3 @@ def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int =
     while (took := train(tried)["seconds"]) < min(seconds / 2, PROBE_SECONDS):
         tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a short window is a poor estimate
     return max(num_steps, math.ceil(tried * seconds / took))
-
-
-def windows_lasting(workload: Workload, seconds: float, sensor: Sensor = NO_SENSOR) -> Iterator[dict]:
-    """Yield training windows of about `seconds`; trial windows first find the number of steps."""
-    train = trainer(workload, sensor)
-    train(1)  # builds kernels
-    num_steps = steps_lasting(seconds, train)
-    while True:
-        yield train(num_steps)

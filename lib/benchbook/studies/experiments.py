@@ -39,7 +39,7 @@ from benchbook.machine import identity as machine
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, protocol, runs
-from benchbook.measuring.window import windows_lasting
+from benchbook.measuring.window import steps_lasting, trainer
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
 from benchbook.studies import figures, process
@@ -285,8 +285,9 @@ class Experiment(Process):
         if hasattr(settings, name):
             settings, changed = replace(settings, **changed), {}
         try:
-            workload = self.make(**changed, settings=settings)
-            rate = next(windows_lasting(workload, EXPLORED_SECONDS))["samples_per_second"]
+            train = trainer(self.make(**changed, settings=settings))
+            train(1)  # builds kernels
+            rate = train(steps_lasting(EXPLORED_SECONDS, train))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # frameworks raise anything for what a device lacks
             return {"samples_per_second": None, "text": textwrap.shorten(failures.refusal(error)["message"], 70)}

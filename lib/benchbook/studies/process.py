@@ -112,8 +112,8 @@ class Process:
             size = min(self.make.keywords["batch_size"], most * self.device.count)
             data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # decoding takes longer
             trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
-        choice = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
-        self.make, self.settings = choice.build, choice.settings
+        chosen = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
+        self.make, self.settings = chosen
 
     def compare(self) -> Agreement:
         """Compare the first steps with float64; return the agreement in the workload's own precision.

@@ -1,10 +1,8 @@
 """A Keras model trained by JAX: a jitted function from one state to the next."""
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.jax.devices import BACKEND
@@ -12,19 +10,14 @@ from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array, arithmetic
 
 
-def data_parallel_layouts(device: Device) -> tuple[Any, Callable[[int], Any]]:
-    """Return two layouts of an array on several devices: a copy on each, and a share on each by the array's dimensions.
+def data_parallel_layouts(device: Device) -> tuple[NamedSharding, NamedSharding]:
+    """Return two layouts of arrays on several devices: a copy on each, and a share of the first dimension on each.
 
     XLA compiles one program for all devices: gradients are summed, and batch norms see the whole batch.
-    Source: https://keras.io/api/distribution/data_parallel/
+    Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
-    from keras import distribution
-
-    chosen = distribution.list_devices()[device.index : device.index + device.count]
-    parallel = distribution.DataParallel(devices=chosen)
-    mesh = parallel.device_mesh.backend_mesh
-    copies = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    return copies, lambda dimensions: parallel.get_data_layout((device.count,) + (1,) * (dimensions - 1)).backend_layout
+    mesh = Mesh(jax.devices(device.kind)[device.index : device.index + device.count], "batch")
+    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
 
 
 class KerasNetwork(Network):
@@ -52,7 +45,7 @@ class KerasNetwork(Network):
         num_images = parts[0].shape[0] if parts[0].ndim else 1
         if self._layouts is None or num_images % self.device.count:
             return [self._keep(part) for part in parts]
-        return [jax.device_put(part, self._layouts[1](part.ndim)) for part in parts]
+        return [jax.device_put(part, self._layouts[1]) for part in parts]
 
     def _keep(self, array: Array) -> Array:
         """Return an array on the device, or a copy of it on each device."""

@@ -62,21 +62,20 @@ def zero_kernels() -> Iterator[None]:
     """Initialise kernels with zeros inside a `with` block or a decorated function: the model's weights are set later.
 
     Random kernels would be discarded, and JAX compiles a generator for each shape, which takes 11 s for MobileNetV2 on
-    a CPU.
+    a CPU. It covers layers whose initialiser is one of these names, by default or as an argument.
+
+    Source: https://keras.io/api/models/model_saving_apis/serialization_utils/ (custom_object_scope)
     """
     import keras
 
-    kind = keras.initializers.VarianceScaling  # Keras's default initialiser of kernels is a subclass of it
-    draw = kind.__call__
+    class Zeros(keras.initializers.GlorotUniform):
+        """Draws a seed as the initialiser that it replaces, so that dropout's seeds stay the same."""
 
-    def zeros(_initializer, shape: tuple[int, ...], dtype: str | None = None) -> Array:
-        return keras.ops.convert_to_tensor(numpy.zeros(shape, "float32"), dtype)
+        def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array:
+            return keras.ops.convert_to_tensor(numpy.zeros(shape, "float32"), dtype)  # compiles nothing
 
-    try:
-        kind.__call__ = zeros
+    with keras.saving.custom_object_scope(dict.fromkeys(("glorot_uniform", "he_uniform"), Zeros)):
         yield
-    finally:
-        kind.__call__ = draw
 
 
 @contextmanager
@@ -84,7 +83,8 @@ def _keras_in_float64(wanted: bool) -> Iterator[None]:
     """Prevent Keras on JAX from rounding float64 to float32 in its operations, such as batch norms and means.
 
     Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy is and whether or not JAX has
-    float64 enabled, and has no option against it. The reference would be in float64 by name only.
+    float64 enabled. `keras.config.set_floatx` and dtype policies do not change that, and Keras cannot compute with
+    another framework in the same process. The reference would be in float64 by name only.
 
     Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
     """
