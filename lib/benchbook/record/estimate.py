@@ -141,33 +141,41 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
     Returns:
         Columns: chip, usd, date, includes, source, and others. No lines if no price is known.
     """
-    launched = chips.table().dropna(subset="launch_price_usd")
-    launched = launched.rename(columns={"launch_price_usd": "usd", "released": "date"})
-    launched = launched.assign(includes="the chip alone, price at its launch")
+    launched = _launches()
     listed = [_of_chip(chip, _purchases()), launched[launched["chip"].eq(chip)]]
     return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)
 
 
 def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the prices of a chip, else the prices of its product, the newest first."""
+    """Return the prices of a chip, else the prices of its product."""
     own = prices[prices["chip"].eq(chip)]
-    own = own if len(own) else prices[prices["chip"].map(chips.product).eq(chips.product(chip))]
-    return own.sort_values("date", ascending=False, kind="stable")
+    return own if len(own) else prices[prices["product"].eq(chips.product(chip))]
+
+
+def _listed(file: str, named: str) -> pandas.DataFrame:
+    """Return the prices in a file of the record, the newest first, with chip and product by the names in a column."""
+    prices = pandas.read_csv(layout.published() / "record" / file, keep_default_na=False)
+    prices = prices.assign(chip=prices[named].map(chips.canonical), product=prices[named].map(chips.product))
+    return prices.sort_values("date", ascending=False, kind="stable")
 
 
 @functools.cache
 def _offers() -> pandas.DataFrame:
-    listed = pandas.read_csv(layout.published() / "record" / "cloud_prices.csv", keep_default_na=False)
+    listed = _listed("cloud_prices.csv", "accelerator")
     of_device = pandas.to_numeric(listed["usd_per_hour"]) / listed["count"]
-    listed = listed.assign(chip=listed["accelerator"].map(chips.canonical), usd_per_hour=of_device)
-    return listed.dropna(subset="usd_per_hour")
+    return listed.assign(usd_per_hour=of_device).dropna(subset="usd_per_hour")
 
 
 @functools.cache
 def _purchases() -> pandas.DataFrame:
-    listed = pandas.read_csv(layout.published() / "record" / "purchase_prices.csv", keep_default_na=False)
+    listed = _listed("purchase_prices.csv", "chip")
     listed = listed[~listed["notes"].str.contains("Estimat")]  # an estimate, as for chips never sold, is not a price
     includes = "the chip or its share of a machine: " + listed["notes"].replace("", "not stated")
-    return listed.rename(columns={"price_usd": "usd"}).assign(
-        chip=listed["chip"].map(chips.canonical), includes=includes
-    )
+    return listed.rename(columns={"price_usd": "usd"}).assign(includes=includes)
+
+
+@functools.cache
+def _launches() -> pandas.DataFrame:
+    launched = chips.table().dropna(subset="launch_price_usd")
+    launched = launched.rename(columns={"launch_price_usd": "usd", "released": "date"})
+    return launched.assign(includes="the chip alone, price at its launch")
