@@ -55,11 +55,13 @@ class Plan(StudyPlan):
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
         with process.run.during("setup"):
             chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
-        process.run.add_settings(weights=chosen[0])
+        process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
             process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
-        return process.build(cls, data, weights=chosen)
+        workload = process.build(cls, data, weights=chosen)
+        process.run.add_settings(trainable_parameters=workload.trainable_parameters())
+        return workload
 
     def __post_init__(self) -> None:
         super().__post_init__()

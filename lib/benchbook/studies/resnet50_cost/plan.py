@@ -81,6 +81,8 @@ class Plan(StudyPlan):
     def start(cls, process: Process, data: Collection | None) -> Workload:
         """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
         given = process.parameters
+        synchronised = process.device.framework == "jax" and given["device_count"] > 1
+        process.run.add_settings(batch_norm="synchronised" if synchronised else "per replica")
         if process.device.framework != "torch" or given["device_count"] == process.group.size:
             return process.build(cls, data)
         return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))
