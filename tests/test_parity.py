@@ -20,7 +20,7 @@ from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, apple_gpu, run
 
-MODULES = {"mnist": mnist, "vae": vae}
+PLANS = {"mnist": mnist.Plan, "vae": vae.Plan}
 DEVICES = [CPU, apple_gpu("mps", "torch")]
 RATE, MOMENTUM = 0.125, 0.5
 
@@ -316,10 +316,10 @@ def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, device, name, precision):
-    workload = MODULES[name].build(digits, device, "controlled", data_resident=True, batch_size=16)
+    workload = PLANS[name].build(digits, device, "controlled", data_resident=True, batch_size=16)
     before, state = workload.model.state_dict(), torch.get_rng_state()
     before = {name: value.clone() for name, value in before.items()}
     verdict = parity.check(workload, record, 3, precision)
@@ -331,10 +331,10 @@ def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record,
     assert records.read(record.path)["settings"].iloc[0]["labels_checked"] == (48 if name == "mnist" else 0)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, device, name):
-    workload = MODULES[name].build(digits, device, "controlled", data_resident=True, batch_size=8)
+    workload = PLANS[name].build(digits, device, "controlled", data_resident=True, batch_size=8)
     for layer, part in workload.model.named_parameters():
         hook = part.register_hook(lambda gradient: gradient * 1.1)
         with workload.compared("fp32") as subject:

@@ -240,14 +240,14 @@ def _arm_chip(fields: dict[str, str]) -> str:
 def present() -> tuple[str, ...]:
     """Return the kinds of accelerator whose driver files or cards this computer has, whether or not the driver works.
 
-    A container may show the cards of its host. NVIDIA GPUs that CUDA_VISIBLE_DEVICES hides on purpose do not count.
+    A container may show the cards of its host. Those that the user hides on purpose do not count.
     """
     cards = [path.read_text() for path in PCI.glob("*/modalias")]
     return tuple(
         name
         for name, kind in KINDS.items()
         if any(map(glob.glob, kind.files)) or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
-        if name != "cuda" or os.environ.get("CUDA_VISIBLE_DEVICES") not in ("", "-1")
+        if os.environ.get(kind.hidden_by) not in ("", "-1")
     )
 
 

@@ -41,6 +41,7 @@ class Features:
         environment: variables of a process that measures on it; see `environment`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
+        hidden_by: an environment variable; empty, or with -1, it hides all devices of the kind.
     """
 
     frameworks: tuple[str, ...]
@@ -58,6 +59,7 @@ class Features:
     environment: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
+    hidden_by: str = ""
 
 
 KINDS: dict[str, Features] = {
@@ -103,6 +105,7 @@ KINDS: dict[str, Features] = {
         group_backend="nccl",
         files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two on Jetson, which has no NVML
         cards=("pci:v000010DEd*bc03*",),
+        hidden_by="CUDA_VISIBLE_DEVICES",
     ),
     # AMD's GPUs. The driver's file is there for the GPU in a CPU as well.
     "rocm": Features(
