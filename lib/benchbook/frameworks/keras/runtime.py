@@ -146,7 +146,8 @@ class ResidentArrays:
         """Yield a batch for each array of indices, int32."""
         for indices in order:
             with arithmetic(self.device, "fp32"):
-                yield self._take(*self.arrays, self.device.backend.place(self.device, indices))
+                batch = self._take(*self.arrays, self.device.backend.place(self.device, indices))
+            yield batch  # outside of the block, which would otherwise be open during the step
 
 
 def as_gatherable(device: Device, array: numpy.ndarray) -> numpy.ndarray:
