@@ -111,6 +111,17 @@ def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_long_enough(sec
     assert sum(tried) < 4.0
 
 
+def test_half_of_a_short_window_is_long_enough_to_tell():
+    tried = []
+
+    def train(count):
+        tried.append(count)
+        return {"seconds": 0.15 * count}
+
+    assert steps_lasting(0.2, train) == 2
+    assert tried == [1]
+
+
 @pytest.mark.parametrize("samples_per_window", [0, 8])
 def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per_window):
     plan = {"num_repeats": 3, "num_windows": 2, "samples_per_window": samples_per_window, "cooldown_seconds": 30}
