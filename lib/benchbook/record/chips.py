@@ -66,6 +66,7 @@ def canonical(name: str | None) -> str | None:
     return listed(name) or (name if isinstance(name, str) else None)
 
 
+@functools.cache
 def specification(name: str) -> pandas.Series:
     """Return a chip's published specifications: the columns of `table` that are not missing.
 
