@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
+from benchbook.studies import datasets
 from benchbook.studies.simclr_epochs import network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
 from fakes import CPU, run
@@ -111,9 +112,9 @@ def test_the_loss_of_an_evaluation_is_nan_if_features_are(tiny):
 
 
 def test_spread_takes_images_of_every_part():
-    assert simclr.spread(5, 0).tolist() == [0, 1, 2, 3, 4]
-    assert simclr.spread(20_000, 4).tolist() == [0, 5000, 10_000, 15_000]
-    assert simclr.spread(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
+    assert datasets.spread(5, 0).tolist() == [0, 1, 2, 3, 4]
+    assert datasets.spread(20_000, 4).tolist() == [0, 5000, 10_000, 15_000]
+    assert datasets.spread(3, 6).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_steps_are_those_of_float64(tiny, tmp_path):

@@ -20,9 +20,10 @@ from benchbook.frameworks.plain import SGD, Arrays, Plain
 from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, flops_per_sample, order_generator
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute
 from benchbook.frameworks.workload import Evaluation
+from benchbook.studies.datasets import spread
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views
-from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan, spread
+from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan
 
 LEARNING_RATE = 0.06  # for BATCH_SIZE images a step
 TEMPERATURE = 0.5

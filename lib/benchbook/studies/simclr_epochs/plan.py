@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from benchbook.machine import identity
 from benchbook.measuring import support
-from benchbook.studies.datasets import spread as spread
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 
