@@ -15,7 +15,7 @@ from pathlib import Path
 import plants
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
-from benchbook.judging.parity import Agreement
+from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.datasets import shapes

@@ -12,7 +12,7 @@ import pytest
 from benchbook.__main__ import main
 from benchbook.frameworks import devices
 from benchbook.machine import processes as own_processes
-from benchbook.measuring import protocol, sensors, support, window
+from benchbook.measuring import protocol, sensors, trials, window
 from fakes import Clock, run
 from processes import FRAMEWORK
 
@@ -99,7 +99,7 @@ def no_sensor(monkeypatch):
 def clock(monkeypatch, no_sensor):
     """Return the clock of every window, which moves only when told; nothing sleeps."""
     fake = Clock()
-    for module in (protocol, support, window):
+    for module in (protocol, trials, window):
         monkeypatch.setattr(module, "time", fake)
     return fake
 

@@ -28,12 +28,12 @@ import study_rows
 from benchbook import studies
 from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
-from benchbook.judging import confirmation, parity
+from benchbook.judging import agreement, confirmation
 from benchbook.judging.verdicts import Verdict
 from benchbook.machine import layout
 from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
-from benchbook.record import chips, estimate, predict
+from benchbook.record import chips, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.report import aggregation, claim_outcomes, costs
 from benchbook.rows import crosschecks, manifests, points, records
@@ -86,7 +86,7 @@ def values() -> dict[str, dict]:
     """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
     merged = aggregation.merge(layout.outputs() / "runs")
     evidence = merged.evidence
-    tables = {"tuning": confirmation.table(evidence.measured), "parity": parity.verdicts(evidence.measured)}
+    tables = {"tuning": confirmation.table(evidence.measured), "parity": agreement.verdicts(evidence.measured)}
     for study in studies.every().values():
         for chart in study.charts:
             drawing = merged.drawings[chart.name]
@@ -158,8 +158,8 @@ def predictions() -> dict[str, dict]:
         chip = chips.resolve(question["chip"])
         answers[key] = {
             "rate": [rate.value, rate.low, rate.high],
-            "usd_per_hour": sorted(estimate.rental_offers(chip)["usd_per_hour"]),
-            "purchase_usd": sorted(estimate.purchase_prices(chip)["usd"]),
+            "usd_per_hour": sorted(prices.rental_offers(chip)["usd_per_hour"]),
+            "purchase_usd": sorted(prices.purchase_prices(chip)["usd"]),
         }
     return answers
 

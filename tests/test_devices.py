@@ -19,7 +19,7 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import Features
-from benchbook.measuring import calibration, sensors, support, tuned
+from benchbook.measuring import calibration, sensors, trials, tuned
 from fakes import CPU
 from processes import run_python
 
@@ -214,7 +214,7 @@ def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypat
 def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_them(capability, has):
     device = Device("cuda", "a GPU", capability=capability)
     assert device.has_units("tf32") == device.has_units("bf16") == has
-    assert ("tf32" in support.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
+    assert ("tf32" in trials.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
     precisions = [change["precision"] for change in tuned.candidates(device) if "precision" in change]
     assert precisions == (["tf32", "amp_bf16", "amp_fp16"] if has else ["amp_fp16"])
     assert [kind for kind in devices.KINDS if Device(kind, "a chip").has_units("tf32")] == ["cuda"]

@@ -11,8 +11,8 @@ import torch
 
 import plants
 from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
-from benchbook.judging import parity as judge
-from benchbook.judging.parity import TOLERANCES, Agreement
+from benchbook.judging import agreement
+from benchbook.judging.agreement import TOLERANCES, Agreement
 from benchbook.measuring import float64, parity
 from benchbook.rows import records
 from benchbook.studies import datasets
@@ -163,7 +163,7 @@ def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(meas
     first, *others = rows["settings"]
     small = [other | {"reference_loss": 0.004, "same_weights_loss": 0.004 * (1 + share)} for other in others]
     rows = rows.assign(settings=[first, *small], loss=[8.0, 0.004, 0.004])
-    assert judge.verdict(rows).passed is passed
+    assert agreement.verdict(rows).passed is passed
 
 
 def test_rows_are_one_a_step_with_both_losses(measured, record):
@@ -184,7 +184,7 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
     assert rows.reset_index(drop=True).equals(records.read(record.path))
     rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))  # a right device may leave the path of float64
     assert verdict.passed
-    assert judge.verdicts(rows)["parted_at"].tolist() == [3]
+    assert agreement.verdicts(rows)["parted_at"].tolist() == [3]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
 def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, error, passed):
     rows, verdict = measured(Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
     assert verdict.passed is passed
-    assert judge.verdicts(rows)["parted_at"].dropna().tolist() == ([] if passed else [2])
+    assert agreement.verdicts(rows)["parted_at"].dropna().tolist() == ([] if passed else [2])
     assert passed or "at step 2" in verdict.reason
 
 
@@ -269,7 +269,7 @@ def test_nothing_compared_is_not_passed_and_fewer_steps_and_unknown_precisions_a
 def test_each_precision_has_its_verdict(measured, record):
     measured(Fake(), "fp32")
     measured(Fake({"small": 1.1}), "bf16")
-    table = judge.verdicts(records.read(record.path))
+    table = agreement.verdicts(records.read(record.path))
     assert dict(zip(table["precision"], table["passed"], strict=True)) == {"bf16": False, "fp32": True}
     assert list(table["num_steps"]) == [3, 3]
 

@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
 from benchbook.judging import wording
-from benchbook.record import chips, estimate, observations, predict, rules
+from benchbook.record import chips, observations, predict, prices, rules
 from benchbook.record.predict import Question, Unknown
 from benchbook.record.rules import ANSWER, BOTH, CHIP, IMAGES, LANGUAGE_MODELS, LEARNED, PLAIN, RATIO
 from benchbook.studies import predictions
@@ -162,13 +162,13 @@ def test_a_small_batch_takes_no_shorter_step_than_any_on_record():
 
 
 def test_prices_are_missing_where_none_was_read():
-    offers = estimate.rental_offers("NVIDIA A100 80GB SXM")
+    offers = prices.rental_offers("NVIDIA A100 80GB SXM")
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
-    assert estimate.rental_offers("NVIDIA RTX 5080").empty
-    assert estimate.purchase_prices("NVIDIA RTX 5090")["usd"].tolist() == [1999.0]
-    assert "whole computer" in estimate.purchase_prices("Apple M5")["includes"].iloc[0]
-    assert estimate.purchase_prices("Huawei Ascend 910").empty
+    assert prices.rental_offers("NVIDIA RTX 5080").empty
+    assert prices.purchase_prices("NVIDIA RTX 5090")["usd"].tolist() == [1999.0]
+    assert "whole computer" in prices.purchase_prices("Apple M5")["includes"].iloc[0]
+    assert prices.purchase_prices("Huawei Ascend 910").empty
 
 
 def test_16_bits_without_matrix_units_are_a_family_of_their_own():

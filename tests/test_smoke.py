@@ -9,7 +9,7 @@ import pytest
 
 from benchbook import studies
 from benchbook.frameworks import devices
-from benchbook.judging import parity
+from benchbook.judging import agreement
 from benchbook.machine import layout
 from benchbook.report import aggregation
 from benchbook.rows import records
@@ -125,7 +125,7 @@ def test_so_is_every_other_variant_and_framework_that_a_notebook_offers(tmp_path
 def test_every_network_computes_what_float64_does(points, rows):
     compared = {point.name for point in points if point.parameters.get("num_parity_steps")}
     assert set(rows.loc[rows["phase"] == "parity", "point"]) == compared
-    verdicts = parity.verdicts(rows)
+    verdicts = agreement.verdicts(rows)
     assert verdicts.loc[~verdicts["passed"], ["study", "framework", "reason"]].to_dict("records") == []
 
 

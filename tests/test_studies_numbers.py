@@ -383,3 +383,12 @@ def test_other_chips_are_predicted_from_the_operations():
     near, far = (others[others["model"].eq(model)]["samples_per_second"].tolist() for model in ("near", "far"))
     assert near == far  # blind to what was measured
     assert pandas.isna(others.loc["Apple M1", "dollars"]).all()  # none on record is rented by the hour
+
+
+def test_an_accuracy_is_read_off_the_raw_curve_and_never_continued():
+    accuracies = [0.1, 0.5, 0.4, 0.6]
+    rows = pandas.DataFrame({"phase": "evaluate", "epoch": range(1, 5), "accuracy": accuracies})
+    rows = pandas.concat([rows, pandas.DataFrame({"phase": ["train"], "epoch": [1], "accuracy": [0.9]})])
+    assert resnet50.epochs_to_accuracy(rows, 0.45) == 2
+    assert resnet50.epochs_to_accuracy(rows, 0.6) == 4
+    assert resnet50.epochs_to_accuracy(rows, 0.61) is None

@@ -17,7 +17,7 @@ from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
-from benchbook.judging.parity import Agreement
+from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist

@@ -19,7 +19,7 @@ from benchbook.judging import confirmation, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
-from benchbook.record import estimate
+from benchbook.record import prices
 from benchbook.report import machines
 from benchbook.rows import manifests, packing, records
 from benchbook.rows.points import setting
@@ -109,7 +109,7 @@ def plan(
     time_needed = wording.duration(lines["seconds"].sum(min_count=1))
     say(f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}.")
     if price > 0:
-        costs = [estimate.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
+        costs = [prices.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
         say(f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit.")
 

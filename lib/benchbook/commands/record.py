@@ -7,8 +7,8 @@ import typer
 from benchbook.commands.output import number, say
 from benchbook.judging import wording
 from benchbook.record import chips as listed
-from benchbook.record import estimate
 from benchbook.record import predict as learned
+from benchbook.record import prices
 from benchbook.record.predict import Unknown
 from benchbook.rows import networks
 
@@ -64,7 +64,7 @@ def predict(
         f"time     {times} for {images * length:,.0f} {unit}",
         *_prices(name, price, seconds),
     ]
-    for size, (least, most) in estimate.largest_batches(network, name, precision).items():
+    for size, (least, most) in listed.largest_batches(network, name, precision).items():
         attention = ", with flash attention" if network.sequence_length else ""
         lines.append(f"batch    at most {least:,} to {most:,} fit in {size:g} GB{attention}")
     for line in [*lines, f"nearest  {nearest}"]:
@@ -90,12 +90,12 @@ def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
         price: the user's, in US dollars an hour; 0: the usual one on record.
         seconds: the least and the most.
     """
-    offers, lines = estimate.rental_offers(chip), []
-    if hourly := price or estimate.usual_rent(offers):
+    offers, lines = prices.rental_offers(chip), []
+    if hourly := price or prices.usual_rent(offers):
         priced = "your price" if price else f"price of {offers['date'].max()}"
-        cost = " to ".join(wording.price(estimate.rent(bound, hourly), 2) for bound in seconds)
+        cost = " to ".join(wording.price(prices.rent(bound, hourly), 2) for bound in seconds)
         lines.append(f"rent     {cost} at {wording.price(hourly, 3)} an hour ({priced})")
-    bought = estimate.purchase_prices(chip).head(1).to_dict("records")
+    bought = prices.purchase_prices(chip).head(1).to_dict("records")
     return lines + [f"buy      {wording.price(line['usd'], 3)} ({line['date']}): {line['includes']}" for line in bought]
 
 

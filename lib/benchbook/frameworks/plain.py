@@ -144,7 +144,7 @@ class Plain:
             float32 rounds the change of the weights away.
         loss_is_sum: whether `loss` is the sum of a batch's losses.
         least_share_factor: multiplies the least share of the gradient at which a tensor is judged by itself
-            (`judging.parity.Tolerance`); above 1 for networks with unknown layers.
+            (`judging.agreement.Tolerance`); above 1 for networks with unknown layers.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
         may_be_random: whether a training step may be random other than by dropout layers, which are switched off. The
             first step is then computed twice, and the comparison is unsupported if the two differ.

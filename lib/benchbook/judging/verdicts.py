@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, intervals, parity, statistics
+from benchbook.judging import agreement, confirmation, intervals, statistics
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
@@ -157,7 +157,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
     compared = compared[(compared["precision"] == own).fillna(False).array]
     wrong = _guesses(trained, measured[measured["phase"] == "evaluate"])
-    for (*key, _), judged in parity.judge_each(parity.steps(compared), _RUN):
+    for (*key, _), judged in agreement.judge_each(agreement.steps(compared), _RUN):
         if not judged.passed:
             wrong[tuple(key)] = ("parity", judged.reason)
     varied = trained[trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)]  # a synthetic batch is repeated

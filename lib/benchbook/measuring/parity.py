@@ -1,6 +1,6 @@
 """Compare the timed steps with those of a plain network in float64 on the CPU.
 
-`check` writes rows; `benchbook.judging.parity` judges them, and its verdict is never stored. Weights and batches are
+`check` writes rows; `benchbook.judging.agreement` judges them, and its verdict is never stored. Weights and batches are
 the same on both sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see
 `float64`.
 """
@@ -17,7 +17,7 @@ import pandas
 from benchbook.frameworks.plain import Arrays, Optimizer
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
-from benchbook.judging.parity import Agreement, tolerance_of, verdict
+from benchbook.judging.agreement import Agreement, tolerance_of, verdict
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
@@ -60,7 +60,7 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
         workload: what is to be trained.
         record: the run that stores the rows.
         num_steps: steps of the reference; 0 compares nothing.
-        precision: a key of `judging.parity.TOLERANCES`; empty: the workload's own.
+        precision: a key of `judging.agreement.TOLERANCES`; empty: the workload's own.
         cache: a folder for the reference's first step, for other checks from the same weights; None: the run's folder
             for temporary files, if it has one.
 
@@ -180,7 +180,7 @@ def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> d
 
     Args:
         gradients, reference: by parameter name; a missing gradient is zero.
-        least_share: see `judging.parity.Tolerance`.
+        least_share: see `judging.agreement.Tolerance`.
 
     Returns:
         gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from 1),

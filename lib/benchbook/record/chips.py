@@ -12,6 +12,7 @@ import numpy
 import pandas
 
 from benchbook.machine import layout
+from benchbook.rows import networks
 
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
@@ -94,6 +95,23 @@ def peak(chip: str, precision: str | None) -> float:
     fp32, fp16, matrix = table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
     half = numpy.nan if numpy.isnan(matrix) else numpy.fmax(matrix, fp16)
     return float({"fp32": fp32, "tf32": half / 2}.get(precision, half))
+
+
+def largest_batches(
+    network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
+) -> dict[float, tuple[int, int]]:
+    """Return the range of the largest batch size that fits, by gigabytes of memory; empty if something is unknown.
+
+    Args:
+        network: its activations are counted with flash attention.
+        chip: its name; an Apple chip's memory is shared with the computer.
+        precision: one of `records.PRECISIONS`.
+        gigabytes: another memory than the chip's own, such as a computer's for its CPU.
+    """
+    own = specification(chip).get("memory_gb") if gigabytes is None and listed(chip) else None
+    size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
+    batches = network.largest_batches(size, precision, unified) if size else None
+    return {size: batches} if batches else {}
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.record import articles, chips, estimate, naming, predict
+from benchbook.record import articles, chips, naming, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
@@ -230,7 +230,7 @@ def _described(line: dict, network: networks.Network) -> dict:
     unit = "sequence" if network.sequence_length else "image"
     chip, memory, fits, price = line["chip"], line.get("memory_gb"), "", ""
     is_known = line["family"] in PREDICTED_IN
-    batches = estimate.largest_batches(network, chip, line["family"], memory) if is_known else {}
+    batches = chips.largest_batches(network, chip, line["family"], memory) if is_known else {}
     for least, most in batches.values():
         span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
         fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
@@ -243,11 +243,11 @@ def _described(line: dict, network: networks.Network) -> dict:
 @functools.cache
 def _prices(chip: str, count: int) -> str:
     """Return the newest purchase price and the usual rent of a chip, with their dates."""
-    newest = estimate.purchase_prices(chip)[:1].to_dict("records")
+    newest = prices.purchase_prices(chip)[:1].to_dict("records")
     seen = [f"{wording.price(count * float(price['usd']))} ({_date(price['date'])})" for price in newest]
-    offers = estimate.rental_offers(chip)
+    offers = prices.rental_offers(chip)
     if len(offers):
-        usual = estimate.usual_offers(offers)
+        usual = prices.usual_offers(offers)
         hourly = wording.price(count * float(usual["usd_per_hour"].median()))
         dates = sorted({_date(date) for date in usual["date"]})
         span = " to ".join(dict.fromkeys([dates[0], dates[-1]]))

@@ -9,7 +9,7 @@ import jinja2
 import pandas
 import yaml
 
-from benchbook.judging import confirmation, parity
+from benchbook.judging import agreement, confirmation
 from benchbook.machine import identity, layout
 from benchbook.report import costs, tables
 from benchbook.rows import records
@@ -42,7 +42,7 @@ def write(merged, folder: Path) -> None:
         encoding="utf-8",
     )  # fmt: skip
     shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
-    shown |= {"parity": parity.verdicts(measured)}
+    shown |= {"parity": agreement.verdicts(measured)}
     shown = {name: tables.of_columns(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
     points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
     (pages / "points.html").write_text(points, encoding="utf-8")

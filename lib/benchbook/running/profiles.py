@@ -18,7 +18,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.kinds import KINDS
-from benchbook.measuring.support import PRECISIONS
+from benchbook.measuring.trials import PRECISIONS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared, in_notebook, point_name, setting
 from benchbook.rows.schema import describe_error, quoted

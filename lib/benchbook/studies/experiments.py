@@ -32,9 +32,8 @@ from benchbook import frameworks
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
-from benchbook.judging import parity as judging
 from benchbook.judging import wording
-from benchbook.judging.parity import Agreement
+from benchbook.judging.agreement import Agreement, verdict
 from benchbook.machine import identity as machine
 from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
@@ -226,7 +225,7 @@ class Experiment(Process):
         rows = self.measurement.rows()
         compared = rows[rows["phase"] == "parity"]
         compared = compared[compared["run_id"] == compared["run_id"].max()]
-        return judging.verdict(compared[compared["precision"].isin(compared["precision"].head(1))])
+        return verdict(compared[compared["precision"].isin(compared["precision"].head(1))])
 
     def end(self) -> Evidence:
         """Return the rows of this point's last session, and the published rows; print where the former are."""

@@ -21,7 +21,7 @@ import numpy
 from benchbook.frameworks import allocator, devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.judging.parity import Agreement
+from benchbook.judging.agreement import Agreement
 from benchbook.machine import identity, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run

@@ -8,7 +8,7 @@ import pandas
 from benchbook.judging import intervals, verdicts
 from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
-from benchbook.record import articles, chips, estimate
+from benchbook.record import articles, chips, prices
 from benchbook.rows import networks
 from benchbook.studies import tables
 from benchbook.studies.study import Evidence, Study
@@ -51,7 +51,7 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     accelerators = driven.groupby("machine")["device_name"].max().dropna().to_dict()
     named = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     table["chip"] = [chips.product(name) for name in named]
-    further = pandas.DataFrame(_money(evidence.prices, table) + _counts(), columns=COLUMNS)
+    further = pandas.DataFrame(_money(evidence, table) + _counts(), columns=COLUMNS)
     return pandas.concat([part for part in (table, further) if len(part)] or [table], ignore_index=True)
 
 
@@ -103,12 +103,12 @@ def _counts() -> list[dict]:
     return quantities
 
 
-def _money(prices: pandas.DataFrame, table: pandas.DataFrame) -> list[dict]:
+def _money(evidence: Evidence, table: pandas.DataFrame) -> list[dict]:
     """Return hourly prices, with the rounding of the listed amount as bounds."""
     chips, quantities = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict(), []
-    for price in estimate.in_dollars(prices[prices["kind"].isin(["on_demand", "reserved"])]).to_dict("records"):
+    for price in prices.in_dollars(evidence.prices.query("kind in ('on_demand', 'reserved')")).to_dict("records"):
         place = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
         half = articles.half_unit(price["amount"])
-        hourly = [estimate.hourly(price | {"amount": price["amount"] + change}) for change in (0, -half, half)]
+        hourly = [prices.hourly(price | {"amount": price["amount"] + change}) for change in (0, -half, half)]
         quantities.append(bounded(place, f"{price['kind']}_per_hour", *hourly))
     return quantities

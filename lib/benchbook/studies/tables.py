@@ -4,7 +4,7 @@ import pandas
 
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
-from benchbook.record import articles, estimate
+from benchbook.record import articles, prices
 from benchbook.studies.study import Evidence, most_samples
 
 MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
@@ -85,17 +85,22 @@ def images_seen(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
     return (windows.groupby(key)["samples"].cumsum() - windows["samples"] / 2).astype(float)
 
 
+def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
+    """Return the hours that epochs take at a rate, without evaluation."""
+    return epochs * dataset_samples / rate / 3600
+
+
 def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:
     """Return the evaluations that have a measure, with the steps, hours, joules and dollars of training before each.
 
     A sum over training windows is missing if a window lacks the value. Dollars are hours at the price that the run
     states, else at the machine's on-demand price.
     """
-    rows, listed = [], estimate.on_demand(evidence.prices)
+    rows, listed = [], prices.on_demand(evidence.prices)
     for (_, _, machine), run in evidence.newest(study).groupby(["run_id", "repeat", "machine"], sort=True):
         trains = run["phase"].eq("train") & run["seconds"].notna()
         sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
-        per_hour = estimate.price_of_hour(machine, run["settings"].iloc[0].get("price_per_hour"), listed)
+        per_hour = prices.price_of_hour(machine, run["settings"].iloc[0].get("price_per_hour"), listed)
         hours = sums["seconds"] / 3600
         spent = {"steps": sums["steps"], "hours": hours, "joules": sums["energy_joules"], "dollars": hours * per_hour}
         rows += run.assign(**spent)[run["phase"].eq("evaluate") & run[measure].notna()].to_dict("records")

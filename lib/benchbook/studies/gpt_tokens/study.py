@@ -3,7 +3,7 @@
 import pandas
 
 from benchbook.judging import statistics
-from benchbook.record import estimate
+from benchbook.record import prices
 from benchbook.rows import networks
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
@@ -41,13 +41,13 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     columns += ["session", "status", "message", "point"]
     table = shared.with_printed(*map(_titled, both), columns, _POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
-    hourly = table["machine"].map(estimate.on_demand(evidence.prices)).astype(float)
+    hourly = table["machine"].map(prices.on_demand(evidence.prices)).astype(float)
     return table.assign(
         tokens_per_second=rate,
         low=table["low"].astype(float) * length,
         high=table["high"].astype(float) * length,
         joules_per_million=table["energy_per_sample"].astype(float) / length * 1e6,
-        dollars_per_billion=estimate.rent(1e9 / rate, hourly),
+        dollars_per_billion=prices.rent(1e9 / rate, hourly),
         ladder=table["ladder"].fillna(""),
         lora_rank=table["lora_rank"].astype("Int64"),
     ).drop(columns=["samples_per_second", "energy_per_sample"])

@@ -5,7 +5,7 @@ import pandas
 
 from benchbook.judging import statistics, wording
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.record import estimate
+from benchbook.record import prices
 from benchbook.rows import ceilings
 from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
@@ -27,6 +27,12 @@ CLAIMED_RATES = {  # by data set and global batch
 TARGET_ACCURACY = 0.757  # the article's
 RENTED = ("on_demand", "reserved")
 ELECTRICITY = "electricity"  # the only cost of a machine that was bought
+# What an electricity price leaves out, by the boundary of the energy.
+NOT_AT_THE_WALL = {
+    "board": "electricity of the GPU's board only, without the rest of the computer and its power supply",
+    "soc": "electricity of the chip and its memory only, without the rest of the computer",
+    "package": "electricity of the CPU's package only, without the rest of the computer",
+}
 
 _ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
 _POINT = [*_ALIKE, "batch_size", "device_count"]
@@ -112,8 +118,8 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
         hour), energy_method and energy_boundary (of the electricity's joules), note (what that boundary leaves out).
     """
     lines, listed = [], {}
-    for price in estimate.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
-        listed.setdefault(price["machine"], {})[price["kind"]] = estimate.hourly(price)
+    for price in prices.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
+        listed.setdefault(price["machine"], {})[price["kind"]] = prices.hourly(price)
     best = points(evidence).query("status == 'ok' and images_per_second.notna()", engine="python")
     best = best.assign(view=[figures.view(line) for line in best.to_dict("records")])
     best = best.sort_values("images_per_second", kind="stable")
@@ -127,10 +133,10 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             hourly[ELECTRICITY] = watts / 1000 * line["electricity_per_kwh"]
         for kind, per_hour in hourly.items():
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
-            cost = {name: estimate.rent(1e6 / line[rate], per_hour) for name, rate in ends.items()}
+            cost = {name: prices.rent(1e6 / line[rate], per_hour) for name, rate in ends.items()}
             energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
             cost |= {"per_hour": per_hour, "rate_per_dollar": line["images_per_second"] / per_hour}
-            note = estimate.NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
+            note = NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
             lines.append(line | energy | cost | {"kind": kind, "note": note})
     names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
     names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, "rate_per_dollar", *_ENERGY, "note"]
@@ -148,16 +154,29 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
         accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
     """
-    tested, listed = shared.evaluations(evidence, NAME, "accuracy"), estimate.on_demand(evidence.prices)
+    tested, listed = shared.evaluations(evidence, NAME, "accuracy"), prices.on_demand(evidence.prices)
     rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
     rates = rates["samples_per_second"].to_dict()
     for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records"):
         rate = rates.get(row["machine"], numpy.nan)
-        hours = estimate.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
+        hours = shared.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
         tested.append(row | {"hours": hours, "dollars": hours * listed.get(row["machine"], numpy.nan)})
     table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "dollars"])
     table = table.astype(dict.fromkeys(("hours", "joules", "dollars"), float))
     return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
+
+
+def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
+    """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
+
+    The accuracy is not smoothed and not extrapolated.
+
+    Args:
+        rows: one run's, with columns phase, epoch and accuracy.
+        accuracy: a fraction.
+    """
+    reached = rows[(rows["phase"] == "evaluate") & (rows["accuracy"] >= accuracy).fillna(False)]
+    return float(reached["epoch"].min()) if len(reached) else None
 
 
 def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
@@ -205,10 +224,10 @@ def claimed(evidence: Evidence) -> list[dict]:
         before, after = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]], gains.get(DROP_EPOCHS[0] + 1)
         if after is not None and len(before) == NUM_BEFORE:
             values.append(quantities.exact(best, "jumped_at_first_drop", after > before.max()))
-    listed, measured = estimate.on_demand(evidence.prices), points(evidence)
+    listed, measured = prices.on_demand(evidence.prices), points(evidence)
     measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
-        price = estimate.price_of_hour(line["machine"], line["price_per_hour"], listed)
+        price = prices.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
     half = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
     alike = f"variant == 'reference' and status == 'ok' and device != 'cpu' and precision in {half}"
@@ -234,7 +253,7 @@ def _best(curve: pandas.DataFrame) -> dict:
 
 def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     """Return the epoch of a curve's best accuracy, and the epoch that reached TARGET_ACCURACY, if one did."""
-    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": estimate.epochs_to_accuracy(curve, TARGET_ACCURACY)}
+    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": epochs_to_accuracy(curve, TARGET_ACCURACY)}
     return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
 
 

@@ -7,7 +7,6 @@ import pandas
 
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
-from benchbook.record import estimate
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
@@ -47,7 +46,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     table = shared.with_printed(points, printed, columns, ["machine", "point", "device"])
     seconds = table["seconds"].astype(float)
     table[["seconds", "low", "high"]] *= 1000
-    hours = [estimate.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
+    hours = [shared.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
     return table.assign(hours=hours).rename(columns={"seconds": "ms_per_image"})
 
 

@@ -10,7 +10,7 @@ import functools
 from dataclasses import dataclass
 
 from benchbook.machine import identity
-from benchbook.measuring import support
+from benchbook.measuring import trials
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 
@@ -60,12 +60,12 @@ class Plan(StudyPlan):
         if not process.is_first:
             return
         given, run = process.parameters, process.run
-        support.measure_resident(process.workload, run, given["num_resident_steps"])
+        trials.measure_resident(process.workload, run, given["num_resident_steps"])
         if given["num_resident_steps"]:
-            support.measure_loader(process.workload, run)
+            trials.measure_loader(process.workload, run)
         size = min(given["batch_size"], given["matrix_batch_size"])
         make = functools.partial(process.make, variant="tuned", batch_size=size)
-        support.measure_matrix(make, run, process.device, given["matrix_seconds"], COMPILERS[given["matrix"]])
+        trials.measure_matrix(make, run, process.device, given["matrix_seconds"], COMPILERS[given["matrix"]])
 
     @property
     def workers(self) -> int:

@@ -5,7 +5,7 @@ import pandas
 
 from benchbook.judging import confirmation, intervals, statistics, wording
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import support
+from benchbook.measuring import trials
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
@@ -47,7 +47,7 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     Each run took a few steps on ready batches; their bounds are a range.
     """
     points = _points(evidence)
-    tried = support.rows_tried(evidence.measured[evidence.measured["study"] == NAME], support.RESIDENT)
+    tried = trials.rows_tried(evidence.measured[evidence.measured["study"] == NAME], trials.RESIDENT)
     rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
     ready = rates.set_axis(RATE[:3], axis=1).assign(interval=intervals.RANGE)
     return input_shares(points, ready, statistics.POINT_KEY)
@@ -62,13 +62,13 @@ def support_matrix(evidence: Evidence) -> pandas.DataFrame:
         chip, dataset, batch_size, status, samples_per_second, speedup (over fp32 without the compiler in the same run),
         low, high (range over windows), num_windows, message.
     """
-    tried = support.rows_tried(evidence.measured, support.MATRIX)
+    tried = trials.rows_tried(evidence.measured, trials.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
     tried = tried[tried["run_id"] == tried.groupby(key, dropna=False)["run_id"].transform("max")]
     tried = tried.astype({"samples_per_second": float})
     lines = []
     for _, run in tried.groupby(key, dropna=False, sort=True):
-        plain = run[(run["precision"] == support.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
+        plain = run[(run["precision"] == trials.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
         base = float(plain["samples_per_second"].median())
         for (compiled, _), windows in run.groupby(["compiled", "precision"], sort=False):
             failed, rates = windows[windows["status"] != "ok"], windows["samples_per_second"]

@@ -3,7 +3,7 @@
 import numpy
 import pandas
 
-from benchbook.judging import intervals, parity, statistics, wording
+from benchbook.judging import agreement, intervals, statistics, wording
 from benchbook.record.naming import Names
 from benchbook.studies import findings, quantities
 from benchbook.studies import tables as shared
@@ -58,7 +58,7 @@ def claimed(evidence: Evidence) -> list[dict]:
         diverged = (windows["status"] == "diverged").any()
         name, happened = ("cpu_trained", not diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.exact(windows.iloc[0].to_dict(), name, float(happened)))
-    steps = parity.steps(evidence.newest(NAME))
+    steps = agreement.steps(evidence.newest(NAME))
     steps = steps[(steps["dataset"] == "mnist") & (steps["precision"] == "fp32") & (steps["device"] != "cpu")]
     steps = steps[steps["step"].isin(list(PRINTED_STEPS)) & steps["samples"].eq(BATCH_SIZE) & steps["loss"].notna()]
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from benchbook.frameworks.devices import Device
-from benchbook.judging.parity import tolerance_of
+from benchbook.judging.agreement import tolerance_of
 from benchbook.measuring import calibration
 from benchbook.rows.points import FILES
 from benchbook.studies.plan import StudyPlan

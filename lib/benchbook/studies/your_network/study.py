@@ -3,14 +3,14 @@
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record import chips, estimate, predict
+from benchbook.record import chips, predict, prices
 from benchbook.record.naming import Names
 from benchbook.record.predict import Unknown
 from benchbook.rows import records
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.study import Evidence, Study, cached
-from benchbook.studies.tables import with_settings
+from benchbook.studies.tables import run_hours, with_settings
 
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
@@ -59,7 +59,7 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     columns += ["verdict", "point", "dollars", "joules_per_sample", "basis", "reason"]
     lines = [*measured.assign(source="measured").to_dict("records"), *predicted]
     table = pandas.DataFrame(lines, columns=columns)
-    hours = [estimate.run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
+    hours = [run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
     return table.assign(hours=hours)
 
 
@@ -84,8 +84,8 @@ def _predicted(best: dict, chip: str) -> dict:
         rate = predict.rate(predict.Question(chip, precision=best["precision"], **numbers))
     except Unknown as reason:
         return line | {"reason": str(reason)}
-    hourly = estimate.usual_rent(estimate.rental_offers(chips.resolve(chip)))
-    dollars = estimate.rent(IMAGES / rate.value, hourly) if hourly else None
+    hourly = prices.usual_rent(prices.rental_offers(chips.resolve(chip)))
+    dollars = prices.rent(IMAGES / rate.value, hourly) if hourly else None
     bounds = {"samples_per_second": rate.value, "low": rate.low, "high": rate.high}
     return line | bounds | {"basis": rate.basis, "dollars": dollars}
 

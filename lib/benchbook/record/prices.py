@@ -1,7 +1,7 @@
-"""Costs: prices of chips to rent or buy, and the cost of training.
+"""Prices: of an hour on a machine, and of chips to rent or buy.
 
-Each price has its date; no price is guessed. Rates are images a second. Tables are in US dollars, without prices in
-other currencies: see `in_dollars`.
+Each price has its date; no price is guessed. Tables are in US dollars, without prices in other currencies: see
+`in_dollars`.
 """
 
 import functools
@@ -12,16 +12,9 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.record import chips
-from benchbook.rows import networks
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
-# What an electricity price leaves out, by the boundary of the energy.
-NOT_AT_THE_WALL = {
-    "board": "electricity of the GPU's board only, without the rest of the computer and its power supply",
-    "soc": "electricity of the chip and its memory only, without the rest of the computer",
-    "package": "electricity of the CPU's package only, without the rest of the computer",
-}
 MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
@@ -65,24 +58,6 @@ def rent(seconds: float, per_hour: float) -> float:
     return seconds / SECONDS_PER_HOUR * per_hour
 
 
-def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
-    """Return the hours that epochs take at a rate, without evaluation."""
-    return epochs * dataset_samples / rate / SECONDS_PER_HOUR
-
-
-def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
-    """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
-
-    The accuracy is not smoothed and not extrapolated.
-
-    Args:
-        rows: one run's, with columns phase, epoch and accuracy.
-        accuracy: a fraction.
-    """
-    reached = rows[(rows["phase"] == "evaluate") & (rows["accuracy"] >= accuracy).fillna(False)]
-    return float(reached["epoch"].min()) if len(reached) else None
-
-
 @functools.cache
 def rental_offers(chip: str) -> pandas.DataFrame:
     """Return the hourly offers for a chip: the newest of each provider.
@@ -112,23 +87,6 @@ def usual_rent(offers: pandas.DataFrame) -> float | None:
     """Return the usual price of an hour of one device, see `usual_offers`; None without offers."""
     prices = usual_offers(offers)["usd_per_hour"].astype(float)
     return float(prices.median()) if len(prices) else None
-
-
-def largest_batches(
-    network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
-) -> dict[float, tuple[int, int]]:
-    """Return the range of the largest batch size that fits, by gigabytes of memory; empty if something is unknown.
-
-    Args:
-        network: its activations are counted with flash attention.
-        chip: its name; an Apple chip's memory is shared with the computer.
-        precision: one of `records.PRECISIONS`.
-        gigabytes: another memory than the chip's own, such as a computer's for its CPU.
-    """
-    own = chips.specification(chip).get("memory_gb") if gigabytes is None and chips.listed(chip) else None
-    size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
-    batches = network.largest_batches(size, precision, unified) if size else None
-    return {size: batches} if batches else {}
 
 
 @functools.cache

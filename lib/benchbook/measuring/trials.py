@@ -15,7 +15,7 @@ import pandas
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import statistics
-from benchbook.judging.parity import TOLERANCES
+from benchbook.judging.agreement import TOLERANCES
 from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import endless, train_window
 from benchbook.measuring.writer import Run
@@ -77,7 +77,7 @@ def measure_matrix(
 
     Every trial has the same weights and batches. A window has NUM_STEPS steps, or one if the first step took over
     LONG_SECONDS without the compiler. The status is `diverged` if the first loss is farther from that of fp32 than
-    `judging.parity.TOLERANCES` allow, or if a later loss is not finite.
+    `judging.agreement.TOLERANCES` allow, or if a later loss is not finite.
 
     Args:
         make: makes a workload with fresh weights; takes `settings`.

@@ -5,7 +5,7 @@ import pytest
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
-from benchbook.measuring import support
+from benchbook.measuring import trials
 from benchbook.rows import records
 from fakes import CPU, Clock, FakeWorkload
 
@@ -39,7 +39,7 @@ def record(record):
 
 
 def measured(record, build, limit=1e9, compilers=(False, True)):
-    support.measure_matrix(build, record, CPU, limit, compilers)
+    trials.measure_matrix(build, record, CPU, limit, compilers)
     return records.read(record.path)
 
 
@@ -105,24 +105,24 @@ def test_no_trial_begins_after_the_time_limit(record, clock):
 
 def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, clock):
     workload = Trial(clock, Settings())
-    support.measure_resident(workload, record, 0)
+    trials.measure_resident(workload, record, 0)
     assert not record.path.exists()
-    support.measure_resident(workload, record, 1)
+    trials.measure_resident(workload, record, 1)
     rows = records.read(record.path)
     assert rows["seconds"].tolist() == [3.0, 3.0]
     assert rows["precision"].isna().all()  # the run's own
-    assert len(support.rows_tried(rows, support.RESIDENT)) == 2
-    assert support.rows_tried(rows, support.MATRIX).empty
+    assert len(trials.rows_tried(rows, trials.RESIDENT)) == 2
+    assert trials.rows_tried(rows, trials.MATRIX).empty
 
 
 def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, clock, monkeypatch):
-    monkeypatch.setattr(support, "time", clock)
+    monkeypatch.setattr(trials, "time", clock)
     workload = Trial(clock, Settings())
-    support.measure_loader(workload, record)
+    trials.measure_loader(workload, record)
     row = records.read(record.path).iloc[0]
     assert (row["samples_per_second"], row["seconds"]) == (row["samples"] / row["seconds"], row["input_seconds"])
-    assert row["seconds"] >= support.LOADER_SECONDS
-    assert len(support.rows_tried(records.read(record.path), support.LOADER)) == 1
+    assert row["seconds"] >= trials.LOADER_SECONDS
+    assert len(trials.rows_tried(records.read(record.path), trials.LOADER)) == 1
 
 
 def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():
