@@ -27,9 +27,8 @@ def every():
     lines += windows([90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}})
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **study)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
-    lines += windows(
-        [80.0] * 6, run_id="simclr", study="simclr_epochs", image_size=32, dataset="cifar10", batch_size=128
-    )
+    simclr = {"study": "simclr_epochs", "image_size": 32, "dataset": "cifar10", "batch_size": 128}
+    lines += [*windows([80.0] * 3, run_id="simclr", **simclr), *windows([80.0] * 3, run_id="simclr-2", **simclr)]
     lines += point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
     lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
     return costs.table(with_published([*lines, failed]), ["desk"], {"desk": 16.0})
@@ -46,9 +45,11 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert line.low < line.seconds < line.high
     assert line.here
     assert line.seconds == pytest.approx(100_000 / 42.5)
+    assert "(range " in line.time  # of one process
     assert line.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
     (simclr,) = of(every, "simclr", source="measured")  # whole batches of the article's epoch
     assert simclr.seconds == pytest.approx(200 * 49_920 / 80)
+    assert "range" not in simclr.time  # an interval, from two processes
     (gpt,) = of(every, "gpt2", source="measured")  # adapters are other work
     assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
 

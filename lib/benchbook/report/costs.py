@@ -96,12 +96,13 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
 
     Returns:
         Of each task the measured and published lines first, each by its time. Columns: task (its key), source (one of
-        SOURCES), family (a key of FAMILIES), seconds, low, high (a published number may lack bounds), machine (its id
-        in rows, or the chip), name (for people, with device and variant), basis (how many processes, windows, figures
-        or publications, and the kind of bounds), sources (citations, separated by "|", or the folder of the rows), chip
-        (its name in the list of chips, else its own; empty if unknown), devices (that train together), memory_gb (of
-        one device), time (in words; a prediction is a range), fits (the largest batch in that memory, in words), price
-        (prices seen, with their dates), here (whether a computer of this one's kind measured it).
+        SOURCES), family (a key of FAMILIES), seconds, low, high (a published number may lack bounds), interval (the
+        kind of measured bounds), machine (its id in rows, or the chip), name (for people, with device and variant),
+        basis (how many processes, windows, figures or publications, and the kind of bounds), sources (citations,
+        separated by "|", or the folder of the rows), chip (its name in the list of chips, else its own; empty if
+        unknown), devices (that train together), memory_gb (of one device), time (in words; a prediction is a range),
+        fits (the largest batch in that memory, in words), price (prices seen, with their dates), here (whether a
+        computer of this one's kind measured it).
     """
     lines = []
     for task in TASKS:
@@ -158,7 +159,7 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
         else:
             basis, sources = "one publication; bounds are its rounding", references[machine]
         chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
-        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high")}
+        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")}
         yield numbers | {
             "machine": machine, "name": name, "basis": basis, "sources": sources, "chip": chip,
             "devices": line["device_count"], "memory_gb": memory.get(machine) if line["device"] == "cpu" else None,
@@ -226,7 +227,9 @@ def _described(line: dict, network: networks.Network) -> dict:
     time, low, high = wording.duration(line["seconds"]), line.get("low"), line.get("high")
     if pandas.notna(low):
         span = wording.span(pandas.Series([low, high]), wording.duration)
-        time = f"{span}, predicted" if line["source"] == PREDICTED else time if span == time else f"{time} ({span})"
+        kind = "range " if line.get("interval") == intervals.RANGE else ""
+        more = "" if span == time else f" ({kind}{span})"
+        time = f"{span}, predicted" if line["source"] == PREDICTED else f"{time}{more}"
     unit = "sequence" if network.sequence_length else "image"
     chip, memory, fits, price = line["chip"], line.get("memory_gb"), "", ""
     is_known = line["family"] in PREDICTED_IN
