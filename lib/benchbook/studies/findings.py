@@ -91,7 +91,7 @@ class Sentence:
 
 
 def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
-    """Return the title of the study's first chart, see `spoken`, and that of the next chart that has a value.
+    """Return the title of the study's first chart and that of the next chart that has a value, see `spoken`.
 
     Args:
         study, evidence: what to report.
@@ -106,8 +106,7 @@ def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
             continue
         if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
             continue
-        is_first = is_sentence and not said
-        said.append(spoken(chart.title, lines, evidence, study) if is_first else chart.title(lines, evidence.names))
+        said.append(spoken(chart.title, lines, evidence, study) if is_sentence else chart.title(lines, evidence.names))
     return " ".join(map(wording.sentence, filter(None, said[:2])))
 
 

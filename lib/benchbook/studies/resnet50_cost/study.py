@@ -85,9 +85,10 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         table: from `points`.
 
     Returns:
-        Columns: machine, device, framework, variant, dataset, precision, image_size, device_count, batch_size,
-        kind (weak, strong), ratio (rate over the rate of one), efficiency (ratio over the ideal ratio), low, high,
-        num_windows (the smaller number), verdict (the worse one).
+        Columns: machine, device, framework, variant, dataset, precision, image_size, several (such as 2 processes),
+        device_count, batch_size, kind (weak, strong), ratio (rate over the rate of one), efficiency (ratio over the
+        ideal ratio), low, high, interval (the kind of these bounds), num_windows (the smaller number), verdict (the
+        worse one).
     """
     measured = table[table["source"].eq("measured") & table["status"].eq("ok") & table["images_per_second"].notna()]
     measured = measured.to_dict("records")
@@ -101,10 +102,11 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
                 ideal = 1 if several["device"] == "cpu" else count
                 ratio = shared.ratio(several, one, "images_per_second")
                 shares = {name: ratio[name] / ideal for name in ("low", "high")}
+                shares |= {"several": f"{count:.0f} {'processes' if ideal == 1 else 'devices'}"}
                 lines.append(several | ratio | shares | {"efficiency": ratio["ratio"] / ideal, "kind": kind})
                 break
-    names = [*_SETTING, "device_count", "batch_size", "kind", "ratio", "efficiency", "low", "high"]
-    return pandas.DataFrame(lines, columns=[*names, "num_windows", "verdict"])
+    names = [*_SETTING, "several", "device_count", "batch_size", "kind", "ratio", "efficiency"]
+    return pandas.DataFrame(lines, columns=[*names, *shared.MEASURED])
 
 
 @cached
@@ -289,10 +291,11 @@ STUDY = Study(
             "resnet50-scaling",
             table=lambda evidence: scaling(points(evidence)),
             title=Sentence(
-                "Several devices reach {value} of the ideal speed",
+                "{several} on {place} reach {value} of the ideal speed",
                 "No point with several devices was measured here yet",
                 "efficiency",
                 wording.percent,
+                best="most",
             ),
             label=("kind", "batch_size", *LABEL),
             alike=WORK,
