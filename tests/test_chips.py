@@ -1,5 +1,7 @@
 """Chips: every name that rows, prices and articles use leads to one chip, and no name to two."""
 
+import math
+
 import pytest
 
 from benchbook.record import articles, chips
@@ -84,3 +86,17 @@ def test_the_published_rows_accelerators_are_in_the_list():
 def test_a_search_takes_all_words_and_other_names():
     assert list(chips.search("SXM4 80")["chip"]) == ["NVIDIA A100 80GB SXM"]
     assert chips.search("nothing like it").empty
+
+
+@pytest.mark.parametrize(
+    ("chip", "precision", "peak"),
+    [
+        ("NVIDIA A100 80GB SXM", "fp32", 19.49),
+        ("NVIDIA A100 80GB SXM", "tf32", 156),
+        ("NVIDIA A100 80GB SXM", "amp_bf16", 312),
+        ("NVIDIA P100 PCIe 16GB", "fp16", math.nan),  # without matrix units
+        ("no chip", "fp32", math.nan),
+    ],
+)
+def test_a_peak_is_the_published_one_and_half_of_16_bits_in_tf32(chip, precision, peak):
+    assert chips.peak(chips.canonical(chip), precision) == pytest.approx(peak, nan_ok=True)

@@ -59,6 +59,20 @@ def test_a_claim_follows_from_the_published_rows_or_says_why_it_cannot(published
     assert own.index[own["reason"].eq(claims.DERIVED_REASON)].tolist() == ["segmentation-m1-max-rtx"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "1.695 to 1.705 x"),
+        ({"low": 1.705}, "1.705 x"),
+        ({"tolerance": 0.05}, "1.695 to 1.705 x; a measurement may be 0.05 farther off"),
+        ({"relation": "at_least"}, "at least 1.695 x"),
+    ],
+)
+def test_a_claim_says_its_bounds_and_how_much_farther_off_a_measurement_may_be(changes, said):
+    table = claims.table(pandas.DataFrame([CLAIM | changes]), pandas.DataFrame(PUBLISHED, columns=QUANTITY))
+    assert set(table["published"]) == {said}
+
+
 def test_only_claims_that_were_computed_have_an_arithmetic_that_holds_or_not(published, printed):
     computed = printed[printed["name"].str.startswith("ladder_") | printed["name"].eq("reserved_per_hour")]
     computed = {*computed["name"], *printed.loc[printed["source"] == claims.COUNTED, "name"]}

@@ -92,6 +92,17 @@ def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic)
     assert whole == pytest.approx(3 * 2 * 4.09e9, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("framework", "count", "said"),
+    [("jax", 2, "synchronised"), ("jax", 1, "per replica"), ("torch", 2, "per replica")],
+)
+def test_rows_say_whether_batch_norms_see_the_whole_batch(framework, count, said):
+    process = mock.MagicMock(parameters={"device_count": count, "batch_size": 8})
+    process.device.framework = framework
+    Plan.start(process, None)
+    process.run.add_settings.assert_called_once_with(batch_norm=said)
+
+
 def test_weight_decay_takes_all_but_batch_norms(synthetic):
     decayed, spared = parameter_groups(synthetic.model)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)
