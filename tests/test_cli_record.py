@@ -44,6 +44,17 @@ def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
     assert "1,301 images/s" in lines[-1]
 
 
+def test_sizes_and_images_of_the_question_count(run):
+    sizes = {"image_size": 160.0, "batch_size": 4.0}
+    options = [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", f"{size:g}")]
+    rate = predict.rate(predict.Question("T4", "resnet50", **sizes))
+    lines = run("predict", "--chip", "T4", "--work", "resnet50", *options, "--images", "1000").splitlines()
+    assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
+    assert lines[3].endswith("for 1,000 images")
+    for name in sizes:
+        assert predict.rate(predict.Question("T4", "resnet50", **sizes | {name: None})).value != rate.value
+
+
 @pytest.mark.parametrize("chip", ["RTX 4090", "Apple M1", "H100", "P100"])
 def test_an_answer_has_eight_lines_of_eighty_columns(run, chip):
     lines = run("predict", "--chip", chip, "--work", "resnet50").splitlines()
