@@ -8,8 +8,7 @@ from email.message import Message
 
 import pytest
 
-from benchbook.commands import share
-from benchbook.machine import layout
+from benchbook.machine import identity, layout
 from rows import make_row, write
 
 REPOSITORY, HOME = "project/benchbook", "me/benchbook"
@@ -206,7 +205,7 @@ def test_the_repository_is_the_packages_own_or_an_error_says_what_helps(
 ):
     package = Message()
     package["Project-URL"] = f"Repository, https://github.com/{address}"
-    monkeypatch.setattr(share.metadata, "metadata", lambda name: package)
+    monkeypatch.setattr(identity.metadata, "metadata", lambda name: package)
     monkeypatch.setenv("BENCHBOOK_REPOSITORY", named)
     if expected:
         assert f"for {expected}.\n" in typed("--dry-run")

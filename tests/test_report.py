@@ -21,6 +21,7 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import study_rows
+from benchbook.machine import identity
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
@@ -114,6 +115,17 @@ def text(page: BeautifulSoup) -> str:
 
 def links(page: BeautifulSoup) -> list[str]:
     return [tag[name] for tag in page.find_all(True) for name in ADDRESSES if name in tag.attrs]
+
+
+@pytest.mark.parametrize("repository", ["", "someone/benchbook"])
+def test_the_first_page_says_where_to_report_an_error_once_the_project_has_an_address(
+    tmp_path, monkeypatch, repository
+):
+    monkeypatch.setattr(identity, "repository", lambda: repository)
+    pages.write(merge(make_rows(windows([1.0] * 3))), tmp_path)
+    page = soup(tmp_path / "pages" / "start.html")
+    addresses = [tag["href"] for tag in page.find_all("a") if tag["href"].endswith("/issues")]
+    assert addresses == [f"https://github.com/{repository}/issues"] * bool(repository)
 
 
 def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole):

@@ -3,11 +3,9 @@
 import io
 import json
 import os
-import re
 import subprocess
 import tempfile
 from collections import defaultdict
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlencode
@@ -16,7 +14,7 @@ import pandas
 import typer
 
 from benchbook.commands.output import say, short
-from benchbook.machine.identity import identify
+from benchbook.machine import identity
 from benchbook.machine.processes import output
 from benchbook.rows import packing, schema
 
@@ -35,8 +33,8 @@ def share(
 
     A second call updates the request while it is open. Without `gh`, the command prints where to attach the zip.
     """
-    archive, rows = packing.pack(machine or identify().name, None, say)
-    contents, repository = packing.read(archive), _repository()
+    archive, rows = packing.pack(machine or identity.identify().name, None, say)
+    contents, repository = packing.read(archive), identity.repository()
     name = rows["machine"].iloc[0]
     for file, content in contents.items():
         say(f"  outputs/runs/{file} ({len(content):,} bytes)")
@@ -151,10 +149,3 @@ def _run(folder: Path, *command: str) -> str:
     if done.returncode:
         raise OSError(f"{command[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
     return done.stdout.strip()
-
-
-def _repository() -> str:
-    """Return owner/name from BENCHBOOK_REPOSITORY, else from the package's own address; '' if neither is one."""
-    addresses = dict(line.split(", ") for line in metadata.metadata("benchbook").get_all("Project-URL", []))
-    named = os.environ.get("BENCHBOOK_REPOSITORY") or addresses["Repository"].removeprefix("https://github.com/")
-    return named if re.fullmatch(r"[A-Za-z0-9-]+/[\w.-]+", named) else ""

@@ -177,6 +177,14 @@ def commit() -> str:
     return f"{head}+changed" if head and changed else head
 
 
+def repository() -> str:
+    """Return owner/name on GitHub, from BENCHBOOK_REPOSITORY, else from the package; empty if neither has one."""
+    addresses = dict(line.split(", ") for line in metadata.metadata("benchbook").get_all("Project-URL", []))
+    own = addresses.get("Repository", "").removeprefix("https://github.com/")
+    named = os.environ.get("BENCHBOOK_REPOSITORY") or own
+    return named if re.fullmatch(r"[A-Za-z0-9-]+/[\w.-]+", named) else ""
+
+
 def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
     """Return family, model, stepping, instruction sets and caches of the first core."""
     fields = _first_core(cpuinfo)

@@ -1,7 +1,6 @@
 """What the site shows next to the notebooks: the start page, all points, and the data."""
 
 import datetime
-import importlib.metadata
 import json
 from pathlib import Path
 
@@ -37,7 +36,7 @@ def write(merged, folder: Path) -> None:
         templates.get_template("start.html").render(
             machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
             points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-            repository=_repository(), tasks=costs.TASKS, families=costs.FAMILIES, **made,
+            repository=identity.repository(), tasks=costs.TASKS, families=costs.FAMILIES, **made,
         ),
         encoding="utf-8",
     )  # fmt: skip
@@ -77,10 +76,3 @@ def _days(points: pandas.DataFrame) -> str:
     """Return the first and last day; names of sessions begin with their day."""
     days = sorted({name[:8] for name in points["session"].dropna().astype(str) if name[:8].isdigit()})
     return " to ".join(dict.fromkeys(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in days[:1] + days[-1:]))
-
-
-def _repository() -> str:
-    """Return the project's address on GitHub; empty before `make address` has written one."""
-    urls = importlib.metadata.metadata("benchbook").get_all("Project-URL") or []
-    address = next((url.partition(", ")[2] for url in urls if url.startswith("Repository,")), "")
-    return "" if "/_owner_/" in address else address
