@@ -392,3 +392,19 @@ def test_an_accuracy_is_read_off_the_raw_curve_and_never_continued():
     assert resnet50.epochs_to_accuracy(rows, 0.45) == 2
     assert resnet50.epochs_to_accuracy(rows, 0.6) == 4
     assert resnet50.epochs_to_accuracy(rows, 0.61) is None
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (
+            ["did not converge", "converged", "not judged"],
+            "1 of 2 frozen points did not converge, at learning rate 0.1 (",
+        ),
+        (["converged"], "0 of 1 frozen points did not converge (the rule: "),
+        (["not judged"], "Frozen convergence: not judged ("),
+    ],
+)
+def test_frozen_points_that_did_not_converge_are_counted_with_their_learning_rates(verdicts, said):
+    judged = pandas.DataFrame({"verdict": verdicts, "learning_rate": [0.1, 0.01, 0.001][: len(verdicts)]})
+    assert mobilenetv2.convergence_sentence(judged).startswith(said)
