@@ -179,7 +179,7 @@ def commit() -> str:
 
 def repository() -> str:
     """Return owner/name on GitHub, from BENCHBOOK_REPOSITORY, else from the package; empty if neither has one."""
-    addresses = dict(line.split(", ") for line in metadata.metadata("benchbook").get_all("Project-URL", []))
+    addresses = dict(line.split(", ", 1) for line in metadata.metadata("benchbook").get_all("Project-URL", []))
     own = addresses.get("Repository", "").removeprefix("https://github.com/")
     named = os.environ.get("BENCHBOOK_REPOSITORY") or own
     return named if re.fullmatch(r"[A-Za-z0-9-]+/[\w.-]+", named) else ""

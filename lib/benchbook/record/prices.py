@@ -1,7 +1,7 @@
 """Prices: of an hour on a machine, and of chips to rent or buy.
 
 Each price has its date; no price is guessed. Tables are in US dollars, without prices in other currencies: see
-`in_dollars`.
+`rented`.
 """
 
 import functools
@@ -15,12 +15,13 @@ from benchbook.record import chips
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
+RENTED = ("on_demand", "reserved")  # kinds of prices
 MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
-def in_dollars(prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the prices that are in US dollars; others are not converted."""
-    return prices[prices["currency"] == "USD"]
+def rented(prices: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the lines of `articles.prices` on rented machines that are in US dollars; others are not converted."""
+    return prices[prices["kind"].isin(RENTED) & prices["currency"].eq("USD")]
 
 
 def hourly(price: dict) -> float:
@@ -38,7 +39,7 @@ def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
     Args:
         prices: from `articles.prices`.
     """
-    listed = in_dollars(prices[prices["kind"].eq("on_demand")]).drop_duplicates("machine")
+    listed = rented(prices).query("kind == 'on_demand'").drop_duplicates("machine")
     return {price["machine"]: hourly(price) for price in listed.to_dict("records")}
 
 

@@ -106,7 +106,7 @@ def _counts() -> list[dict]:
 def _money(evidence: Evidence, table: pandas.DataFrame) -> list[dict]:
     """Return hourly prices, with the rounding of the listed amount as bounds."""
     chips, quantities = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict(), []
-    for price in prices.in_dollars(evidence.prices.query("kind in ('on_demand', 'reserved')")).to_dict("records"):
+    for price in prices.rented(evidence.prices).to_dict("records"):
         place = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
         half = articles.half_unit(price["amount"])
         hourly = [prices.hourly(price | {"amount": price["amount"] + change}) for change in (0, -half, half)]

@@ -25,7 +25,6 @@ CLAIMED_RATES = {  # by data set and global batch
     ("synthetic", 256): "small_batch_rate",
 }
 TARGET_ACCURACY = 0.757  # the article's
-RENTED = ("on_demand", "reserved")
 ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 # What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
@@ -102,7 +101,7 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
                 ideal = 1 if several["device"] == "cpu" else count
                 ratio = shared.ratio(several, one, "images_per_second")
                 shares = {name: ratio[name] / ideal for name in ("low", "high")}
-                shares |= {"several": f"{count:.0f} {'processes' if ideal == 1 else 'devices'}"}
+                shares |= {"several": wording.count(count, "process" if several["device"] == "cpu" else "device")}
                 lines.append(several | ratio | shares | {"efficiency": ratio["ratio"] / ideal, "kind": kind})
                 break
     names = [*_SETTING, "several", "device_count", "batch_size", "kind", "ratio", "efficiency"]
@@ -120,7 +119,7 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
         hour), energy_method and energy_boundary (of the electricity's joules), note (what that boundary leaves out).
     """
     lines, listed = [], {}
-    for price in prices.in_dollars(evidence.prices[evidence.prices["kind"].isin(RENTED)]).to_dict("records"):
+    for price in prices.rented(evidence.prices).to_dict("records"):
         listed.setdefault(price["machine"], {})[price["kind"]] = prices.hourly(price)
     best = points(evidence).query("status == 'ok' and images_per_second.notna()", engine="python")
     best = best.assign(view=[figures.view(line) for line in best.to_dict("records")])
