@@ -342,7 +342,7 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
     assert setup(EXTRAS="mine.txt") == [*whole, "yours"]
 
 
-@pytest.mark.parametrize("setting", ["PIP_REQUIRE_VIRTUALENV", "PIP_USER"])
+@pytest.mark.parametrize("setting", ["PIP_REQUIRE_VIRTUALENV", "PIP_USER", "PIP_PREFIX", "PIP_TARGET"])
 def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch, setting):
     shutil.copy(layout.root() / "Makefile", tmp_path)
     version = re.search(r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE)[1]

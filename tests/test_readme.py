@@ -3,10 +3,12 @@
 import base64
 import re
 import runpy
+import shlex
 import subprocess
 import tomllib
 
 import pytest
+import typer
 import yaml
 
 from benchbook.commands import cli
@@ -14,7 +16,14 @@ from benchbook.machine import layout
 from benchbook.running import profiles
 
 DOCS = (layout.root() / "docs").glob("*.md")
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in DOCS))
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    *(f"docs/{path.name}" for path in DOCS),
+)
 HIDDEN = layout.root() / ".github"
 
 
@@ -38,11 +47,16 @@ def test_make_help_explains_every_target():
     assert set(re.findall(r"^  make (\S+) +\S", shown, re.MULTILINE)) == set(declared)
 
 
-def test_every_command_of_benchbook_exists():
-    known = {command.name or command.callback.__name__ for command in cli.app.registered_commands}
+def test_every_command_line_of_benchbook_can_be_parsed():
+    app, lines = typer.main.get_command(cli.app), 0
     for page in PAGES:
-        named = set(re.findall(r"(?:`|bin/|^)benchbook ([a-z]+)", read(page), re.MULTILINE))
-        assert named <= known, page
+        for text in re.findall(r"(?:`|bin/|^|; )benchbook ([a-z][^`\n]*)", read(page), re.MULTILINE):
+            name, *arguments = shlex.split(text, comments=True)
+            if arguments:  # else only the command is named
+                app.commands[name].make_context(name, arguments)
+                lines += 1
+            assert name in app.commands, (page, text)
+    assert lines > 10
 
 
 def test_the_readme_lists_every_notebook_and_profile():
@@ -100,8 +114,8 @@ def test_version_and_changelog_agree():
 @pytest.mark.parametrize("path", sorted(HIDDEN.rglob("*.yml")), ids=lambda path: path.stem)
 def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
     content = yaml.safe_load(path.read_text())
-    needed = {"name", "jobs"} if path.parent.name == "workflows" else {"name", "description", "body"}
-    assert needed <= set(content)
+    needed = {"workflows": {"name", "jobs"}, "ISSUE_TEMPLATE": {"name", "description", "body"}}
+    assert needed.get(path.parent.name, {"version", "updates"}) <= set(content)
     for job in content.get("jobs", {}).values():
         assert "write" not in job["permissions"].values() or not any("run" in step for step in job["steps"])
         assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step)
