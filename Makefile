@@ -4,7 +4,6 @@ PROFILE ?= quick
 STUDIES ?= all
 MACHINE ?=
 DEVICE ?= all
-LIKE ?=
 RETRY ?=
 DRY ?=
 DEADLINE ?=
@@ -37,7 +36,7 @@ BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
 $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpreter is gone
-CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE) $(if $(LIKE),--like "$(LIKE)")
+CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup study plan report examples test test-slow lint bench lab lock pack share picture address clean
@@ -48,7 +47,7 @@ help: ## Show this list
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
 
-study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|rocm|xpu|mps|metal|tpu LIKE=machine RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm
+study: $(READY) ## Measure this machine: PROFILE=quick|paper STUDIES="..." MACHINE=name DEVICE=all|cpu|cuda|rocm|xpu|mps|metal|tpu RETRY=1 DEADLINE=seconds; a cluster: EXECUTOR=slurm
 	@exec $(BIN)/benchbook study $(CHOICE) --executor $(EXECUTOR) $(if $(RETRY),--retry) $(if $(DEADLINE),--deadline $(DEADLINE))
 
 plan: $(READY) ## Show the points of PROFILE, how long they should take and, with PRICE=dollars-per-hour, what they cost

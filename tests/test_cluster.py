@@ -40,9 +40,6 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(tmp_path,
         "calibrate mnist_speedup",
     ]
     assert {f"BENCHBOOK_STATE={folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
-    (tmp_path / "words").unlink()
-    assert command(*STUDY, "--like", "attic")[0] == 0
-    assert (tmp_path / "words").read_text().count("--wrap") == 1
 
 
 def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(tmp_path, outputs, slurm_has, command):

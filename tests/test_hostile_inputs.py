@@ -111,7 +111,6 @@ COMMANDS = [
     (("measure", "x"), "network 'x'; allowed"),
     (("plan", "--profile", "full", "--studies", "gpt_tokens", "--device", "cpu"), "none of these points can run here"),
     (("plan", "--studies", "mnist_speedup", "--device", "best"), "device 'best'; allowed: all, cpu, mps"),
-    (("plan", "--like", "nobody"), "machine 'nobody' has no rows in "),
     (("chips", "nosuch"), "no chip on record is called 'nosuch'"),
     (("nosuch",), "No such command 'nosuch'"),
     (("plan", "--nosuch"), "(in `benchbook plan --nosuch`); `benchbook plan --help` lists what is allowed"),

@@ -1,7 +1,5 @@
 import ast
 import itertools
-import json
-import shutil
 import warnings
 
 import pytest
@@ -16,8 +14,6 @@ from benchbook.machine.kinds import KINDS
 from benchbook.rows import points
 from benchbook.running import profile_files, profiles
 from cells import write_notebook
-from rows import COMMITTED as COMMITTED_ROWS
-from rows import make_row, write
 from small import PLANS
 
 PARAMETERS = """variant: str = "reference"  # which
@@ -230,43 +226,6 @@ def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(mo
     assert order[0] == ("calibrate", "torch")
     assert order[1][0] == "mnist_speedup"  # the first answer waits for nothing else
     assert order[order.index(("calibrate", "tensorflow")) + 1] == ("mobilenetv2_energy", "tensorflow")
-
-
-def test_another_machines_points_are_run_as_they_are_on_the_device_that_is_here(tmp_path, outputs):
-    shutil.copytree(COMMITTED_ROWS, tmp_path / "runs" / COMMITTED_ROWS.name)
-    there = {path.name for path in COMMITTED_ROWS.glob("*/*") if path.is_dir()}
-
-    def like(device="all", kinds=("cpu",), studies="all", name=COMMITTED_ROWS.name):
-        def here(framework):
-            if kinds is None:
-                raise DeviceUnavailable("planted")
-            return kinds
-
-        said = []
-        points = profiles.like(name, studies, device, here, said.append)
-        return {point.name: point for point in points}, said
-
-    points, said = like()
-    assert set(points) == there
-    assert said == []
-    assert {point.study for point in like(studies="mnist_speedup")[0].values()} == {"mnist_speedup"}
-    with pytest.raises(ValueError, match="none of its points can run here with device all"):
-        like(kinds=("cuda",))
-    with pytest.raises(ValueError, match="none of its points can run here"):
-        like(kinds=None)
-    with pytest.raises(ValueError, match=f"machine 'attic' has no rows.*{COMMITTED_ROWS.name}"):
-        like(name="attic")
-
-
-def test_a_point_on_an_accelerator_is_run_on_the_one_that_is_here(outputs):
-    for device, seconds in (("mps", 100), ("cpu", 600)):
-        parameters = profiles.declared("mnist_speedup") | {"device": device}
-        point = profiles.point_name("mnist_speedup", parameters)
-        row = make_row(run_id=f"20260101T000000Z-{device}", device=device, point=point)
-        path = write(row) / "desk" / "mnist_speedup" / point / f"{row['run_id']}.json"
-        path.write_text(json.dumps({"parameters": parameters, "process_seconds": seconds}))
-    points = profiles.like("desk", "all", "all", lambda framework: ("cuda", "cpu"), print)
-    assert {point.parameters["device"]: point.time_limit_seconds for point in points} == {"cuda": 1800, "cpu": 6000}
 
 
 def test_quick_has_no_short_window_and_an_interval_for_each_point(monkeypatch):

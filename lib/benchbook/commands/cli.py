@@ -37,7 +37,6 @@ Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
 DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
-Like = Annotated[str, typer.Option(help="run the points of this machine instead of a profile's, then compare")]
 
 
 @app.callback()
@@ -54,7 +53,6 @@ def study(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    like: Like = "",
     retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
     executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
@@ -68,14 +66,14 @@ def study(
     if executor == "slurm":
         flags = ["--retry"] if retry else []
         flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
-        for line in cluster.submit(profile, studies, machine, like, ["--device", device, *flags]):
+        for line in cluster.submit(profile, studies, machine, ["--device", device, *flags]):
             say(line)
         say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
         return
-    name, points = _planned(profile, studies, machine, device, like)
+    name, points = _planned(profile, studies, machine, device)
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
-    _show(lines, left_out, until, like)
+    _show(lines, left_out, until)
     if left_out:
         say("Next: run the same command again; it measures the points that were left out.")
         raise typer.Exit(SOME_LEFT_OUT)
@@ -91,11 +89,10 @@ def plan(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    like: Like = "",
     price: Annotated[float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)] = 0.0,
 ) -> None:
     """Show a profile's points, how long they should take and, with a price, what they cost; nothing runs."""
-    name, points = _planned(profile, studies, machine, device, like)
+    name, points = _planned(profile, studies, machine, device)
     lines = session.estimate_seconds(points, name)
     shown = {
         "point": lines["point"].map(setting),
@@ -104,7 +101,7 @@ def plan(
         "at most": lines["limit_seconds"].map(wording.duration),
     }
     for study, group in pandas.DataFrame(shown).groupby(lines["study"], sort=False):
-        say_table(f"{study}, {f'as {like}' if like else f'profile {profile}'}, on {name}", group)
+        say_table(f"{study}, profile {profile}, on {name}", group)
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     time_needed = wording.duration(lines["seconds"].sum(min_count=1))
     say(f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}.")
@@ -240,8 +237,8 @@ def _write_report() -> Path:
     return page
 
 
-def _planned(profile: str, studies: str, machine: str, device: str, like: str) -> tuple[str, list[profiles.Point]]:
-    """Return the machine's name, and the points of a profile or of another machine.
+def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str, list[profiles.Point]]:
+    """Return the machine's name, and the points of a profile.
 
     Prints which studies and accelerators are left out, and where kernels are compiled first.
 
@@ -249,7 +246,7 @@ def _planned(profile: str, studies: str, machine: str, device: str, like: str) -
         ValueError: no point can run here.
     """
     name = identity.identify(machine).name
-    points = (profiles.like if like else profiles.read)(like or profile, studies, device, survey.kinds, say)
+    points = profiles.read(profile, studies, device, survey.kinds, say)
     for framework, answer in survey.ANSWERS.items():
         if answer.error:
             say(f"Left out: all points of {framework}: {answer.error}")
@@ -269,8 +266,8 @@ def _planned(profile: str, studies: str, machine: str, device: str, like: str) -
     return name, points
 
 
-def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float, like: str) -> None:
-    """Print the points left out, write the report if there is time, print findings, and compare with `like`."""
+def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float) -> None:
+    """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
     from benchbook.studies import findings
     from benchbook.studies.study import Evidence
@@ -290,8 +287,3 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
-    if like:
-        try:
-            compare(like, machine)
-        except ValueError as error:  # the machines have no point in common
-            say(f"Not compared with {like}: {error}")

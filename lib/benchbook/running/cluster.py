@@ -20,32 +20,30 @@ EXECUTORS = ("local", "slurm")
 OPTIONS = ("--parsable", "--exclusive", "--nodes=1", "--mem=0", "--no-requeue", "--dependency=singleton")
 
 
-def submit(profile: str, studies: str, machine: str, like: str, options: list[str]) -> list[str]:
-    """Submit a job for each study, or one job with `like`, and return a line about each.
+def submit(profile: str, studies: str, machine: str, options: list[str]) -> list[str]:
+    """Submit a job for each study, and return a line about each.
 
     The same command may be repeated: its jobs wait for the earlier ones, and measure only what these have left.
 
     Args:
-        profile, studies, machine, like: see `benchbook study`.
+        profile, studies, machine: see `benchbook study`.
         options: its other options.
 
     Raises:
         ValueError: an unknown profile or study, a broken profile, or a name that a folder cannot have.
         RuntimeError: Slurm is not here, or refuses a job; the message is Slurm's.
     """
-    jobs = {f"like-{like}": studies}
-    if not like:
-        chosen = [*profiles.chosen(profile, studies, print)]
-        own = [study for study in chosen if study != CALIBRATION] or chosen
-        jobs = {study: " ".join(each for each in chosen if each in (CALIBRATION, study)) for study in own}
-    for each in filter(None, (machine, like)):
-        layout.check_name(each, "machine name")
+    chosen = [*profiles.chosen(profile, studies, print)]
+    own = [study for study in chosen if study != CALIBRATION] or chosen
+    jobs = {study: " ".join(each for each in chosen if each in (CALIBRATION, study)) for study in own}
+    if machine:
+        layout.check_name(machine, "machine name")
     folder, lines = layout.outputs() / "slurm", []
     folder.mkdir(parents=True, exist_ok=True)
     for job, names in jobs.items():
         command = ["env", f"BENCHBOOK_OUTPUTS={layout.outputs()}", f"BENCHBOOK_STATE={folder / job}"]
         command += [sys.executable, "-m", "benchbook", "study", "--profile", profile, "--studies", names]
-        command += ["--machine", machine, "--like", like, *options]
+        command += ["--machine", machine, *options]
         words = [f"--job-name=benchbook-{machine or 'any'}-{job}", f"--output={folder / job}-%j.log"]
         words += [f"--wrap=exec {shlex.join(command)}"]
         try:

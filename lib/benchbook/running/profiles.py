@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from benchbook.frameworks import devices, survey
-from benchbook.judging import statistics, verdicts
-from benchbook.machine import condition, layout
+from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring.trials import PRECISIONS
 from benchbook.rows import manifests, records
@@ -32,8 +31,6 @@ CALIBRATION = "calibrate"  # the study of ceilings
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
 # Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
-# The limit of a run of another machine's point: this many times its duration there, and at least this many minutes.
-LIKE_FACTOR, LIKE_MINUTES = 10, 30
 
 Kinds = Callable[[str], tuple[str, ...]]  # maps a framework to its kinds of device where the points will run
 Say = Callable[[str], object]  # takes a line for the user
@@ -154,60 +151,6 @@ def chosen(profile: str, studies: str = "all", say: Say = lambda line: None) -> 
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     return entries
-
-
-def like(machine: str, studies: str, device: str, kinds: Kinds, say: Say) -> list[Point]:
-    """Return the points of a machine's last sessions, to run here; any accelerator's points run on the one here.
-
-    Args:
-        machine: its rows and manifests are in the outputs folder.
-        studies, device, kinds: see `read`.
-        say: called with a line for each point that cannot run here.
-
-    Raises:
-        ValueError: the machine has no rows of these studies, or none of its points can run here.
-    """
-    folder = layout.runs(machine)
-    rows = records.gather(records.find(folder), say)
-    if rows.empty:
-        there = ", ".join(sorted(path.name for path in folder.parent.glob("*") if path.is_dir())) or "none yet"
-        raise ValueError(f"machine {machine!r} has no rows in {folder.parent}; allowed: {there}")
-    measured = sorted(rows["study"].unique())
-    chosen = measured if studies == "all" else studies.split()
-    if not chosen or not set(chosen) <= set(measured):
-        raise ValueError(f"machine {machine!r} has not measured {studies!r}; allowed: all, {', '.join(measured)}")
-    described, points = manifests.read_all(folder, say), {}
-    last = verdicts.counting(rows[rows["study"].isin(chosen)], condition.samples(described))
-    last = statistics.newest(last)
-    for (study, name), own in last.sort_values("run_id").groupby(["study", "point"], sort=False):
-        runs = own["run_id"].unique()
-        manifest = described.get(runs[-1]) or {}
-        longest = max(LIKE_MINUTES, LIKE_FACTOR / 60 * (manifest.get("process_seconds") or 0))
-        try:
-            entry = {"points": [_choices_of(study, manifest.get("parameters") or {})]}
-            found = points_of(study, entry | {profile_files.LIMIT: longest}, device, kinds)
-            points |= {point.key: point for point in found}
-            if not found:
-                raise ValueError("no such framework or device here")
-        except (ValueError, devices.DeviceUnavailable) as error:
-            say(f"Left out: {study}: {setting(name)} ({error})")
-    if not points:
-        raise ValueError(f"machine {machine!r}: none of its points can run here with device {device}")
-    order = [*layout.notebooks()]
-    return _calibrate_when_needed(sorted(points.values(), key=lambda point: order.index(point.study)))
-
-
-def _choices_of(study: str, parameters: dict) -> dict:
-    """Return a manifest's parameters as an entry of a profile, for any machine."""
-    if "device" not in parameters:
-        raise ValueError("its manifest has no parameters")
-    for name in parameters.keys() & FILES:
-        if ".py:" in str(parameters[name]):
-            raise ValueError(f"{name} {parameters[name]!r} is a file of that machine's user")
-    is_cpu = parameters["device"] == "cpu"
-    choices = {name: value for name, value in parameters.items() if name in declared(study)}
-    choices["device"] = [kind for kind in KINDS if (kind == "cpu") == is_cpu]
-    return choices | ({"framework": [choices["framework"]]} if "framework" in choices else {})
 
 
 def _calibrate_when_needed(points: list[Point]) -> list[Point]:
