@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import random
 
 import pandas
@@ -9,7 +10,7 @@ import pytest
 
 from benchbook import studies
 from benchbook.judging.intervals import Interval
-from benchbook.record import articles, claims, naming
+from benchbook.record import articles, claims, naming, prices
 from benchbook.report import claim_outcomes
 from benchbook.studies import quantities
 from benchbook.studies.study import Evidence
@@ -121,6 +122,16 @@ def test_the_bounds_of_a_formula_are_those_of_all_corners():
     found = claims.recompute("a / b - a * c", quantities)
     assert (found.value, found.low, found.high) == pytest.approx((2 / 5 + 2, min(corners), max(corners)))
     assert found.kind == "range"
+
+
+@pytest.mark.parametrize(("saved", "hours"), [((12.0, 0.0), 500), ((12.0, 4.0), 750), ((4.0, 4.0), math.inf)])
+def test_a_purchase_pays_after_its_price_over_the_rent_saved(saved, hours):
+    assert prices.hours_to_pay(6000.0, *saved) == hours
+    formula = "hours_to_pay(price, rent, cost)"
+    lines = [(name, value, value, value, "rounding") for name, value in zip(("rent", "cost"), saved, strict=True)]
+    lines.append(("price", 6000.0, 5400.0, 6600.0, "rounding"))
+    found = claims.recompute(formula, pandas.DataFrame(lines, columns=QUANTITY[3:]))
+    assert (found.value, found.low, found.high) == pytest.approx((hours, 0.9 * hours, 1.1 * hours))
 
 
 def test_a_quantity_whose_name_is_part_of_another_does_not_disturb_it():
@@ -365,8 +376,11 @@ def of_article(study, place):
             chosen = {"trainable": trainable, "weights": weights}
             change = {"framework": "torch"} if rate == 9 else {}
             yield point(study, [rate * own for own in RATES], settings=chosen, **READ, **change, **place)
-        yield point(study, (), ended="crashed", image_size=224, **place)
+        died = point(study, (), ended="crashed", image_size=224, **place)
+        yield [row | ({"message": "the process was ended by SIGABRT"} if row["status"] != "ok" else {}) for row in died]
         yield point(study, RATES, settings={"learning_rate": 1e-4}, **place)
+        larger = {"framework": "tensorflow", "dataset": "cifar10", "image_size": 128, "batch_size": 64}
+        yield point("resnet50_cost", RATES, **larger, **place)
     elif study == "simclr_epochs":
         whole = {"samples": 200 * 390 * 128 / 3, "peak_memory_bytes": 1.5e9}
         yield point(study, RATES, **whole, **place)

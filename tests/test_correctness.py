@@ -50,7 +50,7 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
         ({"accuracy": None}, "ok"),
         ({"parity": None}, "ok"),
         ({"parity": None, "accuracy": 0.1}, "wrong"),
-        ({"parity": None, "accuracy": 0.1, "settings": {"trainable": False, "weights": "random"}}, "ok"),
+        ({"parity": None, "accuracy": 0.1, "settings": {"trainable": False}}, "ok"),  # its study judges that
         ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
         ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
         ({"loss": 2.0}, "wrong"),  # in every window

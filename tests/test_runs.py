@@ -128,6 +128,7 @@ TOO_LITTLE = [  # torch; cuBLAS and cuDNN; Metal under MLX; XLA on a TPU
         ("RuntimeError", "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "crashed"),
         ("DeviceUnavailable", "device 'tpu'", "unavailable"),
         ("DatasetUnavailable", "no network", "unavailable"),
+        ("ModuleNotFoundError", "No module named 'kornia'", "unavailable"),
         ("NotImplementedError", "aten::something on MPS", "unsupported"),
     ],
 )

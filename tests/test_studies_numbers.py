@@ -172,6 +172,7 @@ def test_quantities_are_of_the_articles_setting_on_an_accelerator():
     energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
     whole = point(NET, (10, 20), settings={"trainable": True}, device="metal", **energy)
     others = [point(NET, device="metal", **change) for change in ({"batch_size": 32}, {"framework": "torch"})]
+    others[1] = [row | {"loss": 2.0} for row in others[1]]  # another framework's is another event
     frozen = point(NET, (60,), device="metal")
     claimed = mobilenetv2.STUDY.quantities(evidence(whole, frozen, *others, point(NET)))
     assert named(claimed) == {"frozen_rate": 60, "rate": 15, "joules_per_image": 0.5, "frozen_diverged": 0}
@@ -193,15 +194,44 @@ def test_joules_are_shown_apart_by_what_they_cover():
     assert texts == {"15, 1 J an image (package)", "15"}
 
 
-def test_a_crash_counts_over_196_pixels_alone_and_only_where_it_was_tried():
-    def crashed(**columns):
-        own = {"settings": {"trainable": True}, "device": "metal", "framework": "torch"} | columns
-        return named(mobilenetv2.STUDY.quantities(evidence(point(NET, **own))))
+DIED = "the process was ended by SIGSEGV; it last printed: ..."
 
-    assert crashed(image_size=224, rates=(), ended="crashed") == {"crashed_over_196": 1}
-    assert crashed(image_size=224) == {"crashed_over_196": 0}
-    for nothing in ({"image_size": 160, "ended": "crashed"}, {"image_size": 224, "ended": "interrupted"}):
-        assert crashed(rates=(), **nothing) == {}
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [
+        ({}, 1),
+        ({"message": "the process was ended by SIGABRT"}, 1),
+        ({"phase": "compile"}, 1),
+        (None, 0),
+        *(({"message": other}, None) for other in ("RuntimeError: SIGSEGV", "the process was ended by SIGKILL")),
+        *(({"status": other}, None) for other in ("interrupted", "out_of_memory", "unavailable", "timeout")),
+        ({"phase": "setup"}, None),
+        ({"framework": "torch"}, None),
+        ({"device": "cpu"}, None),
+        ({"image_size": 160}, None),
+        ({"variant": "tuned"}, None),
+    ],
+)
+def test_the_articles_crash_is_a_fault_that_ends_tensorflow_while_it_trains_on_more_than_196_pixels(change, value):
+    own = {"settings": {"trainable": True}, "device": "metal", "image_size": 224}
+    last = {"message": DIED, "phase": "train"} | (change or {})
+    rows = point(NET, (), ended="crashed", **own) if change is not None else point(NET, **own)
+    rows = [row | (last if row["status"] == "crashed" else {}) for row in rows]
+    shared = {name: last[name] for name in last.keys() - {"message", "phase", "status"}}
+    found = named(mobilenetv2.STUDY.quantities(evidence([row | shared for row in rows])))
+    assert found.get("crashed_over_196") == value
+
+
+def test_an_event_in_some_processes_or_points_decides_nothing():
+    own = {"settings": {"trainable": True}, "device": "metal", "image_size": 224}
+    died = [row | {"run_id": "other", "message": DIED} for row in point(NET, (), ended="crashed", **own)]
+    stuck = point(NET, losses=(2.0, 2.0), device="metal", batch_size=32)
+    found = mobilenetv2.STUDY.quantities(evidence(point(NET, **own), died, point(NET, device="metal"), stuck))
+    for line in found:
+        if line["name"] in ("crashed_over_196", "frozen_diverged"):
+            assert [line[name] for name in ("value", "low", "high", "note")] == [0.5, 0, 1, "in 1 of 2"]
+    assert {"crashed_over_196", "frozen_diverged"} <= {line["name"] for line in found}
 
 
 def test_the_matrix_is_of_the_last_run_that_tried():

@@ -191,9 +191,8 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
     last = last.drop_duplicates(POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    # On random, frozen features the head may never do better than guessing.
-    frozen = [each.get("trainable") is False and each.get("weights") == "random" for each in last["settings"]]
-    learnt = ~pandas.Series(frozen, last.index, dtype=bool)
+    # On frozen features the head may never do better than guessing: whether it does is a question of its study.
+    learnt = pandas.Series([each.get("trainable") is not False for each in last["settings"]], last.index, dtype=bool)
     last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
     reasons = {}
     for line in last.to_dict("records"):

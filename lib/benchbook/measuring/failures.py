@@ -11,6 +11,8 @@ SHORT_OF_MEMORY = re.compile(
     r"|unlikely to have enough memory|Insufficient Memory|maximum allowed buffer size|unable to allocate",
     re.IGNORECASE,
 )
+# In the message of `launch.Failed` for a process that ended without an exception.
+FAULT = re.compile(r"^the process was ended by SIG(ABRT|BUS|FPE|ILL|SEGV|SYS|TRAP)\b")
 STATUSES = {
     "OutOfMemoryError": "out_of_memory",
     "MemoryError": "out_of_memory",
@@ -18,6 +20,8 @@ STATUSES = {
     "DeviceUnavailable": "unavailable",
     "FrameworkMissing": "unavailable",
     "DatasetUnavailable": "unavailable",
+    "ImportError": "unavailable",
+    "ModuleNotFoundError": "unavailable",
     "NotImplementedError": "unsupported",
     "KeyboardInterrupt": "interrupted",
 }
@@ -26,6 +30,11 @@ STATUSES = {
 def status_of(error_name: str, message: str) -> str:
     """Return the status of a row for an exception."""
     return "out_of_memory" if SHORT_OF_MEMORY.search(message) else STATUSES.get(error_name, "crashed")
+
+
+def is_death(row: dict) -> bool:
+    """Return whether a row says that a fault in the work ended its process; a system's or user's signal is none."""
+    return row["status"] == "crashed" and bool(FAULT.search(str(row["message"])))
 
 
 def refusal(error: Exception, most_characters: int = 300) -> dict:

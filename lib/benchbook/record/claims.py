@@ -15,6 +15,7 @@ import pandas
 from benchbook.judging import intervals
 from benchbook.judging.intervals import Interval
 from benchbook.machine import layout
+from benchbook.record.prices import hours_to_pay
 
 HOLDS, FAILS = "arithmetic holds", "arithmetic does not hold"
 CONFIRMED, CONTRADICTED, UNDECIDED = "confirmed", "contradicted", "undecided"
@@ -25,6 +26,7 @@ COUNTED = "counted"  # the source of a network's quantities, which belong to no 
 EVENT = "that it happens"  # the claimed range of an event
 TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "too few windows or processes for an interval, and a range decides nothing"
+QUANTITY = re.compile(r"\b[a-z_]\w*\b(?!\()")  # in a formula, not the name of a function
 WIDE_REASON = "its interval is wider than the claimed range, so it can contradict the claim but not confirm it"
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
@@ -46,7 +48,7 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
     """Return a formula's value with its bounds; see `intervals.combine`.
 
     Args:
-        formula: arithmetic over names.
+        formula: arithmetic over names; it may call `prices.hours_to_pay`.
         quantities: of one machine, with columns name, value, low, high, interval.
 
     Returns:
@@ -56,13 +58,14 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
     names = names_in(formula)
     if not set(names) <= set(numbers):
         return None
-    function = eval(f"lambda {', '.join(names)}: {formula}")  # formulas are the package's own, in claims.csv
+    # Formulas are the package's own, in claims.csv.
+    function = eval(f"lambda {', '.join(names)}: {formula}", {"hours_to_pay": hours_to_pay})
     return intervals.combine(function, *(numbers[name] for name in names))
 
 
 def names_in(formula: str) -> list[str]:
     """Return the quantities that a formula names."""
-    return sorted(set(re.findall(r"\b[a-z_]\w*", formula)))
+    return sorted(set(QUANTITY.findall(formula)))
 
 
 def judge_arithmetic(claim: dict, low: float, high: float) -> str:
@@ -160,7 +163,7 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
         return line | {"verdict": NOT_MEASURED}
     line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
     values = {each["name"]: _rounded(each["value"]) for each in used.to_dict("records")}
-    substituted = re.sub(r"\b[a-z_]\w*", lambda name: values[name[0]], claim["formula"])
+    substituted = QUANTITY.sub(lambda name: values[name[0]], claim["formula"])
     if len(values) > 1 or substituted not in values.values():  # else there is nothing to compute
         line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
     if not is_same_chip:

@@ -59,6 +59,18 @@ def rent(seconds: float, per_hour: float) -> float:
     return seconds / SECONDS_PER_HOUR * per_hour
 
 
+def hours_to_pay(usd: float, rent_per_hour: float, cost_per_hour: float = 0.0) -> float:
+    """Return the hours of use after which a purchase has cost less than renting: its price over the rent saved.
+
+    Args:
+        usd: the purchase price in US dollars.
+        rent_per_hour: of what would be rented instead, for as much work.
+        cost_per_hour: of using the own hardware, such as its electricity; infinity is returned if rent is no dearer.
+    """
+    saved = rent_per_hour - cost_per_hour
+    return usd / saved if saved > 0 else math.inf
+
+
 @functools.cache
 def rental_offers(chip: str) -> pandas.DataFrame:
     """Return the hourly offers for a chip: the newest of each provider.

@@ -67,6 +67,12 @@ def exact(row: dict, name: str, value: float) -> dict:
     return bounded(row, name, value, value, value)
 
 
+def event(row: dict, name: str, happened: Sequence[bool]) -> dict:
+    """Return the quantity of an event in several processes or points: 1 in all, 0 in none; some decide nothing."""
+    quantity = bounded(row, name, numpy.mean(happened), min(happened), max(happened))
+    return quantity | {"note": "" if min(happened) == max(happened) else f"in {sum(happened)} of {len(happened)}"}
+
+
 def printed(row: dict, name: str, column: str) -> dict:
     """Return the quantity in a column of a published row, with the bounds of its rounding; no column: an event."""
     return bounded(row, name, row[column], *articles.bounds(row, column)) if column else exact(row, name, 1)

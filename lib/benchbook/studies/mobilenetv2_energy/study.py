@@ -4,6 +4,8 @@ import math
 
 import pandas
 
+from benchbook.measuring import failures
+from benchbook.rows import records
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
@@ -13,6 +15,7 @@ from benchbook.studies.study import Evidence, Study, cached
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
 LARGEST_IMAGE_SIZE = 196  # pixels a side; above it the article's M1 crashed
+TRAINING = ("compile", "warmup", "train")  # the phases of that crash
 # A converging network's loss falls by this share from the first window to the last, and its test accuracy is this much
 # over chance.
 LEAST_FALL, LEAST_GAIN = 0.05, 0.15
@@ -26,6 +29,7 @@ LAYERS = {True: "all layers", False: "last layer"}
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
 _ALIKE = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "batch_size", "image_size"]
 _CURVE = ["machine", "device", "framework", "variant", "dataset", "batch_size", "image_size", *_SETTINGS[:3], "point"]
+_FROZEN = ["machine", "device", "framework", "dataset", "weights", "learning_rate", "image_size"]
 _RENAMED = {"samples_per_second": "images_per_second", "energy_per_sample": "joules_per_image"}
 _RENAMED |= {f"energy_{name}": f"joules_{name}" for name in ("low", "high", "interval")}
 _RENAMED |= {"energy_method": "method", "energy_boundary": "boundary"}
@@ -88,13 +92,16 @@ def convergence(evidence: Evidence) -> pandas.DataFrame:
         converge, a single window shows no fall, and other data sets than TEN_CLASSES have another or an unknown chance
         level; none of these is judged.
     """
+    return _judged(evidence)[[*_FROZEN, "first_loss", "last_loss", "accuracy", "verdict"]]
+
+
+def _judged(evidence: Evidence) -> pandas.DataFrame:
     frozen = losses(evidence)
     frozen, judged = frozen[frozen["trainable"].eq(False)], []
-    key = ["machine", "device", "framework", "dataset", "weights", "learning_rate", "image_size"]
-    for _, curve in frozen.groupby([*key, "batch_size", "variant", "point"], dropna=False):
+    for _, curve in frozen.groupby([*_FROZEN, "batch_size", "variant", "point"], dropna=False):
         line = curve.iloc[-1].to_dict() | {"first_loss": curve["loss"].iloc[0], "last_loss": curve["loss"].iloc[-1]}
         judged.append(line | {"verdict": _verdict(line, curve)})
-    return pandas.DataFrame(judged, columns=[*key, "first_loss", "last_loss", "accuracy", "verdict"])
+    return pandas.DataFrame(judged, columns=[*frozen, "first_loss", "last_loss", "verdict"])
 
 
 def convergence_sentence(judged: pandas.DataFrame) -> str:
@@ -113,13 +120,13 @@ def claimed(evidence: Evidence) -> list[dict]:
 
     Returns:
         joules_per_image, rate, frozen_rate, crashed_over_196, frozen_diverged and lower_rate_converged. Rates and
-        joules are those at 128 px and batch 64. Points over LARGEST_IMAGE_SIZE that were interrupted, or had no
-        weights, are no evidence on crashes.
+        joules are those at 128 px and batch 64. The three events are of TensorFlow, the article's framework: crashed is
+        a process that training over LARGEST_IMAGE_SIZE ended, as the article's; an exception is no evidence.
     """
     table = settings(evidence)
     table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["device"] != "cpu")]
-    table = table[(table["dataset"] == "cifar10") | (table["status"] == "crashed")]
-    article = table[(table["image_size"] == 128) & (table["batch_size"] == 64) & (table["framework"] == "tensorflow")]
+    table = table[(table["dataset"] == "cifar10") & (table["framework"] == "tensorflow")]
+    article = table[(table["image_size"] == 128) & (table["batch_size"] == 64)]
     article = article[(article["learning_rate"] == LEARNING_RATE) & (article["status"] == "ok")]
     article = article.sort_values("weights")  # imagenet before random
     article = article.drop_duplicates(["machine", "device", "trainable"])
@@ -130,18 +137,20 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    tried = table[(table["image_size"] > LARGEST_IMAGE_SIZE) & table["status"].isin(["ok", "diverged", "crashed"])]
-    for _, points in tried.groupby("machine"):
-        crashed = (points["status"] == "crashed").any()
-        values.append(quantities.exact(points.iloc[0].to_dict(), "crashed_over_196", crashed))
-    judged = convergence(evidence)
-    judged = judged[(judged["dataset"] == "cifar10") & (judged["verdict"] != NOT_JUDGED) & (judged["device"] != "cpu")]
-    for machine, points in judged[judged["learning_rate"] == LEARNING_RATE].groupby("machine"):
-        head, diverged = table[table["machine"] == machine].iloc[0], (points["verdict"] == NOT_CONVERGED).any()
-        values.append(quantities.exact(head.to_dict(), "frozen_diverged", diverged))
-    for machine, points in judged[judged["learning_rate"] < LEARNING_RATE].groupby("machine"):
-        head, converged = table[table["machine"] == machine].iloc[0], (points["verdict"] == CONVERGED).any()
-        values.append(quantities.exact(head.to_dict(), "lower_rate_converged", converged))
+    rows = evidence.newest(NAME).query(f"image_size > {LARGEST_IMAGE_SIZE} and phase in @TRAINING", engine="python")
+    rows = rows.merge(table[["machine", "point"]])
+    rows = rows.assign(died=[failures.is_death(line) for line in rows.to_dict("records")])
+    trained = rows["phase"].eq("train") & rows["status"].isin(records.TRAINED)
+    for _, own in rows[rows["died"] | trained].groupby("machine"):
+        died = own.groupby(["point", "run_id"])["died"].any()
+        values.append(quantities.event(own.iloc[0].to_dict(), "crashed_over_196", died))
+    judged = _judged(evidence).merge(table[["machine", "point", "chip", "source"]])
+    judged = judged[judged["verdict"] != NOT_JUDGED]
+    at, converged = judged["learning_rate"], judged["verdict"] == CONVERGED
+    first, lower = (at == LEARNING_RATE, ~converged), (at < LEARNING_RATE, converged)
+    for name, (chosen, happened) in {"frozen_diverged": first, "lower_rate_converged": lower}.items():
+        for _, own in judged.assign(happened=happened)[chosen].groupby("machine"):
+            values.append(quantities.event(own.iloc[0].to_dict(), name, own["happened"]))
     return values
 
 

@@ -55,9 +55,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     rows = rows[(rows["study"] == NAME) & (rows["dataset"] == "mnist") & (rows["precision"] == "fp32")]
     trained = statistics.newest(rows[(rows["phase"] == "train") & (rows["variant"] == "reference")])
     for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
-        diverged = (windows["status"] == "diverged").any()
-        name, happened = ("cpu_trained", not diverged) if is_cpu else ("diverged", diverged)
-        values.append(quantities.exact(windows.iloc[0].to_dict(), name, float(happened)))
+        diverged = (windows["status"] == "diverged").groupby(windows["run_id"]).any()
+        name, happened = ("cpu_trained", ~diverged) if is_cpu else ("diverged", diverged)
+        values.append(quantities.event(windows.iloc[0].to_dict(), name, happened))
     steps = agreement.steps(evidence.newest(NAME))
     steps = steps[(steps["dataset"] == "mnist") & (steps["precision"] == "fp32") & (steps["device"] != "cpu")]
     steps = steps[steps["step"].isin(list(PRINTED_STEPS)) & steps["samples"].eq(BATCH_SIZE) & steps["loss"].notna()]
