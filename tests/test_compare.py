@@ -5,11 +5,9 @@ import json
 import numpy
 import pytest
 
-from benchbook.commands import cli
 from benchbook.judging import compare
 from benchbook.judging.intervals import Interval
 from benchbook.rows import points
-from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, write
 from rows import windows as make_windows
 
@@ -162,13 +160,3 @@ def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):
     assert command("compare", "desk (aaaa)", "desk (bbbb)")[0] == 0
     status, said = command("compare", "desk", "s1")
     assert (status, "'desk' has no rows; allowed: a machine (desk (aaaa), desk (bbbb))" in said) == (2, True)
-
-
-def test_a_study_like_another_machine_ends_with_the_comparison(outputs, capsys):
-    write(*windows(), *windows(2000, machine="attic"))
-    lines = Evidence.of_machine("desk").summary
-    cli._show(lines, [], 0.0, "attic")
-    assert "A is attic, B is desk" in (said := capsys.readouterr().out)
-    assert "A faster" in said
-    cli._show(lines, [], 0.0, "cellar")
-    assert "Not compared with cellar: 'cellar' has no rows; allowed: a machine (attic, desk)" in capsys.readouterr().out
