@@ -99,7 +99,7 @@ def no_sensor(monkeypatch):
 def clock(monkeypatch, no_sensor):
     """Return the clock of every window, which moves only when told; nothing sleeps."""
     fake = Clock()
-    for module in (protocol, trials, window):
+    for module in (protocol, sensors, trials, window):
         monkeypatch.setattr(module, "time", fake)
     return fake
 

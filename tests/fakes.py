@@ -8,7 +8,7 @@ import pytest
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Evaluation, Workload
-from benchbook.measuring import runs
+from benchbook.measuring import runs, sensors
 from benchbook.measuring.sensors import Energy
 from benchbook.measuring.writer import Run
 
@@ -44,10 +44,11 @@ class Clock:
         self.slept.append(seconds)
 
 
-class Sensor:
+class Sensor(sensors.Sensor):
     """Reads a known number of joules."""
 
     def __init__(self, log: list, joules: float = 5.0) -> None:
+        super().__init__(method="nvml")
         self.log = log
         self.joules = joules
 

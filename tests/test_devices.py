@@ -207,7 +207,7 @@ def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypat
     device = devices.pick("best")
     assert (device, device.backend.count(device), device.torch_type) == (Device(kind, "a GPU"), 3, torch_type)
     assert tuned.candidates(device) == [*tried, {"channels_last": True}, {"fused": True}, {"compiled": True}]
-    assert sensors.open_sensor(device) is sensors.NO_SENSOR
+    assert sensors.open_sensor(device).method is None
 
 
 @pytest.mark.parametrize(("capability", "has"), [(6.0, False), (7.0, False), (7.5, False), (8.0, True), (12.1, True)])

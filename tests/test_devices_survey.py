@@ -65,7 +65,7 @@ def machine_says(monkeypatch, command):
 
     def said() -> str:
         monkeypatch.setattr(devices, "installed", lambda: ("jax",))
-        monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.ZeusSensor(None, "rapl"))
+        monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.Sensor(method="rapl"))
         status, text = command("machine")
         assert status == 0, text
         assert re.search(r"torch +│ +│ +│ +│ not installed", text), text

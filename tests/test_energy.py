@@ -1,7 +1,7 @@
 """Joules an image, with method and boundary; from a Zeus of known joules to what is said of them."""
 
+import itertools
 from math import nan
-from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -18,19 +18,11 @@ RAPL = {"energy_method": "rapl", "energy_boundary": "package"}
 WORDS = "Energy: 30 J an image, idle power included ({})"
 
 
-class Zeus:
-    """A monitor whose device always draws 20 W, and whose counter begins again from 0 in one window, if told so."""
-
-    def __init__(self, clock, wrapping=None):
-        self.clock, self.wrapping, self.ended = clock, wrapping, 0
-
-    def begin_window(self, key, sync_execution=True, restart=False):
-        self.begun = self.clock.seconds
-
-    def end_window(self, key, sync_execution=True):
-        lost = 1e6 if self.ended == self.wrapping else 0.0
-        self.ended += 1
-        return SimpleNamespace(gpu_energy={0: 20.0 * (self.clock.seconds - self.begun) - lost, 1: 0.0})
+def counters(clock, lost=lambda reads: 0.0):
+    """Return the counters of two devices of 10 W each; `lost` says how many mJ a reading lacks, by its number."""
+    reads = itertools.count()
+    read = lambda: {0: 1e4 * clock.seconds - lost(next(reads)), 1: 1e4 * clock.seconds}  # noqa: E731
+    return sensors.Counters(method="nvml", read=read, moving=[0, 1])
 
 
 @pytest.fixture
@@ -43,7 +35,7 @@ def clock(clock):
     ("make", "idle_watts", "method", "boundary", "words"),
     [
         (
-            lambda clock: sensors.ZeusSensor(Zeus(clock), "nvml"),
+            counters,
             20.0,
             "nvml",
             "board",
@@ -75,7 +67,7 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
 
 
 def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, record, monkeypatch):
-    sensor = sensors.ZeusSensor(Zeus(clock, wrapping=3), "nvml")  # after idle, compile and warm-up
+    sensor = counters(clock, lambda reads: 1e6 * (reads == 7))  # after idle, compile and warm-up
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)

@@ -1,24 +1,37 @@
+import itertools
 import mmap
 import os
 import resource
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import get_args
 
 import pynvml
 import pytest
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
-from benchbook.measuring import sensors
-from benchbook.measuring.sensors import Energy, ZeusSensor
+from benchbook.measuring import protocol, sensors
+from benchbook.measuring.sensors import Counters, Energy
 from benchbook.measuring.window import window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
-from fakes import CPU, Clock, Sensor
+from fakes import CPU, Clock, FakeWorkload, Sensor, run
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
+PARTS = sensors.APPLE_PARTS
+CHIP = PARTS[:2]  # the counters of its CPU and its GPU
+
+
+@pytest.fixture
+def ticking(monkeypatch) -> Clock:
+    """Return the clock of windows and sensors, which moves only when told."""
+    clock = Clock()
+    for module in (protocol, sensors):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr("benchbook.measuring.window.time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -33,26 +46,6 @@ def log(monkeypatch):
     monkeypatch.setattr(devices, "backend", lambda framework: fake)
     monkeypatch.setattr(devices, "peak_memory", fake.peak_memory)
     return calls
-
-
-class Zeus:
-    """Stands in for a ZeusMonitor: answers with the energies it was given."""
-
-    def __init__(self, **energies) -> None:
-        self.energies = energies
-        self.log = []
-
-    def begin_window(self, key, sync_execution=True, restart=False):
-        self.log.append(("begin", key, sync_execution))
-
-    def end_window(self, key, sync_execution=True):
-        self.log.append(("end", key, sync_execution))
-        return SimpleNamespace(**{"gpu_energy": {}, "cpu_energy": None, "soc_energy": None} | self.energies)
-
-
-def _apple(**parts) -> SimpleNamespace:
-    names = ("cpu_total_mj", "gpu_mj", "gpu_sram_mj", "ane_mj", "dram_mj")
-    return SimpleNamespace(**dict.fromkeys(names) | parts)
 
 
 def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_of_a_row(monkeypatch, log):
@@ -107,39 +100,107 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
         assert timed.page_faults is None
 
 
+# The mJ of each part when a window of 2 s begins, and when it ends.
 @pytest.mark.parametrize(
-    ("method", "energies", "expected"),
+    ("method", "moving", "before", "after", "joules"),
     [
-        ("nvml", {"gpu_energy": {1: 12.5}}, Energy(12.5, "nvml", "board")),
-        ("rapl", {"cpu_energy": {0: 3.0, 1: 4.5}}, Energy(7.5, "rapl", "package")),
-        (
-            "apple_ioreport",
-            {"soc_energy": _apple(cpu_total_mj=1000, gpu_mj=250, gpu_sram_mj=20, ane_mj=3, dram_mj=400)},
-            Energy(1.673, "apple_ioreport", "soc"),
-        ),
-        ("apple_ioreport", {"soc_energy": _apple(cpu_total_mj=1500)}, Energy(1.5, "apple_ioreport", "soc")),
-        ("nvml", {"gpu_energy": {0: 0.0}}, Energy()),
-        ("nvml", {"gpu_energy": {}}, Energy()),
-        ("nvml", {"gpu_energy": {0: 12.5, 1: -3.0}}, Energy()),  # a counter that began again from 0
-        ("rapl", {"cpu_energy": {0: -262_143.3}}, Energy()),
-        ("apple_ioreport", {"soc_energy": _apple(cpu_total_mj=1500, gpu_mj=-1)}, Energy()),
-        ("rapl", {"cpu_energy": {0: 0.0}}, Energy()),
-        ("rapl", {"cpu_energy": None}, Energy()),
-        ("apple_ioreport", {"soc_energy": _apple(cpu_total_mj=0)}, Energy()),
-        ("apple_ioreport", {"soc_energy": _apple()}, Energy()),
+        ("nvml", [1], {1: 7000.0}, {1: 19_500.0}, 12.5),
+        ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300.0, 1: 305.0}, 0.6),
+        ("rapl", [0, 1], {0: 0.0, 1: 0.0}, {0: 3000.0, 1: 4500.0}, 7.5),
+        ("apple_ioreport", CHIP, dict.fromkeys(PARTS, 5), dict.fromkeys(PARTS, 405), 2.0),
+        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "gpu_mj": 0}, {"cpu_total_mj": 1500, "gpu_mj": 0}, 1.5),
+        # A counter stands, or there is none: of one of two GPUs; of the chip's CPU, or of its GPU, which is measured.
+        ("nvml", [0], {0: 7.0}, {0: 7.0}, None),
+        ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300_000.0, 1: 5.0}, None),
+        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "dram_mj": 0}, {"cpu_total_mj": 0, "dram_mj": 940}, None),
+        ("apple_ioreport", CHIP, {"cpu_total_mj": 0, "gpu_mj": 0}, {"cpu_total_mj": 1500, "gpu_mj": 0}, None),
+        ("apple_ioreport", CHIP, {"cpu_total_mj": 0}, {"cpu_total_mj": 1500}, None),
+        ("nvml", [0], {}, {0: 5000.0}, None),
+        # One went back, or more passed than such a device can draw.
+        ("nvml", [0, 1], {0: 0.0, 1: 5000.0}, {0: 12_500.0, 1: 2000.0}, None),
+        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "ane_mj": 1}, {"cpu_total_mj": 1500, "ane_mj": 0}, None),
+        ("rapl", [0], {0: 0.0}, {0: 262_143_328.85}, None),
     ],
 )
-def test_sensor_reads_joules_of_counters_that_moved_and_leaves_synchronising_to_the_window(method, energies, expected):
-    zeus = Zeus(**energies)
-    sensor = ZeusSensor(zeus, method)
+def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_window(
+    ticking, method, moving, before, after, joules
+):
+    reads = iter([before, after])
+    sensor = Counters(method=method, read=lambda: next(reads), moving=moving)
     sensor.begin()
-    assert sensor.end() == expected
-    assert [(call, synchronises) for call, _, synchronises in zeus.log] == [("begin", False), ("end", False)]
-    assert zeus.log[0][1] == zeus.log[1][1]
+    ticking.advance(2.0)
+    boundary = Counters.BOUNDARIES[method]
+    assert sensor.end() == (Energy() if joules is None else Energy(pytest.approx(joules), method, boundary))
+
+
+def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(ticking):
+    reads = iter([pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST), {0: 1.0}, {0: 2.0}, {0: 3000.0}])
+
+    def read():
+        if isinstance(found := next(reads), Exception):
+            raise found
+        return found
+
+    sensor, joules = Counters(method="nvml", read=read, moving=[0]), []
+    for _ in range(2):
+        sensor.begin()
+        ticking.advance(2.0)
+        joules.append(sensor.end().joules)
+    assert joules == [None, 2.998]
+
+
+WATTS, RANGE = 100.0, 262_143.0
+
+
+# Zeus adds the range of a counter that wrapped when it next looks, up to a second later.
+@pytest.mark.parametrize("first", [3.0, 7.0, 9.7, 10.2])  # seconds from its opening to the first window
+@pytest.mark.parametrize("length", [0.3, 2.0, 900.0])
+def test_a_counter_that_wraps_gives_no_window_its_range(ticking, first, length):
+    """It wraps 10 s after its opening, and every 44 minutes from then on."""
+
+    def read() -> dict[int, float]:
+        joules, seen = (WATTS * (ticking.seconds - late - 110.0) for late in (0.0, 1.0))
+        return {0: 1000 * (joules % RANGE + RANGE * (seen // RANGE))}
+
+    ticking.sleep = ticking.advance
+    sensor = Counters(method="rapl", read=read, moving=[0])
+    assert sensor.learn_period()
+    ticking.advance(first)
+    read_joules = []
+    for _ in range(20):
+        sensor.begin()
+        ticking.advance(length)
+        read_joules.append(sensor.end().joules)
+    right = [joules for joules in read_joules if joules is not None]
+    assert right == pytest.approx([WATTS * length] * len(right))
+    assert len(right) >= 20 - max(2, 1.7 / length)
+
+
+@pytest.mark.parametrize("device", [CPU, MPS])
+def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(ticking, monkeypatch, tmp_path, device):
+    """Such a counter gave windows of 1 s no joules, 63 J, no joules and 63 J at 30 W."""
+    ticking.sleep = ticking.advance
+    totals = lambda: dict.fromkeys(CHIP, 1000 * 15 * 2.1 * (ticking.seconds // 2.1))  # noqa: E731
+    sensor = Counters(method="apple_ioreport", read=totals, moving=CHIP)
+    assert sensor.learn_period()
+    assert sensor.period == pytest.approx(2.1, abs=0.01)
+    for length, joules in ((1.0, None), (2.1, None), (sensor.least_seconds, 30 * sensor.least_seconds)):
+        sensor.begin()
+        ticking.advance(length)
+        found = sensor.end().joules
+        assert found == (joules and pytest.approx(joules, rel=0.3))
+    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
+    workload, record = FakeWorkload(ticking), run(tmp_path)
+    protocol.warm_up(workload, record, 2)
+    rows = protocol.measure_windows(workload, record, protocol.Amount(num_windows=6, window_seconds=1.0))
+    trained = rows[rows["phase"] == "train"]
+    assert trained["seconds"].min() >= sensor.least_seconds
+    assert trained["energy_joules"].sum() == pytest.approx(30 * trained["seconds"].sum(), rel=0.1)
+    assert rows["idle_watts"].iloc[0] == pytest.approx(30, rel=0.3)
 
 
 def test_every_method_and_boundary_is_one_that_rows_allow():
-    for method, boundary in ZeusSensor.BOUNDARIES.items():
+    for method, boundary in Counters.BOUNDARIES.items():
         for column, value in (("energy_method", method), ("energy_boundary", boundary)):
             assert value in get_args(get_args(HINTS[column])[0])
 
@@ -154,6 +215,7 @@ def forgetful_zeus():
 
     def forget() -> None:
         zeus.device.gpu._gpus = zeus.device.cpu._cpus = None
+        sensors.open_sensor.cache_clear()
         nvml_is_available.cache_clear()
         rapl_is_available.cache_clear()
 
@@ -165,12 +227,13 @@ def forgetful_zeus():
 @pytest.fixture
 def driver(monkeypatch, forgetful_zeus):
     """Stand in for NVIDIA's driver below the real pynvml functions that Zeus and we call."""
+    moved = itertools.count()
 
     def install(num_gpus: int, divided: bool = False, readable: bool = True, nvidias: bool = True) -> None:
         def energy(handle: int) -> int:
             if not readable:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
-            return 1000 * handle
+            return 1000 * handle + next(moved)
 
         def refuse(*arguments):
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -210,8 +273,8 @@ def test_the_gpu_that_cuda_shows_by_number_or_by_name_is_read_alone_through_nvml
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
     sensor = sensors.open_sensor(CUDA)
-    assert (sensor.method, sensor.monitor.gpu_indices, sensor.monitor.cpu_indices) == ("nvml", [CUDA.index], [])
-    assert sensor.monitor.gpus.gpus[CUDA.index].handle == handle
+    assert (sensor.method, sensor.moving) == ("nvml", [CUDA.index])
+    assert sensor.read()[CUDA.index] // 1000 == handle
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == given
 
 
@@ -226,15 +289,17 @@ def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(driv
     driver(gpus, **kind)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    assert sensors.open_sensor(CUDA) is sensors.NO_SENSOR
+    sensor = sensors.open_sensor(CUDA)
+    assert sensor.method is None
+    assert "an NVIDIA GPU has no energy counter of its work alone" in sensor.reason or kind == {"nvidias": False}
 
 
-@pytest.mark.parametrize(("counts", "nvidias", "joules"), [(True, 0, 6.0), (False, 0, None), (True, 1, None)])
-def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(monkeypatch, driver, counts, nvidias, joules):
+@pytest.mark.parametrize(("counts", "nvidias", "method"), [(True, 0, "amdsmi"), (False, 0, None), (True, 1, None)])
+def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(monkeypatch, driver, counts, nvidias, method):
     import zeus.device.gpu as zeus_gpus
 
     driver(nvidias)
-    energies = iter([1000, 7000])  # mJ
+    energies = itertools.count(1000, 6000)  # mJ
     counter = SimpleNamespace(
         supports_get_total_energy_consumption=lambda: counts, get_total_energy_consumption=energies.__next__
     )
@@ -243,8 +308,9 @@ def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(monkeypatc
     amds._gpus = [None, counter]
     monkeypatch.setattr(zeus_gpus, "_gpus", None if nvidias else amds)
     sensor = sensors.open_sensor(Device("rocm", "AMD Instinct MI300X", index=1))
-    sensor.begin()
-    assert sensor.end() == (Energy(joules, "amdsmi", "board") if joules else Energy())
+    assert (sensor.method, "has no energy counter that Zeus can read" in sensor.reason) == (method, not method)
+    if method:
+        assert sensor.read()[1] - sensor.read()[1] == -6000
 
 
 @pytest.mark.parametrize(("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)])
@@ -252,14 +318,15 @@ def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(driver, m
     driver(2)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: ("NVIDIA B", "NVIDIA A")[handle])
     gpus = [sensors.open_sensor(Device("cuda", name, index=index)) for index in (0, 1)]
-    assert [getattr(each, "monitor", None) and each.monitor.gpu_indices[0] for each in gpus] == (read or [None, None])
+    assert [getattr(each, "moving", [None]) for each in gpus] == ([[each] for each in read] if read else [[None]] * 2)
 
 
 @pytest.mark.parametrize("device", [MPS, Device("metal", "an Apple GPU"), CUDA], ids=lambda device: device.kind)
 def test_without_zeus_a_window_is_kept_and_has_no_energy(log, driver, monkeypatch, device):
     driver(2)
-    for name in ("zeus", "zeus.monitor"):
+    for name in ("zeus", "zeus.device"):
         monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="linux" if device is CUDA else "darwin"))
     with window(device, sensors.open_sensor(device)) as timed:
         pass
     assert (timed.seconds > 0, timed.energy) == (True, Energy())
@@ -279,6 +346,7 @@ def powercap(monkeypatch, tmp_path, forgetful_zeus):
 
     monkeypatch.setattr(rapl, "RAPL_DIR", str(tmp_path))
     monkeypatch.setattr(sensors, "RAPL", tmp_path)
+    monkeypatch.setattr(Counters, "learn_period", lambda self: True)  # these files stay as they are
     return lay_out
 
 
@@ -290,7 +358,7 @@ def test_cpu_is_read_through_rapl_as_its_packages_and_the_platform_is_not_added(
     driver(4)
     powercap(*names)
     sensor = sensors.open_sensor(CPU)
-    assert (sensor.method, sensor.monitor.cpu_indices, sensor.monitor.gpu_indices) == ("rapl", read, [])
+    assert (sensor.method, sensor.moving) == ("rapl", read)
 
 
 def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch):
@@ -304,42 +372,60 @@ def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch)
         return Path(path).open(*arguments)
 
     monkeypatch.setattr(rapl, "open", refuse, raising=False)
-    assert sensors.open_sensor(CPU) is sensors.NO_SENSOR
+    assert "ZeusCPUNoPermissionError" in sensors.open_sensor(CPU).reason
 
 
-@pytest.fixture
-def zeus_finds(monkeypatch, tmp_path):
-    """Install a Zeus that finds Apple's counters, which no other system has; return what it was asked to watch."""
-
-    def install(soc, system: str) -> list[list[int]]:
-        asked = []
-
-        def open_monitor(gpu_indices, cpu_indices):
-            asked.append(cpu_indices)
-            counters = SimpleNamespace(get_total_energy_consumption=lambda: soc)
-            return SimpleNamespace(cpu_indices=cpu_indices, soc_is_present=soc is not None, soc=counters)
-
-        module = ModuleType("zeus.monitor")
-        module.ZeusMonitor = open_monitor
-        monkeypatch.setitem(sys.modules, "zeus.monitor", module)
-        monkeypatch.setattr(sensors, "RAPL", tmp_path / "missing")
-        monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform=system))
-        return asked
-
-    return install
+# What Zeus's releases answer on a Mac: their own errors, with the newest library of Apple's counters and with an older.
+ABSTRACT = "Can't instantiate abstract class AppleSiliconMeasurement with abstract method zeroAllFields"
+OLD_LIBRARY = AttributeError("'AppleEnergyMetrics' object has no attribute 'efficiency_cluster_mj'")
+ON_A_MAC = {
+    **{f"zeus {version}": TypeError(ABSTRACT) for version in ("0.13.1", "0.14.0", "0.15.0")},
+    **{f"zeus {version}, zeus-apple-silicon 1.0.4": OLD_LIBRARY for version in ("0.15.1", "0.16.0")},
+    **{f"zeus {version}": None for version in ("0.15.1", "0.16.0")},
+    "no chip": ValueError("No SoC is available."),
+}
 
 
-@pytest.mark.parametrize(
-    ("device", "system", "soc", "method"),
-    [
-        *((device, "darwin", _apple(cpu_total_mj=1), "apple_ioreport") for device in (CPU, MPS)),
-        *((device, "darwin", None, None) for device in (CPU, MPS)),
-        (CPU, "linux", None, None),
-    ],
-)
-def test_apple_chip_is_read_as_a_whole_and_zeus_is_not_loaded_where_there_are_no_counters(
-    zeus_finds, device, system, soc, method
+@pytest.mark.parametrize("error", [pytest.param(error, id=name) for name, error in ON_A_MAC.items()])
+@pytest.mark.parametrize("device", [CPU, MPS], ids=["cpu", "mps"])
+def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_reason(
+    monkeypatch, command, forgetful_zeus, device, error
 ):
-    asked = zeus_finds(soc, system)
-    assert getattr(sensors.open_sensor(device), "method", None) == method
-    assert bool(asked) == (system == "darwin")
+    import zeus.device
+
+    totals = dict.fromkeys(PARTS)
+
+    def read() -> SimpleNamespace:
+        if error:
+            raise error
+        totals.update(cpu_total_mj=(totals["cpu_total_mj"] or 0) + 1000, dram_mj=3, gpu_mj=7)
+        return SimpleNamespace(**totals)
+
+    chip = SimpleNamespace(get_total_energy_consumption=read)
+    monkeypatch.setattr(zeus.device, "get_soc", lambda: chip)
+    monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="darwin"))
+    sensor = sensors.open_sensor(device)
+    assert sensor.reason == (f"{type(error).__name__}: {error}" if error else "")
+    assert sensor.method == (None if error else "apple_ioreport")
+    assert error or sensor.read().keys() == {"cpu_total_mj", "gpu_mj", "dram_mj"}
+    answer = survey.Answer((device,))
+    monkeypatch.setattr(survey, "ask", lambda framework: answer)
+    _, said = command("machine")
+    assert ("apple_ioreport" if not error else str(error)[:40]) in said
+
+
+def test_a_chip_whose_cpu_is_not_counted_has_no_sensor(monkeypatch, forgetful_zeus, ticking):
+    import zeus.device
+
+    ticking.sleep = ticking.advance
+    read = lambda: SimpleNamespace(**dict.fromkeys(PARTS, 0) | {"dram_mj": ticking.seconds})  # noqa: E731
+    monkeypatch.setattr(zeus.device, "get_soc", lambda: SimpleNamespace(get_total_energy_consumption=read))
+    monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="darwin"))
+    assert sensors.open_sensor(MPS).reason == "the counter of apple_ioreport does not move"
+
+
+def test_zeus_is_not_loaded_where_there_are_no_counters(monkeypatch, tmp_path, forgetful_zeus):
+    monkeypatch.setattr(sensors, "RAPL", tmp_path / "missing")
+    monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="linux"))
+    monkeypatch.setitem(sys.modules, "zeus.device", None)
+    assert sensors.open_sensor(CPU) is sensors.NO_SENSOR

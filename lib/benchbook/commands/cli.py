@@ -211,8 +211,9 @@ def show_machine() -> None:
             lines.append({"framework": framework, "remark": failures.anonymous(str(error))})
             continue
         for device in answer.devices:
-            sensor = getattr(sensors.open_sensor(device), "method", "none")
-            lines.append({"framework": framework, "device": device.kind, "name": device.name, "energy sensor": sensor})
+            sensor = sensors.open_sensor(device)
+            line = {"framework": framework, "device": device.kind, "name": device.name, "remark": sensor.reason}
+            lines.append(line | {"energy sensor": sensor.method or "none"})
         if answer.refused:
             remark = f"not used: {failures.anonymous(answer.refused.reason)}"
             lines.append({"framework": framework, "device": answer.refused.kind, "remark": remark})

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas
 import psutil
@@ -26,7 +26,7 @@ from benchbook.measuring.window import PROBE_SECONDS, endless, status, steps_las
 from benchbook.measuring.writer import Run, now
 from benchbook.rows import records
 
-IDLE_SECONDS = 3.0  # Apple's counters move every 2 s at the slowest
+IDLE_SECONDS = 3.0
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
 LEAST_SUSTAINED = 6  # windows of a sustained run, so that a short one also has a first and a last part
 PREFETCHED = 2  # batches ahead of each worker, torch's default
@@ -45,8 +45,9 @@ class Amount:
         cooldown_seconds: rest between repeats.
         evaluate_each_epoch: whether to evaluate after every window, which must be an epoch; else once, at the end of a
             repeat.
-        window_seconds: if above 0, a window has as many steps as take this long on this device, but at least
-            samples_per_window; how many is measured first, in rows of phase `warmup`.
+        window_seconds: if above 0, a window has as many steps as take this long on this device, or as long as its
+            energy counter needs, but at least samples_per_window; how many is measured first, in rows of phase
+            `warmup`.
         evaluates: whether there is an evaluation at all.
 
     Raises:
@@ -160,12 +161,13 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
         Watts; None if there is no sensor, or if its counter did not move.
     """
     sensor = sensors.open_sensor(device)
-    if sensor is sensors.NO_SENSOR:
+    if sensor.method is None:
+        record.manifest |= {"no_energy": sensor.reason} if sensor.reason else {}
         return None
     with record.during("idle"):
         started_at = now()
         with window(device, sensor) as idle:
-            time.sleep(seconds)
+            time.sleep(max(seconds, sensor.least_seconds))
         watts = None if idle.energy.joules is None else idle.energy.joules / idle.seconds
         record.append(started_at=started_at, idle_watts=watts, **idle.columns())
     return watts
@@ -184,6 +186,8 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
         This run's rows. A loss that is not finite ends its repeat early, with status `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
+    if amount.window_seconds:
+        amount = replace(amount, window_seconds=max(amount.window_seconds, sensor.least_seconds))
     num_steps = _steps_of_a_window(workload, record, sensor, amount, step_seconds)
     if amount.window_seconds:
         workload.restore(fresh)

@@ -1,15 +1,26 @@
 """Energy of one window, from the machine's own counters through Zeus."""
 
+import functools
 import logging
 import sys
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchbook.frameworks.devices import Device
 from benchbook.machine import nvidia
+from benchbook.measuring import failures
+from benchbook.rows.crosschecks import MAX_WATTS
 
 RAPL = Path("/sys/class/powercap/intel-rapl")  # Linux's counters of Intel and AMD CPUs
+SLOWEST_SECONDS = 3.0  # between two moves of a counter; Apple's move every 2.1 s at the slowest
+POLL_SECONDS = 0.002
+# A window with joules lasts this many periods of its counter, and those whose length is chosen last some more.
+LEAST_PERIODS, CHOSEN_PERIODS = 3, 4
+# The parts of Apple's chip. The last two have no counter on some chips.
+APPLE_PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "gpu_sram_mj", "ane_mj")
 
 
 @dataclass(frozen=True)
@@ -27,8 +38,19 @@ class Energy:
     boundary: str | None = None
 
 
+@dataclass
 class Sensor:
-    """Measures the energy of a window; this base class, for machines without a counter, leaves it missing, not zero."""
+    """Measures the energy of a window; this base class, for machines without a counter, leaves it missing, not zero.
+
+    Attributes:
+        reason: why there is no counter; empty: none was expected.
+        method: see `Energy`; None without a counter.
+        least_seconds: how long a window should last.
+    """
+
+    reason: str = ""
+    method: str | None = None
+    least_seconds: float = 0.0
 
     def begin(self) -> None:
         """Begin a window. The caller has synchronised the device."""
@@ -41,72 +63,126 @@ class Sensor:
 NO_SENSOR = Sensor()
 
 
-@dataclass
-class ZeusSensor(Sensor):
-    """Reads the energy counter of one device through Zeus.
+@dataclass(kw_only=True)
+class Counters(Sensor):
+    """Reads the energy counters of one device, or of several that train together.
 
-    If the counter did not move, or began again from 0 in the window, energy is missing, not zero.
+    Energy is missing, not zero, if a counter stood still that should move, if one went back, if the window was too
+    short for the counters, and if the joules are more than such devices can draw.
 
     Attributes:
-        monitor: a zeus.monitor.ZeusMonitor of this device only.
-        method: nvml, amdsmi, apple_ioreport or rapl.
+        read: returns the mJ of each part so far.
+        moving: the parts whose counters move in every window.
+        period: seconds between two moves of a counter.
     """
 
-    monitor: Any
-    method: str
+    read: Callable[[], dict[Any, float]]
+    moving: Sequence[Any]
+    period: float = 0.0
+    _highest: dict[Any, float] = field(default_factory=dict)
 
     BOUNDARIES: ClassVar = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}
 
-    def begin(self) -> None:  # Zeus can synchronise only CUDA
-        self.monitor.begin_window("window", sync_execution=False, restart=True)
+    def begin(self) -> None:
+        self._begun = self._totals(), time.monotonic()
 
     def end(self) -> Energy:
-        measurement = self.monitor.end_window("window", sync_execution=False)
-        if self.method == "apple_ioreport":  # in mJ; a part that the chip does not report is None
-            soc = measurement.soc_energy
-            read = (soc.cpu_total_mj, soc.gpu_mj, soc.gpu_sram_mj, soc.ane_mj, soc.dram_mj)
-            parts = [part / 1000 for part in read if part is not None]
-        else:
-            read = measurement.cpu_energy if self.method == "rapl" else measurement.gpu_energy
-            parts = list((read or {}).values())
-        if not any(parts) or min(parts) < 0:
+        (before, began), after = self._begun, self._totals()
+        seconds, boundary = time.monotonic() - began, self.BOUNDARIES[self.method]
+        spent = {name: (total - before[name]) / 1000 for name, total in after.items() if name in before}
+        joules, most = sum(spent.values()), MAX_WATTS[boundary] * len(self.moving) * seconds
+        stood = any(spent.get(name, 0) <= 0 for name in self.moving)
+        if stood or joules > most or seconds < LEAST_PERIODS * self.period:
             return Energy()
-        return Energy(sum(parts), self.method, self.BOUNDARIES[self.method])
+        return Energy(joules, self.method, boundary)
+
+    def learn_period(self) -> bool:
+        """Watch a counter until it has moved twice; return whether it did."""
+        self._highest, moves, began = self.read(), [], time.monotonic()
+        last = self._highest[self.moving[0]]
+        while len(moves) < 2:
+            if time.monotonic() - began > 2 * SLOWEST_SECONDS:
+                return False
+            time.sleep(POLL_SECONDS)
+            total = self.read()[self.moving[0]]
+            if total != last:
+                moves.append(time.monotonic())
+                last = total
+        self.period = moves[1] - moves[0]
+        self.least_seconds = CHOSEN_PERIODS * self.period
+        return True
+
+    def _totals(self) -> dict[Any, float]:
+        """Return the mJ of each part so far; empty if they cannot be read, or if a counter is below its highest.
+
+        RAPL's counters begin again from 0 about once an hour. Zeus adds what was before up to a second too late: until
+        then, all that it returns is too small.
+        """
+        try:
+            totals = self.read()
+        except Exception:  # of any type that a library has
+            return {}
+        is_behind = any(total < self._highest.get(name, total) for name, total in totals.items())
+        self._highest = {name: max(total, self._highest.get(name, total)) for name, total in totals.items()}
+        return {} if is_behind else totals
 
 
+@functools.cache
 def open_sensor(device: Device) -> Sensor:
-    """Return the energy sensor of a device on this machine; NO_SENSOR without Zeus, or without a readable counter."""
+    """Return the energy sensor of a device on this machine, the same at each call.
+
+    Without Zeus, or without a counter that moves and may be read, it is a `Sensor` that says why.
+    """
     counter = device.features.energy_counter
     if device.count == 0 or counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # without importing Zeus, which takes seconds
-    gpus = nvidia.numbers_from_cuda(device.name, device.index, device.count) if counter == "nvml" else []
-    if counter == "nvml" and not (len(gpus) == device.count and all(map(nvidia.counts_energy, gpus))):
-        return NO_SENSOR
-    if counter == "amdsmi":  # Zeus numbers AMD's GPUs as torch does
-        gpus = list(range(device.index, device.index + device.count))
     logging.getLogger("zeus").setLevel(logging.ERROR)  # Zeus warns about each missing vendor library
     try:
-        from zeus.monitor import ZeusMonitor
-
-        if counter == "amdsmi" and not _counts_amd_energy(gpus):
-            return NO_SENSOR
-        with nvidia.visible_by_index():
-            monitor = ZeusMonitor(gpu_indices=gpus, cpu_indices=_packages() if device.is_cpu else [])
-    except Exception:  # no Zeus, another library called pynvml, no permission, a driver that refuses
-        return NO_SENSOR
-    if gpus:
-        return ZeusSensor(monitor, counter)
-    if monitor.soc_is_present and hasattr(monitor.soc.get_total_energy_consumption(), "cpu_total_mj"):
-        return ZeusSensor(monitor, "apple_ioreport")
-    return ZeusSensor(monitor, "rapl") if monitor.cpu_indices and len(monitor.cpus) else NO_SENSOR
+        sensor = _counters(device, "apple_ioreport" if sys.platform == "darwin" else counter)
+        return sensor if sensor.learn_period() else Sensor(f"the counter of {sensor.method} does not move")
+    except Exception as error:  # no Zeus, another library called pynvml, no permission, a driver that refuses
+        return Sensor(failures.refusal(error)["message"])
 
 
-def _counts_amd_energy(gpus: list[int]) -> bool:
-    """Return whether AMD's GPUs have energy counters; Zeus would otherwise poll their power without a pause."""
-    from zeus.device.gpu import AMDGPUs, get_gpus
+def _counters(device: Device, method: str) -> Counters:
+    """Return the counters of a device as Zeus reads them.
 
-    there = get_gpus()  # NVIDIA's, if this computer has both
-    return isinstance(there, AMDGPUs) and all(map(there.supports_get_total_energy_consumption, gpus))
+    Raises:
+        Exception: whatever Zeus or a driver raises, and RuntimeError if there is no counter of this device alone.
+    """
+    numbers = list(range(device.index, device.index + device.count))  # Zeus numbers AMD's GPUs as torch does
+    if method == "nvml":
+        numbers = nvidia.numbers_from_cuda(device.name, device.index, device.count)
+        if not (len(numbers) == device.count and all(map(nvidia.counts_energy, numbers))):
+            raise RuntimeError(f"{device.name} has no energy counter of its work alone")
+    from zeus.device import get_cpus, get_gpus, get_soc
+
+    if method == "apple_ioreport":
+        chip = get_soc()
+
+        def read() -> dict[str, float]:
+            totals = chip.get_total_energy_consumption()
+            parts = {name: getattr(totals, name) for name in APPLE_PARTS}
+            return {name: total for name, total in parts.items() if total is not None}
+
+        return Counters(method=method, read=read, moving=APPLE_PARTS[: 1 if device.is_cpu else 2])
+    if method == "rapl":
+        numbers, cpus = _packages(), get_cpus()
+        read = lambda: {each: cpus.get_total_energy_consumption(each).cpu_mj for each in numbers}  # noqa: E731
+        return Counters(method=method, read=read, moving=numbers)
+    with nvidia.visible_by_index():
+        gpus = get_gpus()
+    if method == "amdsmi" and not _are_amds_with_counters(gpus, numbers):
+        raise RuntimeError(f"{device.name} has no energy counter that Zeus can read")
+    read = lambda: {each: gpus.get_total_energy_consumption(each) for each in numbers}  # noqa: E731
+    return Counters(method=method, read=read, moving=numbers)
+
+
+def _are_amds_with_counters(gpus: Any, numbers: list[int]) -> bool:
+    from zeus.device.gpu import AMDGPUs
+
+    # NVIDIA's are found if this computer has both.
+    return isinstance(gpus, AMDGPUs) and all(map(gpus.supports_get_total_energy_consumption, numbers))
 
 
 def _packages() -> list[int]:

@@ -281,7 +281,8 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
     """Append windows of both workloads in turn, of equal length, so that a slow machine slows both alike."""
     for workload in workloads.values():
         _warm_up(workload)
-    num_steps = {side: steps_lasting(seconds, trainer(workload)) for side, workload in workloads.items()}
+    longest = max(seconds, *(sensors.open_sensor(each.device).least_seconds for each in workloads.values()))
+    num_steps = {side: steps_lasting(longest, trainer(workload)) for side, workload in workloads.items()}
     for side, visit in itertools.groupby(ORDER):
         workload = workloads[side]
         train, columns = trainer(workload, sensors.open_sensor(workload.device)), workload.description()
