@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from benchbook.machine import layout, processes
+from benchbook.machine import control_groups, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
@@ -156,7 +156,7 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
 def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, status, message, phases):
     if fault == "out of memory":
         kills = iter((0, 1))  # what Linux has counted before the run and after it
-        monkeypatch.setattr(processes, "memory_kills", lambda: next(kills))
+        monkeypatch.setattr(control_groups, "memory_kills", lambda: next(kills))
     if fault == "notebook torn":
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
     assert run_with(point, fault, monkeypatch) == status

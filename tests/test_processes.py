@@ -103,18 +103,3 @@ def test_a_stop_before_the_first_import_has_ended_is_one_line_too():
     output = process.communicate(timeout=20)[1]
     assert "Traceback" not in output
     assert process.returncode in (0, 130)  # 0: it had already printed its help
-
-
-@pytest.mark.parametrize(
-    ("group", "file", "content"),
-    [
-        ("0::/jobs/7", "jobs/7/memory.events", "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"),
-        ("9:cpu:/\n6:memory:/jobs/7", "memory/jobs/7/memory.oom_control", "under_oom 0\noom_kill 2\n"),
-    ],
-)
-def test_kills_for_want_of_memory_are_counted_in_both_versions_of_control_groups(tmp_path, group, file, content):
-    (tmp_path / "groups").write_text(f"{group}\n")
-    assert processes.memory_kills(tmp_path / "groups", tmp_path) == 0
-    (tmp_path / file).parent.mkdir(parents=True)
-    (tmp_path / file).write_text(content)
-    assert processes.memory_kills(tmp_path / "groups", tmp_path) == 2

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook.machine import contention, nvidia, variables
+from benchbook.machine import contention, control_groups, nvidia, variables
 from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
@@ -146,6 +146,7 @@ def _of_system() -> dict:
         "awake_seconds": round(awake, 3),
         "elapsed_seconds": round(elapsed, 3),
         "swap_used_bytes": psutil.swap_memory().used,
+        "quota_throttled_seconds": control_groups.throttled_seconds(),
         **parse_swap(printed),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
         **(mac() if is_mac else linux()),

@@ -7,6 +7,7 @@ import fnmatch
 import glob
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -18,10 +19,10 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.machine import layout, nvidia, variables
+from benchbook.machine import control_groups, layout, nvidia, variables
 from benchbook.machine.kinds import KINDS, TPUS
 from benchbook.machine.processes import output
-from benchbook.machine.variables import THREADS
+from benchbook.machine.variables import TENSORFLOW_THREADS, THREADS, XLA_THREADS
 
 LIMITS = "BENCHBOOK_LIMITS"  # in the environment: see `limits`
 KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name is taken
@@ -39,7 +40,8 @@ class Machine:
         name: the machine's folder under outputs/runs, see `layout.check_name`.
         chip: the processor's marketing name.
         physical_cores, logical_cores: cores that the operating system reports.
-        usable_cores: cores that this process may use (a container or a scheduler may allow fewer).
+        usable_cores: see `usable_cores`.
+        cpu_quota: see `control_groups.cpu_quota`.
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
         accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip. AMD and Intel: none.
@@ -55,6 +57,7 @@ class Machine:
     system: str
     accelerators: list[str]
     fingerprint: str
+    cpu_quota: float | None = None
 
 
 def identify(name: str = "") -> Machine:
@@ -87,6 +90,7 @@ def identify(name: str = "") -> Machine:
         else f"{platform.system()} {platform.release()}",
         accelerators=cards or ([chip] if is_mac and platform.machine() == "arm64" else []),
         fingerprint=digits,
+        cpu_quota=limits().get("cpu_quota"),
     )
 
 
@@ -134,19 +138,23 @@ def cores() -> set[int]:
 
 
 def usable_cores() -> int:
-    """Return the number of logical cores that this process may run on."""
-    return len(cores())
+    """Return how many logical cores this process may use at a time: fewer than all by affinity, or by a CPU quota."""
+    return min(len(cores()), math.ceil(control_groups.cpu_quota() or len(cores())))
 
 
-def limits() -> dict[str, int | str]:
-    """Return the limits that the user has set to this machine's CPU: usable cores, and threads; empty without any.
+def limits() -> dict[str, float | str]:
+    """Return the limits of this machine's CPU: usable cores, a container's quota, and threads; empty without any.
 
     All processes of a study have the limits of the first one: frameworks bind threads to cores, and processes that
-    train together get threads of their own.
+    train together get threads of their own. By themselves, frameworks do not see a quota: their threads are limited.
     """
     if LIMITS not in os.environ:
         usable, threads = usable_cores(), os.environ.get(THREADS)
         found = {"usable_cores": usable} if usable != psutil.cpu_count() else {}
+        if (quota := control_groups.cpu_quota()) and quota < len(cores()):
+            found["cpu_quota"] = quota
+            for name in (THREADS, TENSORFLOW_THREADS, XLA_THREADS):
+                os.environ.setdefault(name, str(usable))
         os.environ[LIMITS] = json.dumps(found | ({"threads": threads} if threads else {}))
     return json.loads(os.environ[LIMITS])
 
@@ -155,10 +163,12 @@ def environment() -> dict:
     """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
     limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
+    by_quota = (TENSORFLOW_THREADS, str(usable_cores())) if "cpu_quota" in limits() else None  # set by `limits`
+    set_here = {pair[0]: pair[1] for pair in variables.recorded().items() if pair[0] != THREADS and pair != by_quota}
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
-        "variables": {name: value for name, value in variables.recorded().items() if name != THREADS} | limited,
+        "variables": set_here | limited,
         "lock": lock.name if lock else None,
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
     }

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import NoReturn
 
 import psutil
@@ -77,26 +76,6 @@ def when_gone(process: int, call: Callable[[], None], poll_seconds: float = 0.5)
         call()
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def memory_kills(groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return how many processes of this process's control group Linux has killed to free memory; 0 if unknown.
-
-    A container or a scheduler's job has such a group, with a limit.
-    Source: https://docs.kernel.org/admin-guide/cgroup-v2.html (memory.events) and cgroup-v1/memory.html (oom_control)
-    """
-    for line in groups.read_text().splitlines() if groups.exists() else ():
-        number, controllers, path = line.split(":", 2)
-        if number == "0":  # version 2, which has one hierarchy
-            file = mounted / path.lstrip("/") / "memory.events"
-        elif "memory" in controllers.split(","):
-            file = mounted / "memory" / path.lstrip("/") / "memory.oom_control"
-        else:
-            continue
-        counts = dict(row.split() for row in file.read_text().splitlines()) if file.exists() else {}
-        if "oom_kill" in counts:
-            return int(counts["oom_kill"])
-    return 0
 
 
 def root() -> int:

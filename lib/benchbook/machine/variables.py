@@ -24,6 +24,7 @@ USUAL = KEEPS_MEMORY | SHARES_MEMORY | {"MLX_ENABLE_TF32": "0", "TORCH_NCCL_ASYN
 USUAL |= {"KMP_DUPLICATE_LIB_OK": "True", "KMP_INIT_AT_FORK": "FALSE", "CUDA_MODULE_LOADING": "LAZY"}
 USUAL |= {name: value for kind in KINDS.values() for name, value in kind.environment.items()}
 THREADS = "OMP_NUM_THREADS"  # torch's
+TENSORFLOW_THREADS, XLA_THREADS = "TF_NUM_INTRAOP_THREADS", "PJRT_NPROC"
 DEVICES_OF_CPU = "--xla_force_host_platform_device_count"  # this library's flag for JAX
 PATH = "(path)"  # in place of one
 MOST_CHARACTERS = 200  # of a value

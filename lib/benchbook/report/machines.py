@@ -59,6 +59,7 @@ def _description(own: list[dict]) -> dict:
     usable, logical = this.get("usable_cores"), this.get("logical_cores")
     threads = (environment.get("variables") or {}).get(THREADS)
     notes = [f"{usable} of {logical} logical cores were usable."] if usable and logical and usable != logical else []
+    notes += [f"A quota allowed the time of {this['cpu_quota']:g} cores."] if this.get("cpu_quota") else []
     notes += [f"{THREADS} was {threads}."] if threads else []
     # Each operation that the device has no kernel for copies its inputs and outputs, and so slows a step.
     misplaced = sorted({name for manifest in own for name in manifest.get("misplaced_operations") or ()})

@@ -24,7 +24,7 @@ _SAMPLE = {
     **dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number]),
     **dict.fromkeys(("repeat", "index", "window_awake_seconds"), _NUMBER),
     **dict.fromkeys(("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), _NUMBER),
-    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "cpu_cores"), _NUMBER),
+    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "quota_throttled_seconds", "cpu_cores"), _NUMBER),
     **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), _NUMBER),
     **dict.fromkeys(("low_power_mode", "translated"), StrictBool | None),
     **dict.fromkeys(("power_source", "thermal_pressure"), Text),
@@ -40,7 +40,7 @@ PARAMETERS = TypeAdapter(_PARAMETERS)
 _MACHINE = {
     **dict.fromkeys(("name", "fingerprint"), Name | None),
     **dict.fromkeys(("chip", "system"), Text),
-    **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores"), _NUMBER),
+    **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores", "cpu_quota"), _NUMBER),
     "accelerators": _TEXTS,
 }
 _ENVIRONMENT = {"python": Text} | dict.fromkeys(("packages", "variables"), dict[str, Text] | None)

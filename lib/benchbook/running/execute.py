@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from benchbook.machine import layout, processes
+from benchbook.machine import control_groups, layout, processes
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.rows import points
@@ -126,7 +126,7 @@ def _supervise(
 ) -> tuple[str, str] | None:
     """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
     command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
-    limit, kills = time.monotonic() + point.limit_seconds, processes.memory_kills()
+    limit, kills = time.monotonic() + point.limit_seconds, control_groups.memory_kills()
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
     # Short, because it holds a kernel's sockets, whose paths may have about a hundred characters.
     temporary = tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True)
@@ -159,7 +159,7 @@ def _supervise(
         return None
     if error := _error_in(notebook):
         return failures.status_of(*error), ": ".join(error)
-    if processes.memory_kills() > kills:
+    if control_groups.memory_kills() > kills:
         return "out_of_memory", "the kernel was killed, because it took more memory than there is"
     is_full = shutil.disk_usage(notebook.parent).free < FULL_BYTES
     return "crashed", "the kernel died, because the disk is full" if is_full else "the kernel died"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.frameworks import allocator
-from benchbook.machine import identity, kinds, layout, processes
+from benchbook.machine import control_groups, identity, kinds, layout
 from benchbook.measuring import failures, launch, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
@@ -127,7 +127,7 @@ class Measurement:
         ):
             variables |= allocator.ENVIRONMENT
         folder.mkdir(parents=True, exist_ok=True)
-        log, kills = folder / f"{run_id}.log", processes.memory_kills()
+        log, kills = folder / f"{run_id}.log", control_groups.memory_kills()
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
             *(self.study, given, run_id, number),
@@ -141,7 +141,7 @@ class Measurement:
             status = "timeout" if failed.is_late else failures.status_of(failed.name, failed.message)
             message = f"{failed.name}: {failed.message}" if failed.name else failed.message
             if not failed.name and not failed.is_late:
-                if processes.memory_kills() > kills:
+                if control_groups.memory_kills() > kills:
                     status, message = "out_of_memory", "the process was killed, because there was no memory left"
                 elif shutil.disk_usage(folder).free < FULL_BYTES:
                     message = "the process died, because the disk is full"

@@ -1,0 +1,83 @@
+"""A container's or a job's limits, in both versions of control groups, from files laid out as Linux does."""
+
+import os
+
+import pytest
+
+from benchbook.machine import condition, control_groups, identity, variables
+
+EVENTS = {"memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"}
+STAT = "nr_periods 9\nnr_throttled 4\nthrottled_"
+FREE = {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.stat": f"{STAT}time 0\n"}
+HALF = {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000", "cpu.stat": f"{STAT}time 2500000000\n"}
+LIMITED = {"cpu.max": "150000 100000", "cpu.stat": f"usage_usec 12\n{STAT}usec 2500000\n"}
+SHORT = {"cpu.max": "5000 10000"}  # a quota of half a core, in periods of 10 ms
+NO_LIMIT = {"cpu.max": "max 100000", "cpu.stat": "usage_usec 12\n"}
+KILLED = {"memory.oom_control": "under_oom 0\noom_kill 2\n"}
+# The text of /proc/self/cgroup, the files of each folder, cores allowed, throttled seconds, and kills.
+CASES = {
+    "none": ("", {}, None, None, 0),
+    "version 2": ("0::/jobs/7", {"jobs/7": LIMITED | EVENTS}, 1.5, 2.5, 2),
+    "version 2, no limit": ("0::/jobs/7", {"jobs/7": NO_LIMIT}, None, None, 0),
+    "version 2, nested": ("0::/jobs/7/step", {"jobs": LIMITED, "jobs/7": SHORT, "jobs/7/step": NO_LIMIT}, 0.5, 2.5, 0),
+    "version 2, a container": ("0::/", {".": LIMITED | EVENTS}, 1.5, 2.5, 2),
+    "version 1": ("9:cpu,cpuacct:/j\n6:memory:/j", {"cpu/j": HALF, "memory/j": KILLED}, 0.5, 2.5, 2),
+    "version 1, no limit": ("9:cpu:/\n6:memory:/", {"cpu": FREE}, None, 0.0, 0),
+    "version 1, nested": ("9:cpu:/jobs/7", {"cpu/jobs": HALF, "cpu/jobs/7": FREE}, 0.5, 2.5, 0),
+    "version 1, a container": ("9:cpu:/docker/12\n6:memory:/docker/12", {"cpu": HALF, "memory": KILLED}, 0.5, 2.5, 2),
+    "both versions": ("9:cpu:/a\n0::/a", {"cpu/a": HALF, "unified/a": NO_LIMIT}, 0.5, 2.5, 0),
+}
+
+
+@pytest.fixture
+def lay_out(monkeypatch, tmp_path):
+    """Return a function that lays out control groups, in place of this computer's."""
+
+    def write(groups: str, files: dict[str, dict[str, str]]) -> None:
+        (tmp_path / "groups").write_text(f"{groups}\n" if groups else "")
+        for folder, texts in files.items():
+            (tmp_path / "mounted" / folder).mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                (tmp_path / "mounted" / folder / name).write_text(text)
+        monkeypatch.setattr(control_groups, "GROUPS", tmp_path / "groups")
+        monkeypatch.setattr(control_groups, "MOUNTED", tmp_path / "mounted")
+
+    return write
+
+
+@pytest.mark.parametrize(("groups", "files", "quota", "throttled", "kills"), CASES.values(), ids=CASES)
+def test_quotas_throttled_time_and_kills_are_read_in_both_versions(lay_out, groups, files, quota, throttled, kills):
+    lay_out(groups, files)
+    assert control_groups.cpu_quota() == quota
+    assert control_groups.throttled_seconds() == throttled
+    assert control_groups.memory_kills() == kills
+    assert condition.sample().get("quota_throttled_seconds") == throttled
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "usable", "limits"),
+    [
+        (64, "max", 64, {}),
+        (64, "150000", 2, {"usable_cores": 2, "cpu_quota": 1.5}),
+        (64, "50000", 1, {"usable_cores": 1, "cpu_quota": 0.5}),
+        (64, "6400000", 64, {}),
+        (2, "300000", 2, {"usable_cores": 2}),
+        (2, "150000", 2, {"usable_cores": 2, "cpu_quota": 1.5}),
+    ],
+)
+def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(lay_out, monkeypatch, affinity, quota, usable, limits):
+    lay_out("0::/", {".": {"cpu.max": f"{quota} 100000"}})
+    monkeypatch.setattr(identity, "cores", lambda: {*range(affinity)})
+    monkeypatch.setattr(identity.psutil, "cpu_count", lambda logical=True: 64)
+    for name in (identity.LIMITS, *(threads := (variables.THREADS, variables.TENSORFLOW_THREADS, "PJRT_NPROC"))):
+        monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv(identity.LIMITS, "{}")
+    without = identity.fingerprint()
+    monkeypatch.delenv(identity.LIMITS)
+    assert identity.limits() == limits
+    assert identity.usable_cores() == usable
+    assert [os.environ.get(name) for name in threads] == [str(usable) if "cpu_quota" in limits else None] * 3
+    assert variables.TENSORFLOW_THREADS not in identity.environment()["variables"]
+    assert identity.identify("desk").cpu_quota == limits.get("cpu_quota")
+    assert (identity.fingerprint() != without) == bool(limits)
