@@ -21,7 +21,7 @@ VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 
 
 class UnknownChip(ValueError):
-    """No chip has this name; the message lists the nearest names."""
+    """No chip has this name, or several have its words; the message lists them, or the nearest names."""
 
 
 @functools.cache
@@ -41,17 +41,22 @@ def table() -> pandas.DataFrame:
 
 
 def resolve(name: str) -> str:
-    """Return the canonical name of a chip.
+    """Return the canonical name of a chip: the one of this name, else the only one that has all its words.
+
+    The start page (start.js) reads a typed name by the same rules.
 
     Raises:
-        UnknownChip: no chip has this name.
+        UnknownChip: no chip has this name, or several have its words.
     """
-    names = _names()
-    words = _words(name)
-    if words in names:
-        return names[words]
-    written = {" ".join(key): chip for key, chip in names.items()}
-    near = difflib.get_close_matches(" ".join(words), written, n=5, cutoff=0.5)
+    if own := listed(name):
+        return own
+    several = list(search(name).index) if name.strip() else []
+    if len(several) == 1:
+        return several[0]
+    if several:
+        raise UnknownChip(f"chip {name!r} names several; allowed: one of {', '.join(several)}")
+    written = {" ".join(key): chip for key, chip in names().items()}
+    near = difflib.get_close_matches(" ".join(_words(name)), written, n=5, cutoff=0.5)
     nearest = list(dict.fromkeys(written[key] for key in near))
     hint = f"; the nearest names: {', '.join(nearest)}" if nearest else ""
     raise UnknownChip(f"chip {name!r} is not in the list{hint}; `benchbook chips` lists them")
@@ -59,7 +64,7 @@ def resolve(name: str) -> str:
 
 def listed(name: object) -> str:
     """Return the canonical name of a chip in the list; empty for any other chip or value."""
-    return _names().get(_words(name), "") if isinstance(name, str) else ""
+    return names().get(_words(name), "") if isinstance(name, str) else ""
 
 
 def canonical(name: str | None) -> str | None:
@@ -135,16 +140,22 @@ def released(chip: str) -> float:
 
 
 def search(text: str = "") -> pandas.DataFrame:
-    """Return the lines of `table` whose name or aliases contain all words of a text; an empty text finds all chips."""
+    """Return the lines of `table` whose name or aliases have all words of a text; an empty text finds all chips.
+
+    A word begins where a name's word begins, and its number ends where that number ends: "6000" is in "RTX 6000" and
+    not in "RTX A6000", "M4" is not in "SXM4".
+    """
     printed = table()
-    names = (printed["chip"] + "|" + printed["aliases"]).str.lower()
-    for word in text.lower().split():
-        names = names[names.str.contains(word, regex=False)]
-    return printed.loc[names.index]
+    written = (printed["chip"] + "|" + printed["aliases"]).str.lower()
+    for word in re.findall(r"[a-z0-9]+", text.lower()):
+        parts = re.findall(r"[a-z]+|\d+", word)
+        end = r"\d" if parts[-1].isdigit() else "[a-z]"
+        written = written[written.str.contains(f"(?<![a-z0-9]){'[^a-z0-9|]*'.join(parts)}(?!{end})")]
+    return printed.loc[written.index]
 
 
 @functools.cache
-def _names() -> dict[tuple[str, ...], str]:
+def names() -> dict[tuple[str, ...], str]:
     """Return the canonical names by the words of each name and alias."""
     listed = table()[["chip", "aliases"]].itertuples(index=False)
     return {_words(name): chip for chip, aliases in listed for name in (chip, *aliases.split("|")) if name}
