@@ -165,6 +165,8 @@ def test_prices_are_missing_where_none_was_read():
     offers = prices.rental_offers("NVIDIA A100 80GB SXM")
     assert offers["provider"].is_unique
     assert (offers["usd_per_hour"] > 0).all()
+    assert not {"AWS", "GCP", "Azure", "Lambda Labs"} & set(prices._offers()["provider"])  # each has one name
+    assert dict(prices.rental_offers("NVIDIA T4")[["provider", "usd_per_hour"]].values)["Amazon Web Services"] == 0.53
     assert prices.rental_offers("NVIDIA RTX 5080").empty
     assert prices.purchase_prices("NVIDIA RTX 5090")["usd"].tolist() == [1999.0]
     assert "whole computer" in prices.purchase_prices("Apple M5")["includes"].iloc[0]

@@ -73,7 +73,7 @@ def hours_to_pay(usd: float, rent_per_hour: float, cost_per_hour: float = 0.0) -
 
 @functools.cache
 def rental_offers(chip: str) -> pandas.DataFrame:
-    """Return the hourly offers for a chip: the newest of each provider.
+    """Return the hourly offers for a chip: of each provider the newest, in its smallest and cheapest instance.
 
     Args:
         chip: its canonical name; without offers for this memory size or board, those for its product count.
@@ -134,7 +134,9 @@ def _listed(file: str, named: str) -> pandas.DataFrame:
 def _offers() -> pandas.DataFrame:
     listed = _listed("cloud_prices.csv", "accelerator")
     of_device = pandas.to_numeric(listed["usd_per_hour"]) / listed["count"]
-    return listed.assign(usd_per_hour=of_device).dropna(subset="usd_per_hour")
+    listed = listed.assign(usd_per_hour=of_device).dropna(subset="usd_per_hour")
+    order = ["date", "count", "usd_per_hour"]
+    return listed.sort_values(order, ascending=[False, True, True], kind="stable")
 
 
 @functools.cache
