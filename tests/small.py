@@ -1,5 +1,6 @@
 """Every study's workload at its smallest, of random data: for their contract, and for accelerators not there."""
 
+import dataclasses
 import functools
 import importlib
 from pathlib import Path
@@ -7,14 +8,24 @@ from pathlib import Path
 import numpy
 
 from benchbook import studies
+from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
+from benchbook.machine.kinds import KINDS
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
 
+EVERY = {name: tuple(kind for kind in KINDS if name in KINDS[kind].frameworks) for name in devices.FRAMEWORKS}
 PLANS = {
     path.parent.name: importlib.import_module(f"benchbook.studies.{path.parent.name}.plan").Plan
     for path in sorted(Path(studies.__file__).parent.glob("*/plan.py"))
     if path.parent.name not in ("calibrate", "your_network")
 }
+
+
+def has(monkeypatch, kinds: dict[str, tuple[str, ...]], count: int = 1) -> None:
+    """Let this computer have these frameworks with their kinds of device, and so many of each accelerator."""
+    answers = {name: survey.Answer(tuple(Device(kind, "a chip") for kind in own)) for name, own in kinds.items()}
+    monkeypatch.setattr(devices, "installed", lambda: tuple(kinds))
+    monkeypatch.setattr(survey, "ask", lambda name: dataclasses.replace(answers[name], count=count))
 
 
 def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Dataset:

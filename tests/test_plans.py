@@ -12,7 +12,6 @@ import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import identity
-from benchbook.machine.kinds import KINDS
 from benchbook.running import profiles
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
@@ -115,10 +114,9 @@ def large(study: str, given: dict):
 
 @pytest.mark.parametrize("profile", ["smoke", "quick", "paper", "full"])
 def test_every_point_of_a_profile_is_one_that_its_study_builds_on_every_device(profile, monkeypatch):
-    monkeypatch.setattr(devices, "installed", lambda: devices.FRAMEWORKS)
+    small.has(monkeypatch, small.EVERY, 8)
     monkeypatch.setattr(mobilenetv2, "choose", lambda kind, *rest: (kind, {}))  # would download them
-    kinds = lambda framework: tuple(kind for kind, each in KINDS.items() if framework in each.frameworks)  # noqa: E731
-    for point in profiles.read(profile, kinds=kinds):
+    for point in profiles.read(profile):
         given, study = point.parameters, point.study
         if study in PLANS:
             count = given.get("device_count", 1) if point.framework == "jax" else 1

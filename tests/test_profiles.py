@@ -10,11 +10,10 @@ from papermill.parameterize import parameterize_notebook
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
-from benchbook.machine.kinds import KINDS
 from benchbook.rows import points
 from benchbook.running import profile_files, profiles
 from cells import write_notebook
-from small import PLANS
+from small import EVERY, PLANS, has
 
 PARAMETERS = """variant: str = "reference"  # which
 device: str = "best"  # where
@@ -48,10 +47,9 @@ def project(tmp_path, monkeypatch):
     return write
 
 
-def _has(monkeypatch, *kinds: str) -> None:
-    """Let torch have devices of these kinds, and the other frameworks a CPU."""
-    of = dict.fromkeys(devices.FRAMEWORKS, ("cpu",)) | {"torch": kinds}
-    monkeypatch.setattr(survey, "ask", lambda name: survey.Answer(tuple(Device(kind, "a chip") for kind in of[name])))
+def _has(monkeypatch, *kinds: str, count: int = 1) -> None:
+    """Let torch have devices of these kinds, and the other installed frameworks a CPU."""
+    has(monkeypatch, dict.fromkeys(devices.installed(), ("cpu",)) | {"torch": kinds}, count)
 
 
 ON_CPU, ELSEWHERE = {"device": "cpu"}, {"device": ["mps", "cuda", "tpu"]}
@@ -133,14 +131,42 @@ def test_committed_profile_names_every_study_and_variant_on_every_device(monkeyp
     assert points[0].study == "calibrate"  # before whatever is compared with it
 
 
-def test_the_full_profile_trains_on_accelerators_alone(monkeypatch):
-    accelerated = {("tuned", "cuda", 1), ("reference", "cuda", 4), ("reference", "cuda", 1)}
-    for kinds, expected in ((("cpu",), set()), (("cuda", "cpu"), accelerated)):
-        _has(monkeypatch, *kinds)
-        first, *points = profiles.read("full")
-        assert first.study == "calibrate"
-        trained = [{"device_count": 1} | point.parameters for point in points if point.study != "calibrate"]
-        assert {(each["variant"], each["device"], each["device_count"]) for each in trained} == expected
+def _computer(*frameworks: str, **accelerators: str) -> dict[str, tuple[str, ...]]:
+    return dict.fromkeys(frameworks, ("cpu",)) | {name: (kind, "cpu") for name, kind in accelerators.items()}
+
+
+KERAS = ("torch", "tensorflow", "jax")
+COMPUTERS = {
+    "CPU": _computer(*KERAS),
+    "Mac": _computer("jax", torch="mps", tensorflow="metal", mlx="metal"),
+    "NVIDIA": _computer(torch="cuda", tensorflow="cuda", jax="cuda"),
+    "NVIDIA on ARM": _computer(torch="cuda", jax="cuda"),
+    "AMD": _computer("tensorflow", "jax", torch="rocm"),
+    "Intel": _computer("tensorflow", "jax", torch="xpu"),
+    "TPU": _computer("torch", jax="tpu"),
+}
+
+
+@pytest.mark.parametrize("profile", COMMITTED)
+@pytest.mark.parametrize("name", COMPUTERS)
+def test_a_profile_has_points_of_every_study_that_the_accelerator_can_run_however_many_there_are(
+    monkeypatch, profile, name
+):
+    content, computer = profile_files.read(layout.profile(profile)), COMPUTERS[name]
+    kinds = {kind for own in computer.values() for kind in own} - ({"cpu"} if name != "CPU" else set())
+    drives = {framework for framework, own in computer.items() if kinds & {*own}}
+    written = {study: set(PLANS[study].FRAMEWORKS) if study in PLANS else {"torch"} for study in content}
+    written["calibrate"] = set(devices.FRAMEWORKS)
+    able = {study for study in content if written[study] & drives}
+    if profile == "full":  # which trains on accelerators alone
+        able = able if name != "CPU" else {"calibrate"}
+    for count in (1, 2, 4, 8):
+        has(monkeypatch, computer, count)
+        points = [point for point in profiles.read(profile) if point.parameters["device"] in kinds]
+        assert {point.study for point in points if point.parameters.get("device_count", 1) <= count} == able
+        if name == "TPU" and profile != "smoke":  # all of its devices train together, with a batch for each
+            sizes = {(point.parameters.get("device_count"), point.parameters.get("batch_size")) for point in points}
+            assert (count, 128 * count) in sizes
 
 
 def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatch):
@@ -152,40 +178,43 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
     monkeypatch.setattr(survey, "ask", ask)
     monkeypatch.setattr(devices, "installed", lambda: ("jax",))
     points = profiles.read("quick")
-    assert {point.study for point in points} == {"calibrate", "mobilenetv2_energy", "resnet50_cost"}
+    trained = {"mobilenetv2_energy", "resnet50_cost", "segmentation_scaling"}
+    assert {point.study for point in points} == {"calibrate", *trained}
     assert {point.parameters["framework"] for point in points} == {"jax"}
     for named in ("mnist_speedup", "calibrate mnist_speedup"):
         with pytest.raises(FrameworkMissing, match="'torch' is not installed"):
             profiles.read("quick", named)
 
 
-MACS = {"torch": ("mps", "cpu"), "tensorflow": ("metal", "cpu"), "mlx": ("metal", "cpu")}
-ON_LINUX = {"torch": ("cuda", "cpu"), "tensorflow": ("cuda", "cpu"), "mlx": ("cpu",)}
-
-
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere(monkeypatch, profile):
     def plan(kinds):
-        monkeypatch.setattr(devices, "installed", lambda: tuple(kinds))
-        points = profiles.read(profile, kinds=kinds.__getitem__)
+        has(monkeypatch, kinds)
+        points = profiles.read(profile)
         return [(point.study, point.framework, point.parameters["device"]) for point in points]
 
-    points = plan(MACS)
+    points = plan(COMPUTERS["Mac"])
     of_mlx = {(study, device) for study, framework, device in points if framework == "mlx"}
     studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost", "gpt_tokens"}
     assert of_mlx == {(study, "metal") for study in studies}
     assert {(study, "torch", "mps") for study in studies} <= set(points)  # what it is compared with
-    assert not [point for point in plan(ON_LINUX) if point[1] == "mlx"]
+    assert not [point for point in plan(COMPUTERS["NVIDIA"] | {"mlx": ("cpu",)}) if point[1] == "mlx"]
 
 
-KERAS = {"framework": "tensorflow", "batch_size": 64, "image_size": 128, "dataset": "cifar10", "weights": "imagenet"}
+KERAS_NET = {
+    "framework": "tensorflow",
+    "batch_size": 64,
+    "image_size": 128,
+    "dataset": "cifar10",
+    "weights": "imagenet",
+}
 KERAS_UNET = {"framework": "tensorflow", "batch_size": 16, "image_size": 512}
 ARTICLES = [  # an article's own setting, on its kinds of device: the same in both profiles, and further in one
     ("mnist_speedup", "cpu mps cuda", {"batch_size": 64}, {}, {}),
     ("vae_stability", "mps", {"batch_size": 128, "num_parity_steps": 31}, {"num_windows": 6}, {"num_windows": 10}),
-    ("mobilenetv2_energy", "metal cuda", KERAS | {"trainable": True}, {}, {}),
-    ("mobilenetv2_energy", "metal cuda", KERAS | {"trainable": False}, {}, {}),
-    ("mobilenetv2_energy", "metal", KERAS | {"trainable": True, "image_size": 224}, {}, {}),
+    ("mobilenetv2_energy", "metal cuda", KERAS_NET | {"trainable": True}, {}, {}),
+    ("mobilenetv2_energy", "metal cuda", KERAS_NET | {"trainable": False}, {}, {}),
+    ("mobilenetv2_energy", "metal", KERAS_NET | {"trainable": True, "image_size": 224}, {}, {}),
     ("simclr_epochs", "cpu mps cuda", {"batch_size": 128}, {}, {"num_windows": 2}),
     ("segmentation_scaling", "metal cuda", KERAS_UNET | {"precision": "fp32"}, {}, {}),
     ("segmentation_scaling", "metal cuda", KERAS_UNET | {"precision": "amp_fp16"}, {}, {}),
@@ -196,11 +225,9 @@ ARTICLES = [  # an article's own setting, on its kinds of device: the same in bo
 
 @pytest.mark.parametrize(("study", "kinds", "both", "quick", "paper"), ARTICLES)
 def test_each_articles_own_setting_is_a_point_on_its_kinds_of_device(monkeypatch, study, kinds, both, quick, paper):
-    monkeypatch.setattr(devices, "installed", lambda: tuple(devices.FRAMEWORKS))
+    has(monkeypatch, EVERY, 8)
     for profile, own in (("quick", quick), ("paper", paper)):
-        points = profiles.read(
-            profile, study, kinds=lambda name: tuple(k for k in KINDS if name in KINDS[k].frameworks)
-        )
+        points = profiles.read(profile, study)
         for kind in kinds.split():
             wanted = {"variant": "reference", "device": kind} | both | own
             assert [point for point in points if wanted.items() <= point.parameters.items()], (profile, kind)
@@ -220,8 +247,7 @@ def test_a_tuned_point_without_time_for_a_search_is_refused_by_name(tmp_path, mo
 
 
 def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(monkeypatch):
-    _has(monkeypatch, "cpu")
-    monkeypatch.setattr(devices, "installed", lambda: ("torch", "tensorflow"))
+    has(monkeypatch, _computer("torch", "tensorflow"))
     order = [(point.study, point.parameters.get("framework")) for point in profiles.read("quick")]
     assert order[0] == ("calibrate", "torch")
     assert order[1][0] == "mnist_speedup"  # the first answer waits for nothing else
@@ -339,7 +365,7 @@ BROKEN = {
     of_point("rate: .inf"): ": toy: rate is inf; allowed: a value of type float",
     of_point(f"batch_size: {MANY}, num_windows: {MANY}"): ": toy has 1024 points; allowed: 1 to 1000",
     of_point("device: cpu,\n        batch_size: [16,\n        many]"): ": toy: batch_size is 'many'",
-    of_point("device: [cpu, gpu2]"): ": toy: device is 'gpu2'; allowed: all, best, cpu, mps",
+    of_point("device: [cpu, gpu2]"): ": toy: device is 'gpu2'; allowed: all, best, accelerator, gpu, ",
     GOOD.replace("toy", "absent"): ": unknown study 'absent'",
     "toy: caf\xe9": " is not YAML",
 }

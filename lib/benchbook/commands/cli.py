@@ -247,7 +247,7 @@ def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str
         ValueError: no point can run here.
     """
     name = identity.identify(machine).name
-    points = profiles.read(profile, studies, device, survey.kinds, say)
+    points = profiles.read(profile, studies, device, say)
     for framework, answer in survey.ANSWERS.items():
         if answer.error:
             say(f"Left out: all points of {framework}: {answer.error}")

@@ -93,8 +93,8 @@ class Backend:
         return ()
 
     def count(self, device: Device) -> int:
-        """Return the number of devices of this kind (torch and jax); for torch on a CPU, of usable cores."""
-        raise NotImplementedError
+        """Return how many devices of this kind can train together; for torch on a CPU, the usable cores."""
+        return 1
 
     def synchronize(self, device: Device, last: Any = None) -> None:
         """Wait until all work queued on the device is done.

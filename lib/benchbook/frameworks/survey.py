@@ -27,12 +27,14 @@ class Answer:
         devices: the first of each kind, the fastest first.
         refused: an accelerator of this computer that the framework cannot be measured on.
         compiles_first: the kinds whose first use compiles for minutes; see `backend.Backend`.
+        count: how many of the accelerator there are that the framework can train on together.
         error: why the framework has no devices at all.
     """
 
     devices: tuple[Device, ...] = ()
     refused: Refused | None = None
     compiles_first: tuple[str, ...] = ()
+    count: int = 1
     error: DeviceUnavailable | None = None
 
 
@@ -105,13 +107,14 @@ def _ask_elsewhere(framework: str) -> Answer:
     if "failed" in answer:
         raise DeviceUnavailable(f"{framework} cannot open its devices here ({answer['failed']})")
     found, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
-    return Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]))
+    return Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]), answer["count"])
 
 
 def _ask_here(framework: str) -> Answer:
     picked = tuple(devices.pick(kind, framework) for kind in devices.backend(framework).kinds())
     slow = tuple(each.kind for each in picked if each.backend.compiles_first(each))
-    return Answer(picked, devices.backend(framework).refused(), slow)
+    count = 1 if picked[0].is_cpu else picked[0].backend.count(picked[0])
+    return Answer(picked, devices.backend(framework).refused(), slow, count)
 
 
 def main() -> None:

@@ -129,6 +129,15 @@ KINDS: dict[str, Features] = {
     ),
 }
 
+# Kinds with a property, as profiles name them; a card is a GPU with memory of its own.
+_GPUS = tuple(name for name, kind in KINDS.items() if kind.word.startswith("GPU"))
+GROUPS = {
+    "accelerator": tuple(name for name in KINDS if name != "cpu"),
+    "gpu": _GPUS,
+    "card": tuple(name for name in _GPUS if KINDS[name].own_chip),
+    "gpu_without_tf32": tuple(name for name in _GPUS if "tf32" not in KINDS[name].units),
+}
+
 
 def named_by_driver() -> tuple[str, ...]:
     """Return the kinds whose devices have their own chip, with a name from its driver."""

@@ -1,7 +1,9 @@
 """Turn a profile's YAML file into the points of this machine.
 
 A profile lists the points of each study. A parameter with a list of values gives one point per value. A list of
-frameworks gives one point per installed framework, and a list of devices one per device of this machine.
+frameworks gives one point per installed framework, and a list of devices one per device of this machine; a name of
+`kinds.GROUPS` stands for several kinds. With `device_count: all` every accelerator of the kind trains, and `batch_size`
+is the images of each.
 """
 
 import ast
@@ -16,7 +18,7 @@ from pydantic import ValidationError
 
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
-from benchbook.machine.kinds import KINDS
+from benchbook.machine.kinds import GROUPS, KINDS
 from benchbook.measuring.trials import PRECISIONS
 from benchbook.rows import manifests, records
 from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared, in_notebook, point_name, setting
@@ -24,15 +26,19 @@ from benchbook.rows.schema import describe_error, quoted
 from benchbook.running import profile_files
 
 # The allowed values of parameters.
-NAMED = {"variant": records.VARIANTS, "device": ("all", "best", *KINDS), "framework": ("best", *devices.FRAMEWORKS)}
+NAMED = {
+    "variant": records.VARIANTS,
+    "device": ("all", "best", *GROUPS, *KINDS),
+    "framework": ("best", *devices.FRAMEWORKS),
+}
 LISTED = ("precision", "parity_precisions")  # parameters with one or more precisions
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 CALIBRATION = "calibrate"  # the study of ceilings
+ALL_DEVICES = ("device_count", "all")
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
 # Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 
-Kinds = Callable[[str], tuple[str, ...]]  # maps a framework to its kinds of device where the points will run
 Say = Callable[[str], object]  # takes a line for the user
 
 
@@ -81,16 +87,13 @@ class Point:
         return f"{title(self.study)}: {setting(self.name)}"
 
 
-def read(
-    profile: str, studies: str = "all", device: str = "all", kinds: Kinds = survey.kinds, say: Say = lambda line: None
-) -> list[Point]:
+def read(profile: str, studies: str = "all", device: str = "all", say: Say = lambda line: None) -> list[Point]:
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
         profile: name of a file in notebooks/profiles.
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
-        kinds: default: those of this computer.
         say: called with a line that names the skipped studies.
 
     Raises:
@@ -101,7 +104,7 @@ def read(
     entries, points, missing = chosen(profile, studies, say), {}, None
     for study, entry in entries.items():
         try:
-            points |= {point.key: point for point in points_of(study, entry, device, kinds)}
+            points |= {point.key: point for point in points_of(study, entry, device)}
         except devices.DeviceUnavailable as error:
             missing = error
             if studies != "all":
@@ -138,7 +141,7 @@ def chosen(profile: str, studies: str = "all", say: Say = lambda line: None) -> 
             for parameters in (content[study].get("parameters", {}), *content[study]["points"]):
                 for name, values in parameters.items():
                     for value in _as_list(values):
-                        flat(study, {name: value})
+                        flat(study, {name: 1 if (name, value) == ALL_DEVICES else value})
             for choices in (_choices(content[study], point) for point in content[study]["points"]):
                 least = min(_as_list(choices.get("search_seconds", 1)))
                 if "tuned" in _as_list(choices.get("variant")) and least <= 0:
@@ -250,29 +253,33 @@ def check(study: str, parameters: dict) -> None:
         raise ValueError(f"{study}: {describe_error(error.errors(include_url=False)[0])}") from error
 
 
-def points_of(study: str, entry: dict, device: str, kinds: Kinds = survey.kinds) -> list[Point]:
+def points_of(study: str, entry: dict, device: str) -> list[Point]:
     """Return the points of one study.
 
     Args:
         study: its name.
         entry: the study's entry in a profile, as `profile_files.read` returns it.
-        device, kinds: see `read`.
+        device: see `read`.
     """
     defaults, points, limit = declared(study), [], round(60 * entry[profile_files.LIMIT])
     defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
     for point in entry["points"]:
         choices = {"device": "all"} | _choices(entry, point)
         wanted = choices.pop("framework", defaults.get("framework"))
-        places = _places(wanted, choices.pop("device"), device, kinds)
+        places = _places(wanted, choices.pop("device"), device)
         for *values, place in itertools.product(*map(_as_list, choices.values()), places):
             overrides = dict(zip(choices, values, strict=True)) | place
+            if ALL_DEVICES in overrides.items():
+                count = 1 if place["device"] == "cpu" else survey.ask(place.get("framework", "torch")).count
+                size = overrides.get("batch_size", defaults["batch_size"])
+                overrides |= {"device_count": count, "batch_size": count * size}
             check(study, overrides)
             parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
             for name in parameters.keys() & FILES:
                 if ".py:" in parameters[name]:  # in a profile, paths are relative to the project's folder
                     parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
-            compiles = kinds is survey.kinds and survey.compiles_first(place["device"], place.get("framework", "torch"))
+            compiles = survey.compiles_first(place["device"], place.get("framework", "torch"))
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)
             points.append(Point(study, name, parameters, longest))
     return points
@@ -289,34 +296,34 @@ def _as_list(value: object) -> list:
     return value if isinstance(value, list) else [value]
 
 
-def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str, kinds: Kinds) -> list[dict]:
+def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str) -> list[dict]:
     """Return framework and device of each place where a point runs; a study without a choice uses torch.
 
     From a list of frameworks, those are taken that are here with such a device. A single name must be.
     """
     if wanted is None:
-        return [{"device": each} for each in _devices(kind, chosen, "torch", kinds)]
+        return [{"device": each} for each in _devices(kind, chosen, "torch")]
     places = []
     for name in _as_list(wanted):
         try:
             name = devices.choose_framework(name)
-            places += [{"framework": name, "device": each} for each in _devices(kind, chosen, name, kinds)]
+            places += [{"framework": name, "device": each} for each in _devices(kind, chosen, name)]
         except devices.DeviceUnavailable:
             if not isinstance(wanted, list):
                 raise
     return places
 
 
-def _devices(wanted: str | list[str], chosen: str, framework: str, kinds: Kinds) -> tuple[str, ...]:
+def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str, ...]:
     """Return the kinds of device that a point runs on: the profile's, or the chosen one if the profile allows it."""
-    if isinstance(wanted, list):
-        return tuple(kind for kind in kinds(framework) if kind in wanted and chosen in ("all", kind))
+    if isinstance(wanted, list) or wanted in GROUPS:
+        named = {kind for name in _as_list(wanted) for kind in GROUPS.get(name, [name])}
+        return tuple(kind for kind in survey.kinds(framework) if kind in named and chosen in ("all", kind))
     if wanted == "all" and chosen == "all":
-        return kinds(framework)
+        return survey.kinds(framework)
     if wanted not in ("all", "best") and chosen not in ("all", wanted):
         return ()
-    here = kinds(framework)
-    refused = survey.ask(framework).refused if kinds is survey.kinds else None  # known for this machine only
+    here, refused = survey.kinds(framework), survey.ask(framework).refused
     if chosen not in ("all", *here) and not refused:
         allowed = ", ".join(("all", *here))
         raise devices.DeviceUnavailable(f"device {chosen!r} is not available to {framework} here; allowed: {allowed}")
