@@ -1,3 +1,4 @@
+import fnmatch
 import importlib.util
 import json
 import os
@@ -122,11 +123,14 @@ UNNAMED = "not in benchbook's table"
         ("torch", a_torch("privateuseone"), (), "privateuseone", UNNAMED),
         ("torch", a_torch(error=NO_DRIVER), ("cuda",), "cuda", "Found no NVIDIA driver"),
         ("torch", a_torch(), ("tpu",), None, ""),  # which torch does not drive
+        ("torch", a_torch(), ("mps", "metal"), "mps", "torch does not see it"),  # a Mac's torch without MPS
+        ("torch", a_torch(), ("xpu",), "xpu", "torch does not see it"),  # a card of Intel's, and torch for CUDA
         ("tensorflow", a_tensorflow("GPU"), (), None, ""),
         ("tensorflow", a_tensorflow("GPU", capability=(12, 0)), (), "cuda", "no code for compute capability 12"),
         ("tensorflow", a_tensorflow("GPU", rocm=True), (), "rocm", UNNAMED),
         ("tensorflow", a_tensorflow("XPU"), (), "xpu", UNNAMED),
         ("tensorflow", a_tensorflow(), ("cuda",), "cuda", "tensorflow does not see it"),
+        ("tensorflow", a_tensorflow(), ("mps", "metal"), "metal", "tensorflow does not see it"),
         ("jax", a_jax("gpu", "PJRT C API\ncuda 12090"), (), None, ""),
         ("jax", a_jax("gpu", "PJRT C API\nrocm 60300"), (), "rocm", UNNAMED),
         ("jax", a_jax("neuron"), (), "neuron", UNNAMED),
@@ -174,6 +178,11 @@ def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypa
         ("pci:v000010DEd000022BEsv000010DEsd000016C1bc04sc03i00", None, ()),  # a GeForce's sound
         ("pci:v00001AE0d00000063sv00001AE0sd0000007Cbc12sc00i00", None, ("tpu",)),  # v5e
         ("pci:v00001AE0d00000042sv00001AE0sd00000058bc02sc00i00", None, ()),  # Google's network card
+        ("pci:v00008086d000056A0sv00001849sd00006004bc03sc00i00", None, ("xpu",)),  # Arc A770
+        ("pci:v00008086d0000E20Bsv00008086sd00001100bc03sc00i00", None, ("xpu",)),  # Arc B580
+        ("pci:v00008086d00000BD5sv00008086sd00000000bc03sc80i00", None, ("xpu",)),  # Data Center Max 1550
+        ("pci:v00008086d000046A6sv00001028sd00000B16bc03sc00i00", None, ()),  # the GPU in a Core i7-12700H
+        ("pci:v00008086d00004F90sv00001849sd00006004bc04sc03i00", None, ()),  # an Arc's sound
         ("pci:v00001002d0000740Csv00001002sd00000B0Cbc03sc80i00", None, ()),  # AMD's, which may be part of a CPU
     ],
 )
@@ -186,9 +195,11 @@ def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monk
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     assert identity.present() == kinds
-    monkeypatch.setattr(identity, "PCI", tmp_path / "none")  # as on Jetson, whose driver only has files
-    monkeypatch.setattr(identity.glob, "glob", lambda pattern: ["/dev/nvhost-gpu"] if "nvhost" in pattern else [])
-    assert identity.present() == (("cuda",) if shown != "" else ())
+    monkeypatch.setattr(identity, "PCI", tmp_path / "none")  # only files show the device on Jetson, WSL and a Mac
+    signs = {"/dev/nvhost-gpu": ("cuda",), "/usr/lib/wsl/lib/libcuda.so.1": ("cuda",), "/dev/dxg": ()}
+    for sign, found in (signs | {"/System/Library/Frameworks/Metal.framework": ("mps", "metal")}).items():
+        monkeypatch.setattr(identity.glob, "glob", lambda pattern, sign=sign: fnmatch.filter([sign], pattern))
+        assert identity.present() == (() if shown == "" and found == ("cuda",) else found)
 
 
 SIXTEEN_BITS = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}]
@@ -238,20 +249,25 @@ def test_an_unknown_precision_is_an_error_that_says_what_is_allowed():
     ("kind", "called", "memory"),
     [
         ("cpu", [], None),
-        ("mps", ["synchronize 1"], (2000, "mps_driver_pool")),  # which keeps no maximum
+        ("mps", ["reset 1", "synchronize 1"], (3001, "mps_allocator_peak")),
+        ("mps before 2.15", ["synchronize 1"], (None, None)),
         ("cuda", ["reset cuda 1", "synchronize 1"], (1001, "cuda_allocator_peak")),
         ("rocm", ["reset cuda 1", "synchronize 1"], (1001, "rocm_allocator_peak")),
         ("xpu", ["reset 1", "synchronize 1"], (3001, "xpu_allocator_peak")),
     ],
 )
 def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state(monkeypatch, kind, called, memory):
+    kind, _, old = kind.partition(" before ")
     device, calls, restored = Device(kind, "a GPU", index=1), [], []
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda index: calls.append(f"synchronize {index}"))
     monkeypatch.setattr(torch.accelerator, "reset_peak_memory_stats", lambda index: calls.append(f"reset {index}"))
     monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda index: 3000 + index)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda index: calls.append(f"reset cuda {index}"))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda index: 1000 + index)
-    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 2000)
+    if old:  # as its functions answer where MPS's allocator is none of those that torch.accelerator knows
+        error = "device_allocator INTERNAL ASSERT FAILED. Allocator for mps is not a DeviceAllocator."
+        for name in ("reset_peak_memory_stats", "max_memory_allocated"):
+            monkeypatch.setattr(torch.accelerator, name, mock.Mock(side_effect=RuntimeError(error)))
     generator = SimpleNamespace(get_rng_state=lambda: "a state", set_rng_state=restored.append)
     monkeypatch.setattr(torch, "get_device_module", {device.torch_type: generator}.get)
     device.backend.reset_peak_memory(device)

@@ -93,7 +93,7 @@ def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, res
     assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)  # from the same fresh weights
     assert set(rows["status"]) == {"ok"}
     assert (rows["phase"] == "evaluate").sum() == 2
-    assert set(rows["memory_method"].dropna()) <= {"mps_driver_pool" if KIND == "mps" else f"{KIND}_allocator_peak"}
+    assert set(rows["memory_method"].dropna()) <= {f"{KIND}_allocator_peak"}
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -91,6 +91,17 @@ def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
     assert [copy.numpy().sum() for copy in copies] == [16.0] * 3
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_calibrated_operation_that_the_cpu_computes_for_another_device_is_refused(precision):
+    """Without a GPU, as without a kernel for one, soft placement puts the product on the CPU and says nothing."""
+    with pytest.raises(NotImplementedError, match="CPU:0 computes it; allowed: GPU:0"):
+        operations.multiplication(METAL, 8, precision)
+    assert operations.multiplication(CPU, 8, precision)(None).shape == (8, 8)
+    for make in (operations.copy, lambda device, count: device.backend.launch(device)):
+        with pytest.raises(NotImplementedError, match="CPU:0 computes it"):
+            make(METAL, 64)
+
+
 def test_numbers_that_floats_cannot_hold_are_refused():
     with pytest.raises(ValueError, match=r"16777217.* in resident data; allowed: integers up to 2"):
         as_gatherable(CUDA, numpy.array([2**24 + 1], "int32"))

@@ -216,7 +216,6 @@ def present(monkeypatch, hip: str | None = None) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device=None: 1)
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda device=None: None)
-    monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 1)
     monkeypatch.setattr(torch, "Generator", Generator)
     # A real device's tensors take a parameter's place in it; a wrapper must be swapped with it.
     swapped = torch.__future__.get_swap_module_params_on_conversion()

@@ -207,10 +207,8 @@ def choose_kind(kind: str, kinds: tuple[str, ...], framework: str, refused: "Ref
 def peak_memory(device: Device) -> tuple[int | None, str | None]:
     """Return the peak memory in bytes and the method of counting; (None, None) if an accelerator does not report it.
 
-    A CPU: the process's largest resident set since it began. torch, mlx, and tensorflow on cuda: the allocator's
-    maximum since the last reset. torch on mps: the pool that the driver holds for this process, which grows to the
-    largest use and does not shrink; the maximum of the use itself is not counted. jax on cuda and tpu: the allocator's
-    maximum since the process began.
+    A CPU: the process's largest resident set since it began. torch (on mps from 2.15 on), mlx, and tensorflow on cuda:
+    the allocator's maximum since the last reset. jax on cuda and tpu: the allocator's maximum since the process began.
     """
     if not device.is_cpu:
         return device.backend.peak_memory(device)

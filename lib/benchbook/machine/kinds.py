@@ -7,6 +7,8 @@ Rows name a device by its kind. Differences between devices of a kind, such as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# What shows Apple's GPU; Intel Macs are not supported.
+APPLE = ("/System/Library/Frameworks/Metal.framework",)
 # Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
 TPUS = {
     "27": "TPU v2 or v3",  # JAX knows which: rows have its name
@@ -79,6 +81,7 @@ KINDS: dict[str, Features] = {
         own_chip=False,
         aborts=True,
         # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products of two matrices)
+        files=APPLE,
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
         # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac swaps. The low mark must
         # not be above the high one. Source: https://docs.pytorch.org/docs/stable/mps_environment_variables.html
@@ -92,6 +95,7 @@ KINDS: dict[str, Features] = {
         energy_counter="apple_ioreport",
         own_chip=False,
         aborts=True,
+        files=APPLE,
     ),
     "cuda": Features(
         frameworks=("torch", "tensorflow", "jax"),
@@ -103,7 +107,8 @@ KINDS: dict[str, Features] = {
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
-        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu"),  # the last two on Jetson, which has no NVML
+        # The second and third on Jetson, which has no NVML; the last under WSL, where Windows' driver puts it.
+        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu", "/usr/lib/wsl/lib/libcuda.so*"),
         cards=("pci:v000010DEd*bc03*",),
         hidden_by="CUDA_VISIBLE_DEVICES",
     ),
@@ -118,8 +123,15 @@ KINDS: dict[str, Features] = {
         group_backend="nccl",
         files=("/dev/kfd",),
     ),
-    # Intel's GPUs.
-    "xpu": Features(("torch",), precisions=("amp_bf16", "amp_fp16"), pins_memory=True, group_backend="xccl"),
+    # Intel's GPUs. Only cards are looked for (Arc A and B, Data Center Max), since most CPUs have a GPU.
+    # Source: https://dgpu-docs.intel.com/devices/hardware-table.html
+    "xpu": Features(
+        ("torch",),
+        precisions=("amp_bf16", "amp_fp16"),
+        pins_memory=True,
+        group_backend="xccl",
+        cards=tuple(f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")),
+    ),
     # Google's network cards have the same vendor number.
     "tpu": Features(
         frameworks=("jax",),

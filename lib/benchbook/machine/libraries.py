@@ -7,7 +7,7 @@ named after the network's library.
 import importlib
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import ModuleType
 
 from benchbook.machine.variables import setting
@@ -22,7 +22,6 @@ class Framework:
         library: in which its networks are written; a study's module with such a network has this name.
         settings: among those of a kind of device, the ones that it has; Keras offers no choice of memory format or
             fused optimiser, and JAX none of its compiler.
-        lacks: by kind of device, the precisions of that kind for which it has no kernels.
         reference: the framework whose float64 on the CPU is the reference of its parity; empty: its own.
         frees_to_system: whether a step on the CPU frees memory to the C library, which may return it to the system;
             other frameworks were observed to keep their memory.
@@ -31,7 +30,6 @@ class Framework:
     word: str
     library: str
     settings: tuple[str, ...] = ()
-    lacks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reference: str = ""
     frees_to_system: bool = False
 
@@ -40,7 +38,7 @@ FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(
         "PyTorch", "torch", ("autotuned", "channels_last", "fused", "compiled", "graphs"), frees_to_system=True
     ),
-    "tensorflow": Framework("TensorFlow", "keras", ("compiled",), lacks={"metal": ("amp_bf16",)}),
+    "tensorflow": Framework("TensorFlow", "keras", ("compiled",)),
     "jax": Framework("JAX", "keras"),
     "mlx": Framework("MLX", "mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
 }

@@ -118,11 +118,10 @@ def candidates(device: Device) -> list[dict]:
 
     They depend on the device's kind and the framework; see `benchbook.machine.kinds` and `benchbook.machine.libraries`.
     """
-    framework = FRAMEWORKS[device.framework]
-    lacking, imitated = framework.lacks.get(device.kind, ()), device.backend.emulated_units(device)
-    precisions = [name for name in device.features.precisions if device.has_units(name) and name not in lacking]
+    imitated, known = device.backend.emulated_units(device), FRAMEWORKS[device.framework].settings
+    precisions = [name for name in device.features.precisions if device.has_units(name)]
     precisions = [name for name in precisions if PRECISIONS[name].units not in imitated]
-    settings = [name for name in device.features.settings if name in framework.settings]
+    settings = [name for name in device.features.settings if name in known]
     return [{"precision": name} for name in precisions] + [{name: True} | IMPLIED.get(name, {}) for name in settings]
 
 

@@ -122,15 +122,15 @@ class TensorFlowBackend(Backend):
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
         left, right = (self._placed(device, part, dtype) for part in (first, second))
-        return lambda previous: tensorflow.matmul(left, right)
+        return self._there(device, lambda previous: tensorflow.matmul(left, right))
 
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
         left, right = self._placed(device, images), self._placed(device, kernel)
-        return lambda previous: tensorflow.nn.conv2d(left, right, 1, "SAME")
+        return self._there(device, lambda previous: tensorflow.nn.conv2d(left, right, 1, "SAME"))
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
         source = self._placed(device, host)
-        return lambda previous: tensorflow.negative(source)  # `identity` copies nothing
+        return self._there(device, lambda previous: tensorflow.negative(source))  # `identity` copies nothing
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         return self._transfer(replace(device, kind="cpu", index=0), device, host)
@@ -151,7 +151,17 @@ class TensorFlowBackend(Backend):
 
     def launch(self, device: Device) -> Operation:
         number = self._placed(device, numpy.zeros(1, numpy.float32))
-        return lambda previous: number + 1
+        return self._there(device, lambda previous: number + 1)
+
+    def _there(self, device: Device, operation: Operation) -> Operation:
+        """Return an operation that was tried: TensorFlow lets the CPU compute what a device lacks, without a word.
+
+        Raises:
+            NotImplementedError: another device computes it.
+        """
+        if not (place := operation(None).device).endswith(self.handle(device)):
+            raise NotImplementedError(f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}")
+        return operation
 
     def read(self, output: Any) -> float:
         return float(tensorflow.reshape(output, [-1])[0])

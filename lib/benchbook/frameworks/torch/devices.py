@@ -4,6 +4,7 @@ Functions of `torch.accelerator` serve every accelerator; only cuda and mps need
 operation is allocated once.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy
@@ -33,7 +34,8 @@ class TorchBackend(Backend):
         if kind == "rocm" and not torch.version.hip:
             return None  # of AMD's GPUs, most are part of a CPU, and this build is not for them
         try:
-            torch.cuda.init()
+            if (KINDS[kind].torch_type or kind) == "cuda":
+                torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
             return str(error).partition(". ")[0]
         return super().why_unseen(kind)
@@ -76,17 +78,22 @@ class TorchBackend(Backend):
             torch.accelerator.synchronize(device.index)
 
     def reset_peak_memory(self, device: Device) -> None:
-        if device.torch_type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device.index)
-        elif device.kind != "mps" and not device.is_cpu:  # mps keeps no maximum
-            torch.accelerator.reset_peak_memory_stats(device.index)
+        with suppress(RuntimeError):  # see `peak_memory`
+            if not device.is_cpu:
+                self._memory(device).reset_peak_memory_stats(device.index)
 
-    def peak_memory(self, device: Device) -> tuple[int, str]:
-        if device.torch_type == "cuda":
-            return torch.cuda.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
-        if device.kind == "mps":
-            return torch.mps.driver_allocated_memory(), "mps_driver_pool"
-        return torch.accelerator.max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
+    def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
+        """Return bytes and method; on mps, torch before 2.15 keeps no maximum, and raises an error.
+
+        Source: https://github.com/pytorch/pytorch/pull/186748
+        """
+        try:
+            return self._memory(device).max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
+        except RuntimeError:
+            return None, None
+
+    def _memory(self, device: Device) -> Any:
+        return torch.cuda if device.torch_type == "cuda" else torch.accelerator  # torch has the latter since 2.9
 
     def random_state(self, device: Device) -> dict:
         state = {"cpu": torch.get_rng_state()}
