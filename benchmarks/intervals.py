@@ -1,8 +1,8 @@
-"""Simulate intervals: how often they cover the truth, their width, and how often equal code is called faster.
+"""Simulate points: how often intervals cover the truth, their width, and how often equal code is called faster.
 
-`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws processes of points
-at random and judges them as `benchbook.judging` judges rows. Standard deviations of 0.7 to 28 % between a point's
-processes were measured.
+`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws rates at random, normal on the
+log scale: sessions of a machine differ by `between`, and processes of a session by `within`, both standard deviations.
+Each point is measured as a profile's rule says, and judged as `benchbook.judging` judges rows.
 """
 
 import argparse
@@ -10,96 +10,90 @@ import argparse
 import numpy
 
 from benchbook.judging import intervals, verdicts
+from benchbook.machine import layout
+from benchbook.rows import points
+from benchbook.running import profile_files
 
-PROCESSES = (2, 3, 4, 5, 6)
-WINDOWS, NOISE = 3, 0.02  # of a process, and their standard deviation
-LEAST, MOST = 0.007, 0.28
-SLOW_SHARE, SLOW_LEVEL = 0.35, numpy.log(0.7)  # of the processes of a bimodal point
-CASES = ("5 %", "10 %", "0.7 to 28 %", "20 %", "bimodal")
-RATIOS = ("1 %", "2 %", "3 %")  # deviations of ratios whose sides alternate in each process
+STUDY = "mnist_speedup"
+RULES = {name: points.budget(STUDY) for name in ("quick", "paper")}
+RULES["paper"] |= profile_files.read(layout.profile("paper"))[STUDY]["parameters"]["budget"]
+CASES = ((0.02, 0.0), (0.02, 0.03), (0.02, 0.05), (0.05, 0.05), (0.1, 0.05), (0.2, 0.05))
+SECOND = ((0.02, 0.04), (0.05, 0.04), (0.1, 0.04))
+RATIOS = (0.01, 0.02, 0.03)  # deviations of ratios whose sides alternate in each process
+PROCESSES = (2, 3, 4, 6)
+STEADY = (0.02, 0.03, 0.05)  # standard deviations of windows
+SIZES = ((2, 3), (4, 3), (6, 3), (5, 6))  # processes, and windows of each
 
 
-def draw(case: str, random: numpy.random.Generator, points: int, processes: int, noise: float = NOISE) -> numpy.ndarray:
-    """Return the log medians of processes' windows, around 0, shape (points, processes).
+def measured(
+    rule: str, within: float, sessions: numpy.ndarray, random: numpy.random.Generator
+) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Return the mean log rate, half the interval and the processes of points, as a profile's rule ends them.
 
     Args:
-        case: the deviation between processes; or a range, in which each point's deviation is log-uniform; or `bimodal`.
+        rule: a key of RULES.
+        within: the deviation between processes of a session.
+        sessions: the log rate of each point's session.
         random: the generator.
-        points, processes: the shape.
-        noise: the standard deviation of windows.
     """
-    if case == "bimodal":
-        levels = SLOW_LEVEL * ((random.random((points, processes)) < SLOW_SHARE) - SLOW_SHARE)
-    else:
-        least, *most = (float(part) / 100 for part in case.removesuffix(" %").split(" to "))
-        deviation = numpy.exp(random.uniform(numpy.log(least), numpy.log([*most, least][0]), (points, 1)))
-        levels = deviation * random.normal(size=(points, processes))
-    return numpy.median(levels[..., None] + noise * random.normal(size=(points, processes, WINDOWS)), axis=-1)
+    least, most = (RULES[rule][name] for name in ("fewest_processes", "num_processes"))
+    logs = sessions[:, None] + random.normal(0, within, (len(sessions), most))
+    mean, half, used = (numpy.zeros(len(sessions)) for _ in range(3))
+    for count in range(least, most + 1):
+        part, width = intervals.half_widths(logs[:, :count].var(axis=1, ddof=1), count)
+        ends = (used == 0) & ((part <= RULES[rule]["processes_part"]) | (count == most))
+        mean[ends], half[ends], used[ends] = logs[ends, :count].mean(axis=1), width[ends], count
+    return mean, half, used
 
 
-def half_widths(medians: numpy.ndarray, assumed: float = intervals.PROCESS_DEVIATION) -> numpy.ndarray:
-    """Return half the width of each point's interval, on the log scale."""
-    return intervals.half_width_of_processes(medians.var(axis=-1, ddof=1), medians.shape[-1], assumed)
+def coverage(rule: str, within: float, between: float, number: int) -> tuple[float, float, float, float, float]:
+    """Return how often points cover the machine's mean, and a second session's centre; and more.
 
-
-def coverage(case: str, processes: int, points: int) -> tuple[float, float, float, float]:
-    """Return the coverage, the median half-width, and how often one of two equal points is called faster.
-
-    The latter is given for points of one session, and for points of two sessions that differ by the stated deviation.
+    Returns:
+        The two shares; the processes of a point, their mean; half its interval, the median; and the share of two equal
+        points of one session that are called unlike.
     """
-    random = numpy.random.default_rng(processes)
-    a, b = (draw(case, random, points, processes) for _ in range(2))
-    own = half_widths(a)
-    width, apart = numpy.hypot(own, half_widths(b)), a.mean(axis=-1) - b.mean(axis=-1)
-    between = 2**0.5 * intervals.SESSION_DEVIATION  # of the difference of two sessions
-    across = numpy.abs(apart + between * random.normal(size=points))
-    allowed = numpy.hypot(width, intervals.half_width(between**2, numpy.inf, 1))
-    covered = numpy.abs(a.mean(axis=-1)) <= own
-    return covered.mean(), numpy.median(own), (numpy.abs(apart) > width).mean(), (across > allowed).mean()
+    random = numpy.random.default_rng([int(1000 * within), int(1000 * between)])
+    here, there = random.normal(0, between, (2, number))
+    (first, half, used), (again, *_) = (measured(rule, within, each, random) for each in (here, there))
+    other, width, _ = measured(rule, within, here, random)
+    covers, holds = (numpy.abs(first) <= half).mean(), (numpy.abs(again - first) <= half).mean()
+    unlike = (numpy.abs(first - other) > numpy.hypot(half, width)).mean()
+    return covers, holds, used.mean(), numpy.median(half), unlike
 
 
-def paired(case: str, processes: int, points: int) -> tuple[float, float]:
+def paired(deviation: float, processes: int, number: int) -> tuple[float, float]:
     """Return the coverage of ratios that differ by this deviation, and the share of equal settings called tuned."""
-    ratios = draw(case, numpy.random.default_rng(processes), points, processes, 2**0.5 * NOISE)
-    own = half_widths(ratios, intervals.PAIRED_DEVIATION)
-    return (numpy.abs(ratios.mean(axis=-1)) <= own).mean(), (ratios.mean(axis=-1) > own).mean()
+    ratios = numpy.random.default_rng(processes).normal(0, deviation, (number, processes))
+    _, half = intervals.half_widths(ratios.var(axis=1, ddof=1), processes, intervals.PAIRED)
+    return (numpy.abs(ratios.mean(axis=1)) <= half).mean(), (ratios.mean(axis=1) > half).mean()
 
 
-def false_alarms(processes: int, windows: int, noise: float, correlation: float, points: int) -> float:
-    """Return the share of steady points that are called unstable, at a given noise and correlation of windows."""
+def false_alarms(processes: int, windows: int, noise: float, number: int) -> float:
+    """Return the share of steady points that are called unstable, at a given noise of windows."""
     random, runs = numpy.random.default_rng([processes, windows]), numpy.repeat(numpy.arange(processes), windows)
-    drawn = random.normal(size=(points, processes, windows))
-    for place in range(1, windows):
-        fresh = (1 - correlation**2) ** 0.5 * drawn[..., place]
-        drawn[..., place] = correlation * drawn[..., place - 1] + fresh
-    rates = numpy.exp(noise * drawn).reshape(points, -1)
+    rates = numpy.exp(noise * random.normal(size=(number, processes * windows)))
     return float(numpy.mean([verdicts.stability(one, runs).kind == verdicts.UNSTABLE for one in rates]))
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=50_000, help="points drawn for each cell")
-    points = parser.parse_args().repeats
-    heads = ["coverage", "half-width", "equal points called unlike in one session", "and across sessions"]
-    cells = {case: numpy.transpose([coverage(case, processes, points) for processes in PROCESSES]) for case in CASES}
-    for place, head in enumerate(heads):
-        print_table(head, {case: rows[place] for case, rows in cells.items()})
-    cells = {case: numpy.transpose([paired(case, processes, points) for processes in PROCESSES]) for case in RATIOS}
+    parser.add_argument("--repeats", type=int, default=20_000, help="points drawn for each line")
+    number = parser.parse_args().repeats
+    for rule in RULES:
+        print(f"\n{rule}: covers the mean, a second centre; processes; half-width; equal points called unlike")
+        for within, between in (*CASES, *SECOND):
+            covers, holds, used, half, unlike = coverage(rule, within, between, number)
+            head = f"processes {within:.0%}, sessions {between:.0%}"
+            print(f"{head:28}{covers:8.0%}{holds:8.0%}{used:8.1f}{half:8.0%}{unlike:8.1%}")
     for place, head in enumerate(["coverage of ratios that alternate", "equal settings called tuned"]):
-        print_table(head, {case: rows[place] for case, rows in cells.items()})
-    sizes = ((1, 6), (2, 6), (4, 3), (5, 6))
-    print(f"\nsteady points called unstable, {', '.join(f'{k} x {w}' for k, w in sizes)} windows")
-    for noise, correlation in ((0.02, 0.0), (0.03, 0.0), (0.03, 0.8)):
-        shares = [false_alarms(*size, noise, correlation, 500) for size in sizes]
-        print_line(f"noise {noise:.0%}, correlation {correlation}", shares)
-
-
-def print_table(head: str, lines: dict) -> None:
-    """Print a table with a column for each number of processes."""
-    print(f"\n{head}; deviation between processes, {', '.join(map(str, PROCESSES))} processes")
-    for case, shares in lines.items():
-        print_line(case, shares)
+        print(f"\n{head}; {', '.join(map(str, PROCESSES))} processes")
+        for deviation in RATIOS:
+            print_line(f"{deviation:.0%}", [paired(deviation, processes, number)[place] for processes in PROCESSES])
+    print(f"\nsteady points called unstable, {', '.join(f'{k} x {w}' for k, w in SIZES)} windows")
+    for noise in STEADY:
+        print_line(f"windows {noise:.0%}", [false_alarms(*size, noise, max(1, number // 10)) for size in SIZES])
 
 
 def print_line(head: str, shares) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import runpy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -11,36 +10,35 @@ import pytest
 from benchbook.judging import intervals
 from benchbook.judging.intervals import Interval
 
-SIX = [100.0] * 6
 
-
-def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assumed_process():
+def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assumed_process_and_the_session():
     from scipy import stats  # its import takes a second
 
     # medians 100, 110 and 130
     values, processes = [100.0, 100.0, 500.0, 110.0, 110.0, 1.0, 130.0, 130.0, 131.0], list("aaabbbccc")
     levels = numpy.log([100, 110, 130])
-    for found, assumed in (
-        (intervals.interval(values, processes), 0.05),
-        (intervals.interval(values, processes, intervals.PAIRED_DEVIATION), 0.02),
-    ):
-        half = stats.t.ppf(0.975, 3) * math.sqrt((assumed**2 + 2 * levels.var(ddof=1)) / 3 / 3)
+    for deviations in (intervals.UNPAIRED, intervals.PAIRED):
+        part = stats.t.ppf(0.975, 3) * math.sqrt((deviations.process**2 + 2 * levels.var(ddof=1)) / 3 / 3)
+        half = math.hypot(part, stats.norm.ppf(0.975) * deviations.session)
+        found = intervals.interval(values, processes, deviations)
         assert found.kind == "interval"
         assert found.value == pytest.approx(math.exp(levels.mean()))
         assert (found.low, found.high) == pytest.approx((found.value * math.exp(-half), found.value * math.exp(half)))
+        if deviations is intervals.UNPAIRED:
+            assert intervals.processes_part(values, processes) == pytest.approx(part)
 
 
 def test_two_processes_that_agree_by_chance_have_an_interval_all_the_same():
-    alike = intervals.interval(SIX, list("aaabbb"))
-    assert math.log(alike.high / 100) == pytest.approx(4.303 * 0.05 / 2, rel=1e-3)
+    alike = intervals.interval([100.0] * 2, list("ab"))
+    assert alike.kind == "interval"
+    assert math.log(alike.high / 100) == pytest.approx(math.hypot(4.303 * 0.03 / 2, 1.96 * 0.04), rel=1e-3)
 
 
-def test_one_process_or_fewer_than_six_windows_have_a_range():
-    alone = intervals.interval([90.0, *SIX, 120.0], ["a"] * 8)
+def test_one_process_has_a_range_and_is_never_known():
+    alone = intervals.interval([90.0, *[100.0] * 6, 120.0], ["a"] * 8)
     assert (alone.low, alone.high, alone.kind) == (90.0, 120.0, "range")
-    assert intervals.interval([50.0, 10.0, 20.0, 30.0, 40.0], list("abcde")).kind == "range"
-    assert intervals.interval(SIX, list("aaabbb")).kind == "interval"
     assert intervals.interval([10.0], ["a"]) == Interval(pytest.approx(10.0), 10.0, 10.0, "range")
+    assert [intervals.processes_part([1.0] * count, ["a"] * count) for count in range(3)] == [math.inf] * 3
 
 
 def test_an_interval_has_any_unit_and_any_order_of_windows():
@@ -76,17 +74,15 @@ def test_a_ratio_adds_errors_in_squares_on_the_log_scale():
     assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
 
 
-def test_numbers_of_different_sessions_are_compared_with_what_sessions_differ():
-    a, b = (replace(sampled(100.0, 0.03), session=name) for name in ("s1", "s2"))
-    found = intervals.divide(b, a)
-    between = 1.96 * intervals.SESSION_DEVIATION
-    assert math.log(found.high) == pytest.approx(math.hypot(0.03, between, 0.03, between), rel=1e-4)
-    assert math.log(intervals.divide(a, a).high) == pytest.approx(math.hypot(0.03, 0.03))
-    printed = intervals.divide(a, Interval(50.0, 50.0, 50.0))  # an article has no session
-    assert math.log(printed.high / 2) == pytest.approx(0.03)
-    line = {"value": 1.0, "low": 0.9, "high": 1.1, "interval": "interval", "session": "s1"}
-    assert Interval.from_row(line, "value") == Interval(1.0, 0.9, 1.1, "interval", "s1")
-    assert Interval.from_row(line | {"session": None}, "value").session == ""
+def test_a_ratio_of_two_points_of_one_session_each_carries_both_parts():
+    a, b = (intervals.interval([rate] * 4, list("abcd")) for rate in (100.0, 126.0))
+    part = intervals.processes_part([1.0] * 4, list("abcd"))
+    both = math.hypot(part, 1.96 * 0.04, part, 1.96 * 0.04)
+    assert math.log(intervals.divide(b, a).high / 1.26) == pytest.approx(both, rel=1e-4)
+    printed = intervals.divide(a, Interval(50.0, 50.0, 50.0))  # an article's figure carries its rounding alone
+    assert math.log(printed.high / 2) == pytest.approx(both / 2**0.5, rel=1e-4)
+    alternating = intervals.interval([1.26] * 4, list("abcd"), intervals.PAIRED)
+    assert math.log(alternating.high / 1.26) < part
 
 
 def test_bounds_that_are_not_symmetric_are_kept():
@@ -106,19 +102,25 @@ def test_ranges_and_printed_figures_enter_with_their_ends():
 
 
 BENCHMARK = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "intervals.py")
+# What docs/measuring.md prints, in percent: the coverage of the mean and of a second session's centre, by profile.
+PRINTED = {
+    "quick": [(100, 100), (100, 97), (96, 84), (93, 80), (89, 75), (87, 75), (98, 92), (96, 86), (91, 79)],
+    "paper": [(100, 100), (99, 94), (90, 75), (89, 75), (91, 77), (93, 81), (95, 84), (95, 83), (95, 84)],
+}
+
+
+@pytest.mark.parametrize("rule", PRINTED)
+@pytest.mark.parametrize("place", range(9))
+def test_intervals_cover_the_truth_as_often_as_printed_and_equal_code_is_rarely_called_faster(rule, place):
+    case = [*BENCHMARK["CASES"], *BENCHMARK["SECOND"]][place]
+    covers, holds, *_, unlike = BENCHMARK["coverage"](rule, *case, 20_000)
+    assert (100 * covers, 100 * holds) == pytest.approx(PRINTED[rule][place], abs=1.5)
+    assert unlike <= (0.05 if case[0] <= 0.1 else 0.08)
 
 
 @pytest.mark.parametrize("processes", BENCHMARK["PROCESSES"])
-@pytest.mark.parametrize("case", ["5 %", "10 %", "0.7 to 28 %"])
-def test_intervals_cover_the_truth_and_equal_code_is_rarely_called_faster(case, processes):
-    covered, _, unlike, unlike_across_sessions = BENCHMARK["coverage"](case, processes, 20_000)
-    assert covered >= 0.93
-    assert max(unlike, unlike_across_sessions) <= 0.05
-
-
-@pytest.mark.parametrize("processes", BENCHMARK["PROCESSES"])
-@pytest.mark.parametrize("case", BENCHMARK["RATIOS"])
-def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(case, processes):
-    covered, tuned = BENCHMARK["paired"](case, processes, 20_000)
+@pytest.mark.parametrize("deviation", BENCHMARK["RATIOS"])
+def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(deviation, processes):
+    covered, tuned = BENCHMARK["paired"](deviation, processes, 20_000)
     assert covered >= 0.93
     assert tuned <= 0.05

@@ -19,7 +19,7 @@ from benchbook.running import profiles
 MEASURE = """
 import json, sys
 from benchbook.studies.measurement import Measurement
-given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1])}
+given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1]), **json.loads(sys.argv[3])}
 measurement = Measurement("toy", "desk", given, "s")
 measurement.measure()
 print(json.dumps(measurement.finished()))
@@ -50,11 +50,11 @@ def measure(library, tmp_path):
     """
 
     def measured(
-        count: int, faults: dict[int | str, str], variant: str = "reference", script: str = MEASURE
+        count: int, faults: dict[int | str, str], variant: str = "reference", script: str = MEASURE, **given: float
     ) -> subprocess.CompletedProcess:
         own = {f"TOY_FAULT_{number}": fault for number, fault in faults.items()}
         own |= {"PYTHONPATH": f"{tmp_path / 'site'}:{library}", "BENCHBOOK_OUTPUTS": str(tmp_path)}
-        command = [sys.executable, "-c", script, str(count), variant]
+        command = [sys.executable, "-c", script, str(count), variant, json.dumps(given)]
         return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
 
     return measured
@@ -93,6 +93,27 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     numbers = {path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")}
     assert sorted(numbers.values()) == [1, 2, 2, 3]
     assert numbers[interrupted[0]] == 2
+
+
+ENOUGH = {"fewest_processes": 2, "processes_part": 0.09}
+
+
+@pytest.mark.parametrize(
+    ("faults", "factors", "count"),
+    [
+        ({2: "kill"}, (1, 1, 1, 1, 1), 2),
+        ({1: "raise"}, (1, 1, 1, 1, 1), 3),  # two that ended well
+        ({3: "kill"}, (1, 1.15, 1.07, 1.07, 1), 4),
+        ({}, (1, 2, 1, 2, 1), 5),  # all that are allowed
+    ],
+)
+def test_a_point_ends_when_it_is_known_and_after_a_kill_too(measure, tmp_path, monkeypatch, faults, factors, count):
+    monkeypatch.setenv("TOY_SECONDS", json.dumps(factors))
+    if "kill" in faults.values():
+        assert measure(5, faults, **ENOUGH).returncode == -signal.SIGKILL
+        faults = {}
+    done = measure(5, faults, **ENOUGH)
+    assert list(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
 
 
 @pytest.mark.parametrize(

@@ -259,8 +259,9 @@ def test_quick_has_no_short_window_and_an_interval_for_each_point(monkeypatch):
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
     assert min(point.parameters["window_seconds"] for point in measured) >= 1.0  # none is an epoch of a tiny set
     assert min(point.parameters["num_windows"] for point in measured) == 2
+    assert {point.parameters["fewest_processes"] for point in measured} == {2}  # which have an interval
+    assert {point.parameters["processes_part"] for point in measured} == {0.09}
     assert min(point.parameters["num_processes"] for point in measured) == 3
-    assert min(point.parameters["num_processes"] * point.parameters["num_windows"] for point in measured) >= 6
 
 
 @pytest.mark.parametrize("study", VARIANTS)

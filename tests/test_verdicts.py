@@ -31,12 +31,6 @@ def drifting(rates):
     return rates * numpy.linspace(1.0, 0.9, rates.shape[1])
 
 
-def slow_stretch(rates):
-    stretch = rates.ravel().copy()
-    stretch[len(stretch) // 3 :][: max(1, len(stretch) // 6)] *= 0.8
-    return stretch
-
-
 def warming_up(rates):
     return rates * numpy.where(numpy.arange(rates.shape[1]) == 0, 0.78, 1.0)
 
@@ -49,7 +43,6 @@ def warming_up(rates):
         (steady, "correlated", 0.03, 0, 0.10),  # most of them where one process is all there is
         (warming_up, "normal", 0.01, 0, 0.05),
         (drifting, "normal", 0.01, 0.80, 1),
-        (slow_stretch, "normal", 0.01, 0.98, 1),
     ],
 )
 @pytest.mark.parametrize(("num_processes", "num_windows"), [(1, 6), (3, 6), (3, 20)])
@@ -62,33 +55,28 @@ def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
     assert least <= share <= most
 
 
-def processes(levels=(1, 1, 1), falls=(1, 1, 1, 1)):
+def processes(levels=(1, 1, 1), falls=(1,) * 6):
     """Return the rates of processes of six windows, at these levels and with the last third slower by these factors."""
     return [1000 * level * f for level, end in zip(levels, falls, strict=False) for f in (1, 1, 1, 1, end, end)]
-
-
-def fall(last, first):
-    return "drift", pytest.approx(last / first - 1)
 
 
 @pytest.mark.parametrize(
     ("rates", "kind", "reasons"),
     [
-        (STEADY, "stable", ()),
-        (STEADY[:5], "too few windows", (("few_windows",),)),
-        ([], "too few windows", (("few_windows",),)),
-        ([1000, 1100, 900, 1120, 880, 1000], "unstable", (("spread", pytest.approx(0.06696, 1e-3)), fall(940, 1050))),
-        ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(902.5 / 995 - 1)),)),
-        ([1000, 1001, 999, 820, 1000, 1002], "unstable", (("spread", pytest.approx(0.0547, 0.01)), ("outliers", 1, 6))),
-        ([960, 1040, 970, 1110, 860, 1030], "unstable", (("spread", pytest.approx(0.0593, 1e-2)), fall(945, 1000))),
+        (2 * STEADY, "stable", ()),
+        (STEADY, "too few processes", (("few_processes",),)),
+        ([], "too few processes", (("few_processes",),)),
+        ([1000, 1150, 850, 1170, 830, 1000], "unstable", (("spread", pytest.approx(0.0977, 1e-2)),)),
+        ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(-0.109, 1e-2)),)),
         ([*STEADY, *(0.86 * rate for rate in STEADY)], "stable", ()),  # the second process is steady, and 14 % slower
-        (processes(falls=(0.9, 0.9, 0.9)), "unstable", (fall(0.9, 1),)),
-        (processes(falls=(0.9, 0.9, 1.01)), "stable", ()),  # not in the same direction in all
-        (processes(levels=(1, 0.98, 0.95, 0.92)), "unstable", (("process_drift", pytest.approx(-0.08)),)),
-        (processes(levels=(1, 1.04, 1.08, 1.1)), "unstable", (("process_drift", pytest.approx(0.1)),)),
-        (processes(levels=(1, 0.95, 0.98, 0.92)), "stable", ()),  # not in order
-        (processes(levels=(1, 0.95, 0.92)), "stable", ()),  # three are often in order by chance
-        (processes(levels=(1, 0.99, 0.98, 0.97)), "stable", ()),
+        ([*STEADY, *(0.78 * rate for rate in STEADY)], "unstable", (("processes", pytest.approx(1 / 0.78 - 1)),)),
+        *(
+            (processes([1.27, *[1.13] * middle, 1]), "unstable", (("processes", pytest.approx(0.27)),))
+            for middle in range(5)
+        ),
+        (processes(falls=(0.9, 0.9, 0.9)), "unstable", (("drift", pytest.approx(-0.113, 1e-2)),)),
+        (processes(falls=(0.9, 0.9, 1.1)), "stable", ()),  # not in all
+        (processes(levels=(1, 0.98, 0.95, 0.92)), "stable", ()),
     ],
 )
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
@@ -127,24 +115,23 @@ def samples(num_windows=6, **last):
     ],
 )
 def test_a_disturbed_run_is_unstable(changed, code):
-    verdict = verdicts.stability(STEADY, ["run-1"] * 6, samples(**changed))
-    found = [found for found, *_ in verdict.reasons if verdicts.REASONS[found][0] == verdicts.UNSTABLE]
-    assert found == ([code] if code else [])
+    verdict = verdicts.stability(2 * STEADY, ["run-1"] * 6 + ["run-2"] * 6, samples(**changed))
+    assert verdict.reasons == (((code,),) if code else ())
     assert verdict.kind == (verdicts.UNSTABLE if code else verdicts.STABLE)
     short = verdicts.stability(STEADY[:1], ["run-1"], samples(1, **changed))
-    assert short.reasons == (((code,) if code else ("few_windows",)),)
+    assert short.reasons == (((code,) if code else ("few_processes",)),)
 
 
 def test_counters_before_the_first_window_do_not_count():
     conditions = samples()
     conditions[0]["swap_used_bytes"] = 2**20
     other = [sample | {"run_id": "run-2", "swap_used_bytes": 2**34} for sample in conditions]  # not a growth
-    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.STABLE
+    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.TOO_FEW
     assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).reasons == (("swap",),)
 
 
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
-    rows = windows(STEADY)
+    rows = [*windows(STEADY), *windows(STEADY, run_id="run-2")]
     old = [row | {"session": "old", "run_id": "run-0", "samples_per_second": 5.0} for row in rows]
     warm = [make_row(phase="warmup", samples_per_second=1.0)]
 
@@ -160,7 +147,7 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
 
 
 def test_a_summary_has_a_verdict_for_each_point_with_windows():
-    rows = windows(STEADY)
+    rows = [*windows(STEADY), *windows(STEADY, run_id="run-2")]
     rows += [make_row(point="short"), make_row(point="failed", samples_per_second=None, status="crashed")]
     judged = verdicts.summarise(make_rows(rows)).set_index("point")["verdict"]
     assert judged["reference-cpu"].kind == verdicts.STABLE
@@ -187,7 +174,6 @@ CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status
         (session("s2", 209), {}, 1000),  # one process is no complete session
         (session("s2", 209), BUSY, 1000),
         (session("s2", 209, 211), BUSY, 1000),
-        (session("s2", 1190, 1210)[:5], {}, 1000),  # too few windows
         ([*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")], {}, 1000),
         (CRASHED, {}, 1000),
     ],
@@ -224,7 +210,7 @@ def test_without_a_complete_session_the_newest_with_undisturbed_windows_counts(f
 
 
 WRONG, UNPROVEN = Verdict((("parity", "off"),)), Verdict((("drift", 0.1), ("few_steps", 1, 3)))
-UNSTABLE, FEW, STABLE = Verdict((("spread", 0.08),)), Verdict((("few_windows",),)), Verdict()
+UNSTABLE, FEW, STABLE = Verdict((("spread", 0.08),)), Verdict((("few_processes",),)), Verdict()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +233,7 @@ def test_a_verdict_says_its_kinds_the_worst_first():
     both = Verdict((("drift", -0.09), ("thermal",), ("few_steps", 1, 3)))
     assert str(both) == "unproven: 1 of 3 steps compared with float64; unstable: drift -9%, thermal pressure"
     assert (verdicts.is_unproven(both), verdicts.is_unstable(both), verdicts.has(both, "thermal")) == (True,) * 3
-    assert [str(verdict) for verdict in (STABLE, FEW)] == ["stable", "too few windows"]
+    assert [str(verdict) for verdict in (STABLE, FEW)] == ["stable", "too few processes"]
     assert not any(verdicts.has(verdict, word) for verdict in (STABLE, None) for word in verdicts.KINDS)
 
 
@@ -257,8 +243,7 @@ def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values |= {
         "spread": (0.1,),
         "drift": (0.1,),
-        "process_drift": (0.1,),
-        "outliers": (1, 6),
+        "processes": (0.27,),
         "cpu_shared": (0.3,),
         "cpu_stolen": (0.1,),
     }

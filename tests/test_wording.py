@@ -49,7 +49,7 @@ def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
     assert "tuning not confirmed" in wording.hedged({"variant": "tuned, not confirmed"})
     both = Verdict((("spread", 0.09), ("few_steps", 1, 3)))
     assert wording.hedges({"verdict": both}) == ["its speed varied", "not fully checked against float64"]
-    assert wording.hedged({"interval": "range"}, "", "drawn shapes") == " (drawn shapes; few repeats)"
+    assert wording.hedged({"interval": "range"}, "", "drawn shapes") == " (drawn shapes; one process only)"
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():

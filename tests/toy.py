@@ -48,15 +48,17 @@ num_processes: int = 1  # that measure
 seed: int = 1  # tells points apart
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
+# With TOY_SECONDS, a list, the workload's seconds count, times a factor for each process.
 # With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
 PLAN = """
+import json
 import os
 import shutil
 import time
 from pathlib import Path
 
 from benchbook.machine import layout
-from benchbook.measuring import protocol
+from benchbook.measuring import protocol, window
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
 
@@ -89,7 +91,11 @@ class Plan:
         return None
 
     def start(process, data):
-        process.workload = FakeWorkload(Clock())
+        clock = Clock()
+        if factors := json.loads(os.environ.get("TOY_SECONDS", "[]")):
+            advance, factor = clock.advance, factors[process.number - 1]
+            clock.advance, window.time = lambda seconds: advance(factor * seconds), clock
+        process.workload = FakeWorkload(clock)
 
     def measure(process):
         protocol.warm_up(process.workload, process.run, 1)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchbook.frameworks import devices
-from benchbook.judging import intervals, wording
+from benchbook.judging import wording
 from benchbook.machine import contention
 from benchbook.machine.libraries import FRAMEWORKS, WORDS
 from benchbook.measuring import sensors
@@ -26,7 +26,7 @@ from benchbook.measuring import window as measuring
 from benchbook.measuring.window import Window
 
 WARM_UP = 2  # windows that do not count: the first step, and one more
-LAST = 3  # the range is stable if so many windows have not widened it
+LAST = 3  # the range is stable if so many windows have not widened it, after as many
 made: list["Meter"] = []  # of this process, for `run_script`
 
 
@@ -138,7 +138,7 @@ class Meter:
             self._before, self._measures_from = contention.cpu_seconds(), time.monotonic()
         self._begin()
         rates = self._rates()
-        is_stable = len(rates) >= intervals.FEWEST_WINDOWS and (
+        is_stable = len(rates) >= 2 * LAST and (
             min(rates[:-LAST]) <= min(rates[-LAST:]) and max(rates[-LAST:]) <= max(rates[:-LAST])
         )
         return is_stable or sum(window.seconds for _, window in self.counted) >= self.most_seconds

@@ -12,7 +12,7 @@ from benchbook.rows.points import point_work
 # replace a data set or weights.
 PAIRED_BY = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
 PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
-TOO_FEW = "too few windows or processes"
+TOO_FEW = "too few processes"
 
 
 def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:

@@ -47,7 +47,7 @@ def ratio(rows: pandas.DataFrame) -> Interval | None:
         known = [pair for pair in pairs if pair.keys() == {REFERENCE, TUNED} and pair[REFERENCE] > 0]
         ratios += [pair[TUNED] / pair[REFERENCE] for pair in known]
         processes += [run_id] * len(known)
-    return intervals.interval(ratios, processes, intervals.PAIRED_DEVIATION) if ratios else None
+    return intervals.interval(ratios, processes, intervals.PAIRED) if ratios else None
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:

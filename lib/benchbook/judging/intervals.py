@@ -1,12 +1,13 @@
 """One kind of interval for rates, ratios and everything computed from them.
 
 The estimate is the mean log rate over processes. Windows of one process share its memory layout, clocks and thread
-placement. So each process counts once, by the median of its windows, and the interval is Student's t over processes.
-One process alone has a range, and a range decides nothing.
+placement. So each process counts once, by the median of its windows. One process alone has a range, and a range
+decides nothing.
 
-A few processes give a poor estimate of their variance: two may agree by chance. So one further process is assumed, with
-a stated deviation, and K processes have K degrees of freedom. Sessions differ as well: a comparison across sessions
-adds a stated deviation for each number.
+Half the width of an interval has two parts, which add in squares. The processes' part is Student's t over processes. A
+few of them give a poor estimate of their variance: two may agree by chance. So one further process is assumed, with a
+stated deviation, and K processes have K degrees of freedom. The session's part is a stated deviation, because more
+processes of one session know nothing of the next. Only what alternates within a process cancels it.
 
 `make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they are.
 """
@@ -15,14 +16,22 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy
 
 LEVEL = 0.95
-FEWEST_WINDOWS = 6  # with fewer windows, or one process, a range is shown and no interval
-# Standard deviations on the log scale: of the assumed process; of the assumed process's ratio, if both sides of a ratio
-# alternate in each process (the least that covers 93 % where such ratios differ by up to 3 %); and between sessions.
-PROCESS_DEVIATION, PAIRED_DEVIATION, SESSION_DEVIATION = 0.05, 0.02, 0.05
+
+
+class Deviations(NamedTuple):
+    """Stated standard deviations on the log scale: of the assumed process, and between sessions of one machine."""
+
+    process: float
+    session: float
+
+
+UNPAIRED = Deviations(0.03, 0.04)  # of rates, and of ratios whose sides were measured in different processes
+PAIRED = Deviations(0.02, 0.0)  # of ratios whose sides alternate in each process
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 
 
@@ -33,16 +42,14 @@ class Interval:
     Attributes:
         value: the estimate.
         low, high: its bounds, in the same unit.
-        kind: `interval` (95 %), `range` (least and most of too few windows or processes), or `rounding` (of a printed
-            figure, or an exact number).
-        session: the session that measured it; empty: unknown.
+        kind: `interval` (95 %), `range` (least and most windows of one process), or `rounding` (of a printed figure, or
+            an exact number).
     """
 
     value: float
     low: float
     high: float
     kind: str = ROUNDING
-    session: str = ""
 
     @classmethod
     def from_row(
@@ -50,14 +57,10 @@ class Interval:
     ) -> "Interval":
         """Return the number in a table's line; the arguments name its columns.
 
-        Without a value in column `kind` the bounds are of rounding. Column session is optional.
+        Without a value in column `kind` the bounds are of rounding.
         """
-        named, session = line.get(kind), line.get("session")
-        return cls(
-            *(float(line[name]) for name in (value, low, high)),
-            kind=named if isinstance(named, str) else ROUNDING,
-            session=session if isinstance(session, str) else "",
-        )
+        numbers, named = (float(line[name]) for name in (value, low, high)), line.get(kind)
+        return cls(*numbers, named if isinstance(named, str) else ROUNDING)
 
     def columns(self, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
         """Return the number as columns of a table's line, which `from_row` reads; the arguments name the columns."""
@@ -76,51 +79,66 @@ def half_width(variance, freedom, number):
     return stdtrit(freedom, (1 + LEVEL) / 2) * numpy.sqrt(variance / number)
 
 
-def half_width_of_processes(variance, num_processes, assumed: float = PROCESS_DEVIATION):
-    """Return half the width of the interval of a mean over processes, elementwise, on the log scale.
+def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
+    """Return the processes' part of half the interval of a mean over processes, and the whole half, elementwise.
 
     Args:
         variance: of the processes' log values.
         num_processes: 2 or more.
-        assumed: the deviation of one further process.
+        deviations: UNPAIRED or PAIRED.
     """
-    pooled = (assumed**2 + (num_processes - 1) * variance) / num_processes
-    return half_width(pooled, num_processes, num_processes)
+    pooled = (deviations.process**2 + (num_processes - 1) * variance) / num_processes
+    part = half_width(pooled, num_processes, num_processes)
+    return part, numpy.hypot(part, half_width(deviations.session**2, numpy.inf, 1))
 
 
-def interval(values: Sequence[float], processes: Sequence, assumed: float = PROCESS_DEVIATION) -> Interval:
-    """Return the geometric mean over processes of their median values, with a 95 % interval.
-
-    Args:
-        values: one per window, above 0.
-        processes: the run of each window.
-        assumed: PAIRED_DEVIATION for ratios of windows that alternate in each process.
-
-    Returns:
-        The range of the values instead, if there are fewer than FEWEST_WINDOWS or if they are of one process.
-
-    Raises:
-        ValueError: no values, not one process per value, or a value that is not above 0.
-    """
+def medians(values: Sequence[float], processes: Sequence) -> numpy.ndarray:
+    """Return the median value of each process, in their order; for arguments and errors see `interval`."""
     array, names = numpy.asarray(values, float), numpy.asarray(processes)
     if len(array) == 0 or len(array) != len(names):
         raise ValueError(f"{len(array)} values and {len(names)} processes; allowed: as many of each, 1 or more")
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    medians = numpy.array([numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())])
+    return numpy.array([numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())])
+
+
+def processes_part(values: Sequence[float], processes: Sequence) -> float:
+    """Return the processes' part of half the interval that `interval` returns; infinite for fewer than two processes.
+
+    A point ends when this is narrow enough: more processes do not narrow the session's part.
+    """
+    logs = numpy.log(medians(values, processes)) if len(values) else ()
+    return half_widths(numpy.var(logs, ddof=1), len(logs))[0] if len(logs) > 1 else math.inf
+
+
+def interval(values: Sequence[float], processes: Sequence, deviations: Deviations = UNPAIRED) -> Interval:
+    """Return the geometric mean over processes of their median values, with a 95 % interval.
+
+    Args:
+        values: one per window, above 0.
+        processes: the run of each window.
+        deviations: PAIRED for ratios of windows that alternate in each process.
+
+    Returns:
+        The range of the values instead, if they are of one process.
+
+    Raises:
+        ValueError: no values, not one process per value, or a value that is not above 0.
+    """
+    levels = medians(values, processes)
     # Relative to the first median, so that the value of one process is exactly its median.
-    value = float(medians[0] * numpy.exp(numpy.mean(numpy.log(medians / medians[0]))))
-    if len(array) < FEWEST_WINDOWS or len(medians) < 2:
-        return Interval(value, float(array.min()), float(array.max()), RANGE)
-    factor = math.exp(half_width_of_processes(numpy.log(medians).var(ddof=1), len(medians), assumed))
+    value = float(levels[0] * numpy.exp(numpy.mean(numpy.log(levels / levels[0]))))
+    if len(levels) < 2:
+        return Interval(value, float(min(values)), float(max(values)), RANGE)
+    factor = math.exp(half_widths(numpy.log(levels).var(ddof=1), len(levels), deviations)[1])
     return Interval(value, value / factor, value * factor, INTERVAL)
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     """Return a function's value for several numbers, with its bounds.
 
-    Independent errors of intervals add in squares, on the log scale. Where several sessions are compared, each interval
-    is first widened by SESSION_DEVIATION. Ranges and printed figures enter with both their ends.
+    Independent errors of intervals add in squares, on the log scale: each rate carries its session's part. Ranges and
+    printed figures enter with both their ends.
 
     Args:
         function: of as many floats: products and quotients of independent numbers, and constants.
@@ -129,8 +147,6 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
         A `range` if one of the numbers is one, else an `interval` if one is, else a `rounding`.
     """
     sampled = [place for place, number in enumerate(numbers) if number.kind == INTERVAL and number.low > 0]
-    several = len({numbers[place].session for place in sampled}) > 1
-    added = half_width(SESSION_DEVIATION**2, numpy.inf, 1) if several else 0.0
     ends = [
         (number.value,) if place in sampled or number.low == number.high else (number.low, number.high)
         for place, number in enumerate(numbers)
@@ -143,7 +159,7 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
             widths = []
             for place, sign in zip(sampled, rises, strict=True):
                 end = numbers[place].high if sign == side else numbers[place].low
-                widths.append(side * sign * math.hypot(math.log(end / numbers[place].value), added))
+                widths.append(math.log(end / numbers[place].value))
             length, moved = math.hypot(*widths), [*corner]
             for place, width in zip(sampled, widths, strict=True) if length else ():
                 moved[place] *= math.exp(width * abs(width) / length)

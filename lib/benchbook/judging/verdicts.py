@@ -6,12 +6,13 @@ steps than its profile asks for; its figures count and carry a note. So do those
 its profile names, or environment variables that change speed or arithmetic. A point is unstable if its speed varied or
 the machine was disturbed.
 
-A steady run must not be flagged: every rule requires a difference that matters (5 %) and that noise alone rarely makes.
-tests/test_verdicts.py counts how often each rule is wrong.
+A steady run must not be flagged: every rule requires a difference that matters (5 %) and that chance rarely makes.
+`make bench STUDIES=intervals` counts how often the rules are wrong.
 """
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from benchbook.judging import agreement, confirmation, intervals, statistics
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
-WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = "wrong", "unproven", "changed", "unstable", "too few windows"
+WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = "wrong", "unproven", "changed", "unstable", "too few processes"
 STABLE = "stable"
 KINDS = (WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW, STABLE)
 # The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
@@ -38,8 +39,7 @@ REASONS = {
     "variables": (CHANGED, "with {}", "with {}"),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
-    "process_drift": (UNSTABLE, "{:+.0%} from the first process to the last", VARIED),
-    "outliers": (UNSTABLE, "{} of {} windows are outliers", VARIED),
+    "processes": (UNSTABLE, "processes {:.0%} apart", "its processes differ by {:.0%}"),
     "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
     "battery": (UNSTABLE, "on battery", "it ran on battery"),
@@ -49,13 +49,11 @@ REASONS = {
     "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
     "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
     "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU", "the machine's host was busy"),
-    "few_windows": (TOO_FEW, "", ""),
+    "few_processes": (TOO_FEW, "", ""),
 }
-LIMIT = 0.05  # a larger spread or drift is unstable
-# An outlier is a window farther than this from the median, as a fraction of it, and with a modified z-score over the
-# second number (Iglewicz and Hoaglin, 1993). A point whose share of outliers is over the third is unstable.
-OUTLIER, OUTLIER_SCORE, OUTLIER_SHARE = 0.15, 3.5, 0.10
-FEWEST_ORDERED = 4  # fewer processes often lie in order by chance, four in one case of 12
+# Standard deviations of steady windows and of steady processes; the first is also the largest drift of a steady point.
+STEADY, STEADY_PROCESSES = 0.05, 0.04
+FALSE_ALARMS = 0.005  # the share of steady points that exceed one of these by chance
 SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the windows' time
@@ -211,9 +209,9 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
         runs: the run of each window.
         samples: lines of `condition.samples` of these runs, with None for a missing value.
     """
-    few = len(rates) < intervals.FEWEST_WINDOWS
-    reasons = [*([] if few else _variations(rates, runs)), *_disturbances(samples)]
-    return Verdict(tuple(reasons or ([("few_windows",)] if few else [])))
+    few = len(set(runs)) < 2
+    reasons = [*(_variations(rates, runs) if len(rates) else ()), *_disturbances(samples)]
+    return Verdict(tuple(reasons or ([("few_processes",)] if few else [])))
 
 
 def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -230,8 +228,7 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
     measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
     repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
     windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
-    counts = windows.groupby(key)["run_id"].agg(["nunique", "size"])
-    complete = (counts["nunique"] > 1) & (counts["size"] >= intervals.FEWEST_WINDOWS)
+    complete = windows.groupby(key)["run_id"].nunique() > 1
     ranks = pandas.Series(0, pandas.MultiIndex.from_frame(repeated[key].drop_duplicates()))
     for session, verdict in _stabilities(repeated, conditions, key):
         ranks[session] = 2 * complete[session] + (not verdict.is_doubtful)
@@ -256,30 +253,35 @@ def _stabilities(
         yield values, stability(rates, runs, samples)
 
 
-def _variations(rates: numpy.ndarray, runs: numpy.ndarray) -> Iterator[Reason]:
-    """Yield how the speed varied: its spread, its drift within processes and over them, and outliers.
+def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:
+    """Yield how the speed varied: the spread of windows, their drift within processes, and the processes' distance.
 
-    A drift within processes is the median change from the first third of a process's windows to the last, if all
-    processes change in the same direction. A drift over processes is the change from the first process to the last, if
-    each is slower (or each is faster) than the one before. Outliers count only if they are over a tenth of the windows:
-    fewer do not move the median. The factor 0.6745 turns the median absolute deviation into a standard deviation.
+    Each counts only if it is larger than steady points have by chance. The drift is that of a line through the windows
+    of all processes.
     """
-    series = statistics.warmed_up(rates, runs)
-    if (spread := statistics.spread(series)) > LIMIT:
-        yield "spread", spread
-    thirds = [(each, max(1, len(each) // 3)) for each in series if len(each) > 1]
-    changes = [numpy.median(each[-third:]) / numpy.median(each[:third]) - 1 for each, third in thirds]
-    if changes and min(changes) * max(changes) > 0 and abs(change := float(numpy.median(changes))) > LIMIT:
-        yield "drift", change
-    levels = numpy.array([numpy.median(each) for each in series])
-    steps, change = numpy.diff(levels), float(levels[-1] / levels[0]) - 1
-    if len(levels) >= FEWEST_ORDERED and min(steps) * max(steps) > 0 and abs(change) > LIMIT:
-        yield "process_drift", change
-    windows = numpy.concatenate(series)
-    away = numpy.abs(windows / numpy.median(windows) - 1)
-    outliers = (away > OUTLIER) & (0.6745 * away > OUTLIER_SCORE * numpy.median(away))
-    if outliers.mean() > OUTLIER_SHARE:
-        yield "outliers", int(outliers.sum()), len(windows)
+    from scipy.special import stdtrit
+
+    series = [numpy.log(each) for each in statistics.warmed_up(rates, runs)]
+    away = numpy.concatenate([each - each.mean() for each in series])
+    freedom = len(away) - len(series)
+    if _is_beyond(squares := float(away @ away), freedom, STEADY):
+        yield "spread", statistics.spread([numpy.exp(each) for each in series])
+    places = numpy.concatenate([numpy.linspace(-0.5, 0.5, len(each)) * (len(each) > 1) for each in series])
+    if freedom > 1 and squares:
+        slope = float(away @ places) / float(places @ places)
+        error = math.sqrt(max(0.0, squares / float(places @ places) - slope**2) / (freedom - 1))
+        if abs(math.expm1(slope)) > STEADY and abs(slope) > stdtrit(freedom - 1, 1 - FALSE_ALARMS) * error:
+            yield "drift", math.expm1(slope)
+    levels = numpy.log(intervals.medians(rates, runs))
+    if _is_beyond(len(levels) * float(levels.var()), len(levels) - 1, STEADY_PROCESSES):
+        yield "processes", math.expm1(float(levels.max() - levels.min()))
+
+
+def _is_beyond(squares: float, freedom: int, deviation: float) -> bool:
+    """Return whether a sum of squares is larger than a standard deviation makes it by chance."""
+    from scipy.special import chdtri
+
+    return freedom > 0 and squares > deviation**2 * chdtri(freedom, FALSE_ALARMS)
 
 
 def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:

@@ -102,15 +102,12 @@ def hedges(point: dict) -> list[str]:
     """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary, or of a table made from it. The columns num_processes, interval, verdict, variant
-            and status are optional.
+        point: a line of a summary, or of a table made from it. The columns interval, verdict, variant and status are
+            optional.
     """
     reasons = []
-    processes = point.get("num_processes")
-    if pandas.notna(processes) and processes == 1:
+    if point.get("interval") == intervals.RANGE:
         reasons.append("one process only")
-    elif point.get("interval") == intervals.RANGE:
-        reasons.append("few repeats")
     if isinstance(verdict := point.get("verdict"), Verdict):
         reasons += [
             REASONS[code][2].format(*values)

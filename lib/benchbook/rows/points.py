@@ -15,8 +15,9 @@ from benchbook.machine.kinds import KINDS
 DEFAULTS = Path(__file__).with_name("defaults.json")
 LISTED = json.loads(DEFAULTS.read_text(encoding="utf-8"))  # by study: what the names of points refer to
 BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
-# Parameters that change no result: the data folder, the number of processes, and what else a notebook shows.
-UNMEASURED = frozenset({"data_root", "num_processes", "try_seconds", "explore"})
+# Parameters that change no result: the data folder, when the processes are enough, and what else a notebook shows.
+UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
+UNMEASURED |= {"num_processes", "fewest_processes", "processes_part"}
 UNMEASURED |= {"purchase_price", "sync_batch_norm"}  # which older rows have, 0 and False
 # Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
 FILES = ("network", "loader", "loss")

@@ -193,13 +193,14 @@ class Experiment(Process):
         with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
-                bar.set_description_str(f"process {number} of {count}" if number else check, False)
+                bar.set_description_str(f"process {number} of at most {count}" if number else check, False)
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] == ("train" if total else "calibrate"))
 
             if left:
                 show(left[0], {"phase": "start"})
             self.measurement.measure(show)
+            bar.total = bar.total and bar.n  # the point was known before the last process
             if self.attended and "unavailable" in self.measurement.finished().values():
                 print("This kernel holds the device, so that it measures here, once: a range. For an interval, restart")
                 print("the kernel, and run all cells with try_seconds 0 in the budget.")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.frameworks import allocator
+from benchbook.judging import intervals
 from benchbook.machine import control_groups, identity, kinds, layout
 from benchbook.measuring import failures, launch, runs
 from benchbook.measuring.writer import Run
@@ -55,8 +56,17 @@ class Measurement:
 
     @property
     def count(self) -> int:
-        """Return the number of processes that measure windows."""
+        """Return the most processes that measure windows."""
         return 1 if self.in_kernel else self.parameters.get("num_processes", 1)
+
+    def is_known(self) -> bool:
+        """Return whether enough processes have measured; this is told from the rows alone, as after a kill."""
+        rows = self.rows()
+        ended = [run for run, (_, status) in self._ended(rows).items() if status in records.TRAINED]
+        windows = rows[rows["run_id"].isin(ended)].query("phase == 'train' and samples_per_second > 0")
+        fewest = self.parameters.get("fewest_processes", self.count)
+        part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
+        return windows["run_id"].nunique() >= fewest and part <= self.parameters.get("processes_part", 0)
 
     def rows(self) -> pandas.DataFrame:
         """Return this session's rows of the point."""
@@ -74,19 +84,24 @@ class Measurement:
 
         The status of CHECK is `diverged` if training does not agree with float64.
         """
+        return dict(self._ended(self.rows()).values())
+
+    def _ended(self, rows: pandas.DataFrame) -> dict[str, tuple[int, str]]:
+        """Return number and status of each run that has ended, the oldest first; not the interrupted."""
         described, found = manifests.read_all(self.folder), {}
-        for run_id, rows in self.rows().groupby("run_id", sort=True):
+        for run_id, own in rows.groupby("run_id", sort=True):
             manifest = described.get(run_id, {})
             agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
-            status = agrees or outcome(records.without_refusals(rows)["status"])
+            status = agrees or outcome(records.without_refusals(own)["status"])
             if status != "interrupted":
-                found[manifest.get("process", 1)] = status
+                found[run_id] = manifest.get("process", 1), status
         return found
 
     def left(self) -> list[int]:
-        """Return the numbers of the processes that are still to run; none if the point is over."""
+        """Return the numbers of the processes that may still run; none if the point is over."""
         done = self.finished()
-        return [] if is_over(done) else [number for number in self.numbers if number not in done]
+        is_done = is_over(done) or self.is_known()
+        return [] if is_done else [number for number in self.numbers if number not in done]
 
     def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
         """Run the processes that are left. One that fails adds a row; the next one may run all the same.

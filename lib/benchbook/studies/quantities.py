@@ -13,7 +13,7 @@ from benchbook.rows import networks
 from benchbook.studies import tables
 from benchbook.studies.study import Evidence, Study
 
-COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note", "session"]
+COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note"]
 PRESENT = "is_present"  # a quantity of every machine in an article; it carries the machine's chip
 FLOPS_PER_MULTIPLY_ADD = 6  # in training: two operations, computed once forward and twice backward
 FEWEST_RUNS = 3  # fewer runs have a range
@@ -33,9 +33,9 @@ def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
     Returns:
         Columns: machine, chip (the machine's GPU or TPU if it has one, since claims are about that; by the name that
         all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of bounds, see
-        `intervals.Interval`), note (how it was measured where that matters, such as the boundary of joules), session
-        (of measured points). The bounds of a published value are plus or minus half its last printed digit. Counts of
-        networks have no machine.
+        `intervals.Interval`), note (how it was measured where that matters, such as the boundary of joules).
+        The bounds of a published value are plus or minus half its last printed digit. Counts of networks have no
+        machine.
     """
     evidence = evidence.without_wrong()
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
@@ -81,7 +81,6 @@ def printed(row: dict, name: str, column: str) -> dict:
 def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
     """Return a quantity of a point, with the point's bounds and their kind; a note marks an unproven point."""
     quantity = bounded(point, name, point[column], point[low], point[high], point[kind])
-    quantity["session"] = point.get("session")
     if verdicts.is_unproven(verdict := point.get("verdict")):
         quantity["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
     return quantity
