@@ -281,6 +281,18 @@ def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state
     assert restored == ["a state"] * (kind != "cpu")
 
 
+def test_jax_waits_for_what_the_measured_kind_computes_also_beside_a_gpu(monkeypatch):
+    """Without a platform, JAX's function lists the arrays of its default backend, here the GPU's."""
+    waited, double = [], a_jax("gpu", "PJRT C API\ncuda 12090")
+    double.live_arrays = lambda platform=None: [f"an array of {platform or 'cuda'}"]
+    double.block_until_ready = waited.append
+    monkeypatch.setitem(sys.modules, "jax", double)
+    for kind in ("cpu", "cuda"):
+        backend_with("jax").synchronize(Device(kind, "a chip", "jax"))
+    backend_with("jax").synchronize(CPU, "the last output")
+    assert waited == [["an array of cpu"], ["an array of cuda"], "the last output"]
+
+
 @pytest.mark.parametrize(("system", "expected"), [("linux", 3 * 1024), ("darwin", 3)])
 def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, system, expected):
     usage = SimpleNamespace(RUSAGE_SELF=0, getrusage=lambda who: SimpleNamespace(ru_maxrss=3))

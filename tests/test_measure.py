@@ -294,11 +294,24 @@ def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(driv
     assert "an NVIDIA GPU has no energy counter of its work alone" in sensor.reason or kind == {"nvidias": False}
 
 
-@pytest.mark.parametrize(("counts", "nvidias", "method"), [(True, 0, "amdsmi"), (False, 0, None), (True, 1, None)])
-def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(monkeypatch, driver, counts, nvidias, method):
+@pytest.mark.parametrize(
+    ("counts", "nvidias", "hidden", "method"),
+    [
+        (True, 0, "", "amdsmi"),
+        (False, 0, "", None),
+        (True, 1, "", None),
+        *((True, 0, name, None) for name in ("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")),  # Zeus reads neither
+        (True, 0, "HIP_VISIBLE_DEVICES", "amdsmi"),
+    ],
+)
+def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(
+    monkeypatch, driver, counts, nvidias, hidden, method
+):
     import zeus.device.gpu as zeus_gpus
 
     driver(nvidias)
+    for name in filter(None, [hidden]):  # Slurm sets the first of them
+        monkeypatch.setenv(name, "1,2")
     energies = itertools.count(1000, 6000)  # mJ
     counter = SimpleNamespace(
         supports_get_total_energy_consumption=lambda: counts, get_total_energy_consumption=energies.__next__

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -181,8 +182,10 @@ def _counters(device: Device, method: str) -> Counters:
 def _are_amds_with_counters(gpus: Any, numbers: list[int]) -> bool:
     from zeus.device.gpu import AMDGPUs
 
-    # NVIDIA's are found if this computer has both.
-    return isinstance(gpus, AMDGPUs) and all(map(gpus.supports_get_total_energy_consumption, numbers))
+    # NVIDIA's are found if this computer has both. Of several GPUs, Zeus reads others than torch's if one of these
+    # variables, such as Slurm's, hides some: it follows HIP's and CUDA's alone.
+    known = len(gpus) == 1 or not {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"} & os.environ.keys()
+    return known and isinstance(gpus, AMDGPUs) and all(map(gpus.supports_get_total_energy_consumption, numbers))
 
 
 def _packages() -> list[int]:

@@ -55,11 +55,11 @@ class JaxBackend(Backend):
         return jax.devices(device.kind)[device.index]
 
     def synchronize(self, device: Device, last: Any = None) -> None:
-        """Wait for the last output, or without it for all live arrays: JAX cannot wait for a device.
+        """Wait for the last output, or without it for the kind's live arrays: JAX cannot wait for a device.
 
         Source: https://docs.jax.dev/en/latest/async_dispatch.html
         """
-        jax.block_until_ready(jax.live_arrays() if last is None else last)
+        jax.block_until_ready(jax.live_arrays(device.kind) if last is None else last)
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
         """Return bytes and method, or None if the allocator does not count; the maximum cannot be reset."""
