@@ -15,6 +15,8 @@ from benchbook.judging import verdicts
 from benchbook.machine import condition
 from benchbook.rows import manifests, packing, records
 from benchbook.running import profiles
+from benchbook.studies import measurement
+from benchbook.studies.measurement import Measurement
 
 MEASURE = """
 import json, sys
@@ -133,6 +135,39 @@ def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reas
     assert done.stderr.splitlines()[-1].endswith(
         "PointFailed: crashed: RuntimeError: planted and crashed: RuntimeError: planted"
     )
+
+
+@pytest.mark.parametrize(
+    ("device", "of_user", "warm"),
+    [("tpu", "", [False, False, True, True]), ("tpu", "mine", [False] * 4), ("cuda", "", [False] * 4)],
+)
+def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_called_warm(
+    monkeypatch, tmp_path, device, of_user, warm
+):
+    """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison shares nothing."""
+    seen, left = [], [[0, 1, 2, 3], [1, 2, 3], [2, 3], [3], []]
+
+    def call(function, study, given, run_id, number, is_warm, *, variables, **how):
+        if folder := variables.get(measurement.PROGRAMS):  # as JAX does, which makes the folder
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            (Path(folder) / "jit_step-cache").touch()
+        seen.append((number, is_warm, folder))
+        return None, None
+
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.delenv(measurement.PROGRAMS, raising=False)
+    if of_user:
+        monkeypatch.setenv(measurement.PROGRAMS, of_user)
+    monkeypatch.setattr(measurement.launch, "call", call)
+    monkeypatch.setattr(Measurement, "left", lambda self: left.pop(0))
+    given = {"device": device, "framework": "jax", "num_processes": 3, "num_parity_steps": 1, "variant": "reference"}
+    measured = Measurement("resnet50_cost", "desk", given, "s")
+    measured.programs.mkdir(parents=True)
+    (measured.programs / "of an earlier session").touch()
+    measured.measure()
+    shared = str(measured.programs) if any(warm) else None
+    assert seen == [(n, each, shared if n else None) for n, each in enumerate(warm)]
+    assert not measured.programs.exists()
 
 
 SET_BACK = """

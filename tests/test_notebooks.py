@@ -187,7 +187,7 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
         return reference, Settings()
 
     monkeypatch.setattr(tuned, "choose", choose)
-    monkeypatch.setattr(protocol, "first_step", lambda workload, record: None)
+    monkeypatch.setattr(protocol, "first_step", lambda *given: None)
     limits = {"search_seconds": 1, "num_parity_steps": 1, "window_seconds": 1}
     pictures = Collection("pictures", [], [], 2)  # slow to decode, so a search takes synthetic images
     for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):

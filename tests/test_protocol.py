@@ -49,6 +49,14 @@ def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     assert (last["accuracy"], last["accuracy_metric"]) == (0.75, "top1")
 
 
+def test_the_first_call_of_a_program_that_an_earlier_process_compiled_is_called_warm(record, clock):
+    for is_warm in (False, True):
+        protocol.first_step(FakeWorkload(clock), record, is_warm)
+    protocol.warm_up(FakeWorkload(clock), record, 1, has_begun=True)
+    rows = records.read(record.path)[["phase", "settings"]].values.tolist()
+    assert rows == [["compile", {}], ["compile", {"warm": True}], ["warmup", {}]]
+
+
 @pytest.mark.parametrize(("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)])
 def test_warm_up_of_any_length_ends_with_fresh_weights(record, clock, num_steps, phases, epochs):
     workload = FakeWorkload(clock)

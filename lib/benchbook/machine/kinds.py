@@ -40,6 +40,8 @@ class Features:
         own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.
         aborts: whether an unsupported operation may end the whole process, so that no code can catch the error.
         max_inner_dimension: the largest inner dimension with right matrix products, by the beginning of a chip's name.
+        shares_programs: whether the processes of a point may share what one of them compiled: no timing chooses its
+            kernels, as Inductor's and XLA's tuning on a GPU does, so that they stay independent.
         environment: variables of a process that measures on it; see `environment`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
@@ -58,6 +60,7 @@ class Features:
     own_chip: bool = True
     aborts: bool = False
     max_inner_dimension: dict[str, int] = field(default_factory=dict)
+    shares_programs: bool = False
     environment: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
@@ -137,6 +140,7 @@ KINDS: dict[str, Features] = {
         frameworks=("jax",),
         word="TPU",
         precisions=("amp_bf16",),
+        shares_programs=True,
         cards=tuple(f"pci:v00001AE0d000000{device}*" for device in TPUS),
     ),
 }

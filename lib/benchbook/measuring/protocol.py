@@ -91,7 +91,7 @@ def restoring(workload: Workload) -> Iterator[Iterator]:
         workload.restore(fresh)
 
 
-def first_step(workload: Workload, record: Run) -> None:
+def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
     """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and undo it.
 
     If a sensor reads energy, the idle device's watts are measured first (phase `idle`), and all later rows have them.
@@ -99,10 +99,11 @@ def first_step(workload: Workload, record: Run) -> None:
     Args:
         workload: with fresh weights.
         record: the run that stores the rows.
+        is_warm: whether an earlier process compiled the programs, which the row's setting `warm` says.
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
-    _append_undone_steps(workload, record, "compile", 1)
+    _append_undone_steps(workload, record, "compile", 1, **{"warm": True} if is_warm else {})
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> float:
@@ -136,8 +137,8 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
     return row["seconds"] / num_steps if row["seconds"] >= PROBE_SECONDS else 0.0
 
 
-def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> dict:
-    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row.
+def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int, **settings) -> dict:
+    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row with these settings.
 
     Raises:
         ValueError: the first batch is not as the rows say, or the steps changed no weight.
@@ -146,7 +147,8 @@ def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps:
         taken = list(itertools.islice(batches, num_steps))
         workload.check_batch(taken[0])
         before = [hash(part.tobytes()) for part in workload.trained_weights()]
-        row = record.append(**train_window(workload, sensors.open_sensor(workload.device), taken))
+        timed = train_window(workload, sensors.open_sensor(workload.device), taken)
+        row = record.append(**timed, settings=record.settings_with(**settings))
         moved = before != [hash(part.tobytes()) for part in workload.trained_weights()]
         # With float16, a loss scaler may skip the steps, or they are too small for the type.
         if not moved and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:

@@ -20,6 +20,8 @@ from benchbook.rows import manifests, points, records
 from benchbook.studies import process
 from benchbook.studies.process import CHECK
 
+# JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
+PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 LIMIT = "BENCHBOOK_PROCESS_SECONDS"  # the environment's limit of one process
 FULL_BYTES = 2**20  # a disk with less free space counts as full
 ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
@@ -47,6 +49,11 @@ class Measurement:
     def folder(self) -> Path:
         """Return the folder of the point's rows, which stays though the notebook may be edited meanwhile."""
         return layout.point(self.machine, self.study, points.point_name(self.study, self.parameters))
+
+    @property
+    def programs(self) -> Path:
+        """Return the folder of what the first measuring process compiled; it is in the point's state."""
+        return layout.state(self.machine) / self.study / self.folder.name / "programs"
 
     @property
     def numbers(self) -> range:
@@ -120,6 +127,7 @@ class Measurement:
             left = self.left()
             if left not in (others, []):  # it was interrupted
                 return
+        shutil.rmtree(self.programs, ignore_errors=True)
 
     def _run(self, number: int, run_id: str, on_row: Callable[[int, dict], None]) -> None:
         """Run one process; write its failure if it could not."""
@@ -141,11 +149,16 @@ class Measurement:
             given["device"], given.get("framework", "torch")
         ):
             variables |= allocator.ENVIRONMENT
+        if number == 1:  # what an earlier session compiled
+            shutil.rmtree(self.programs, ignore_errors=True)
+        is_warm = number != CHECK and any(self.programs.glob("*"))
+        if number != CHECK and kinds.KINDS[given["device"]].shares_programs and PROGRAMS not in os.environ:
+            variables[PROGRAMS] = str(self.programs)
         folder.mkdir(parents=True, exist_ok=True)
         log, kills = folder / f"{run_id}.log", control_groups.memory_kills()
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
-            *(self.study, given, run_id, number),
+            *(self.study, given, run_id, number, is_warm),
             log=log,
             seconds=float(os.environ.get(LIMIT, math.inf)),
             variables=variables,

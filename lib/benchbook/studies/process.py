@@ -45,6 +45,7 @@ class Process:
         workload: from `build`; the windows time its `step`.
         make: makes such a workload with fresh weights; takes changed choices and `settings`.
         settings: of that workload.
+        is_warm: whether an earlier process compiled its programs.
     """
 
     parameters: dict
@@ -55,6 +56,7 @@ class Process:
     workload: Workload | None = None
     make: functools.partial | None = field(default=None, repr=False)
     settings: Settings = field(default_factory=Settings)
+    is_warm: bool = False
 
     is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
     whole_epochs = property(lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
@@ -99,7 +101,7 @@ class Process:
             self._search(reference, plan.candidates(self.device))
         with self.run.during("setup"):
             self.workload = self.make(settings=self.settings)
-        protocol.first_step(self.workload, self.run)
+        protocol.first_step(self.workload, self.run, self.is_warm)
         self.run.manifest["first_call_seconds"] = round(processes.age(), 1)
         return self.workload
 
@@ -189,13 +191,14 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
         return Process(parameters, devices.with_count(device, count), run, number, group)
 
 
-def run(study: str, parameters: dict, run_id: str, number: int) -> None:
+def run(study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False) -> None:
     """Do the work of one process of a point, and write its run; `launch.call` calls this.
 
     Raises:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
+    process.is_warm = is_warm
     if allocator.ENVIRONMENT.items() <= os.environ.items():
         process.run.add_settings(keeps_memory=True)
     plan = plan_of(study)
