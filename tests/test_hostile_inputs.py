@@ -82,7 +82,7 @@ NUMBERS = {"--price": "price", "--image-size": "image_size", "--batch-size": "ba
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
 COMMANDS = [
     *(((*PREDICT, option, value), f"{name} ") for option, name in NUMBERS.items() for value in ("nan", "-1", "1e400")),
-    ((*PREDICT, "--flops", "1e300"), "flops 1e+300; allowed: 0 to 1e+18"),
+    ((*PREDICT, "--images", "1e300"), "images 1e+300; allowed: 0 to 1e+15"),
     *(((*PREDICT, "--precision", name), f"precision '{name}'; allowed: fp32, tf32") for name in ("fp8", "fp64")),
     (("predict", "--chip", "[/red]"), "chip '[/red]' is not in the list"),
     (("predict",), "no --chip"),

@@ -403,16 +403,22 @@ def test_the_fastest_and_the_largest_batch_of_a_users_network():
         assert not your_network.batch_sizes_title(your_network.rates(evidence(*alone)))
 
 
-def test_other_chips_are_predicted_from_the_operations():
-    here = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "batch_size": 32}
-    runs = [point("your_network", (rate,), model=model, **here) for model, rate in (("near", 800.0), ("far", 1e5))]
-    runs.append(point("your_network", (10.0,), model="uncounted", flops_per_sample=None))
+def test_other_chips_are_predicted_for_a_network_on_record_and_refused_for_another():
+    here = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "batch_size": 32, "image_size": 224}
+    counts = {"vgg16": 92.8e9, "resnet50": 1e9, "mine": 24.5e9}
+    runs = [
+        point("your_network", (800.0,), model=name, flops_per_sample=count, **here) for name, count in counts.items()
+    ]
     table = your_network.elsewhere(evidence(*runs))
-    assert table.loc[table["model"] == "uncounted", "source"].tolist() == ["measured"]
     others = table[table["source"] == "predicted"].set_index("where")
-    near, far = (others[others["model"].eq(model)]["samples_per_second"].tolist() for model in ("near", "far"))
-    assert near == far  # blind to what was measured
-    assert pandas.isna(others.loc["Apple M1", "dollars"]).all()  # none on record is rented by the hour
+    known = others[others["model"] == "vgg16"]
+    assert (known["low"] < known["samples_per_second"]).all()
+    assert pandas.isna(known.loc["Apple M1", "dollars"])  # it is not rented by the hour
+    refused = others[others["model"] != "vgg16"]
+    assert refused["samples_per_second"].isna().all()
+    reasons = refused.groupby("model")["reason"].first()
+    assert "another network" in reasons["resnet50"]
+    assert "'mine' is not on record" in reasons["mine"]
 
 
 def test_an_accuracy_is_read_off_the_raw_curve_and_never_continued():

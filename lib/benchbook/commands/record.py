@@ -30,44 +30,41 @@ def predict(
     chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
     work: Annotated[str, typer.Option(help="a study such as resnet50_cost, or a network such as vgg11")] = "",
     precision: Annotated[str, typer.Option(help=", ".join(learned.PRECISIONS))] = "fp32",
-    flops: Annotated[float | None, number("operations of a step per image, instead of --work", 0, 1e18)] = None,
     image_size: Annotated[float, number("pixels per side; 0: the default of --work", 0, 100000)] = 0.0,
     sequence_length: Annotated[float, number("tokens per sequence; 0: the default of --work", 0, 1e7)] = 0.0,
     batch_size: Annotated[float, number("samples per step; 0: as many as keep it busy", 0, 1e6)] = 0.0,
     images: Annotated[float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)] = 0.0,
     price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
 ) -> None:
-    """Predict a chip's rate, time and dollars for a study or network, as ranges with their rule and its error."""
+    """Predict a chip's rate, time and dollars for a study or network, as ranges that say how sure they are."""
     if not chip:
         raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = learned.Question(
-        chip=chip, work=work, precision=precision, flops_per_sample=flops, image_size=image_size or None,
+        chip=chip, work=work, precision=precision, image_size=image_size or None,
         sequence_length=sequence_length or None, batch_size=batch_size or None,
     )  # fmt: skip
     name, network = listed.resolve(chip), networks.describe(work, question.image_size, question.sequence_length)
-    nearest = _nearest(question)
     try:
         rate = learned.rate(question)
     except Unknown as reason:
-        known = network.flops_per_sample or "lora" in work.lower()
-        raise Unknown(f"{reason}{f'; the nearest on record: {nearest}' if known else ''}") from None
+        nearest = reason.nearest
+        raise Unknown(f"{reason}{f'; the nearest on record: {nearest}' if nearest else ''}") from None
     length, unit = network.sequence_length or 1, "tokens" if network.sequence_length else "images"
     images = images or (TOKENS / length if network.sequence_length else IMAGENET)
     seconds = [images / bound for bound in (rate.high, rate.low)]
     low, middle, high = (wording.rate(bound * length) for bound in (rate.low, rate.value, rate.high))
     times = " to ".join(wording.duration(bound, 2) for bound in seconds)
-    title = networks.title(work) or f"{flops:.3g} operations an image"
     lines = [
-        f"Predicted, not measured: {name}, {title}, {precision}",
+        f"Predicted, not measured: {name}, {networks.title(work)}, {precision}",
         f"rate     {low} to {high} {unit}/s (90 %), middle {middle}",
-        f"rule     {rate.rule}, median error {rate.basis.partition('error is ')[2]}",
+        f"sure     {rate.basis}",
         f"time     {times} for {images * length:,.0f} {unit}",
         *_prices(name, price, seconds),
     ]
     for size, (least, most) in listed.largest_batches(network, name, precision).items():
         attention = ", with flash attention" if network.sequence_length else ""
         lines.append(f"batch    at most {least:,} to {most:,} fit in {size:g} GB{attention}")
-    for line in [*lines, f"nearest  {nearest}"]:
+    for line in [*lines, f"nearest  {learned.nearest_rate(question)}"]:
         say(line if len(line) <= COLUMNS else line[: COLUMNS - 4].rpartition(" ")[0] + " ...")
 
 
@@ -97,11 +94,3 @@ def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
         lines.append(f"rent     {cost} at {wording.price(hourly, 3)} an hour ({priced})")
     bought = prices.purchase_prices(chip).head(1).to_dict("records")
     return lines + [f"buy      {wording.price(line['usd'], 3)} ({line['date']}): {line['includes']}" for line in bought]
-
-
-def _nearest(question: learned.Question) -> str:
-    """Return the published rate that is nearest to a question, with its source."""
-    line = learned.nearest(question).iloc[0]
-    tokens = line["sequence_length"]
-    rate = f"{line['rate'] * tokens:,.0f} tokens/s" if tokens > 0 else f"{line['rate']:,.0f} images/s"
-    return f"{rate}: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"

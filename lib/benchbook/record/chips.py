@@ -16,6 +16,7 @@ from benchbook.rows import networks
 
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
+CONTRADICTION = 1.1  # factor between rates of one chip above which they contradict one another
 SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 
@@ -137,6 +138,20 @@ def released(chip: str) -> float:
     """Return a chip's release date as a decimal year; NaN if no source gives it."""
     date = pandas.to_datetime(table()["released"].get(chip))
     return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
+
+
+@functools.cache
+def contradiction(chip: str) -> str:
+    """Return how a chip's published rates in 16 bits contradict one another; empty if they do not.
+
+    Sums in 32 bits are no faster than sums in 16 bits, and matrix units no slower than the shaders in fp32.
+    """
+    fp32, fp16, matrix = table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
+    if not (matrix > CONTRADICTION * fp16 or fp32 > CONTRADICTION * matrix):
+        return ""
+    return (
+        f"{chip}: its published rates contradict one another (fp32 {fp32:g}, fp16 {fp16:g}, matrix {matrix:g} TFLOP/s)"
+    )
 
 
 def search(text: str = "") -> pandas.DataFrame:

@@ -1,7 +1,6 @@
 """Predict the training rate of a chip for a work from the public record, as a range, or refuse.
 
-The rules and their errors are in `rules`. An answer whose range would be wider than a factor of WIDEST to each side is
-refused.
+The rules and their errors are in `rules`. A refusal has the nearest published rate.
 """
 
 import difflib
@@ -16,19 +15,13 @@ import pandas
 from benchbook.judging import wording
 from benchbook.machine import precisions
 from benchbook.record import articles, chips, observations, rules
-from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
-from benchbook.record.rules import LEARNED, PLAIN
+from benchbook.record.observations import FEWEST_PRODUCTS, IMAGES, LANGUAGE_MODELS
 from benchbook.rows import networks
 
 PRECISIONS = tuple(name for name in precisions.PRECISIONS if name != "fp64")  # the record has no rates of fp64
-WIDEST = 5.0
-BEYOND = 2.0  # allowed factor below the fewest and above the most operations on record
+WIDEST = 8.0  # factor from the lower to the upper bound
+SAME_WORK = 1.1  # allowed factor between counts of the operations of one network
 NEAREST = 3
-LORA = "LoRA is not predicted: published trainings state neither the lengths of their samples nor their operations"
-
-
-class Unknown(ValueError):
-    """The record lacks something that a prediction needs; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +30,34 @@ class Question:
 
     Attributes:
         chip: any of its names.
-        work: a study or a network; empty if the operations are given.
+        work: a study or a network.
         precision: one of PRECISIONS.
-        flops_per_sample: operations of a training step for one image; None: those of the work.
-        image_size: pixels of a side; None: the size at which the work's operations were counted.
+        image_size: pixels of a side; None: the usual size of the work.
         batch_size: None: one that keeps the chip busy.
         sequence_length: tokens; None: the length at which the work's operations were counted.
+        flops_per_sample: operations that were counted in the asker's own network; refused if the work takes others.
     """
 
     chip: str
     work: str = ""
     precision: str = "fp32"
-    flops_per_sample: float | None = None
     image_size: float | None = None
     batch_size: float | None = None
     sequence_length: float | None = None
+    flops_per_sample: float | None = None
+
+
+class Unknown(ValueError):
+    """The record lacks something that a prediction needs; the message names it."""
+
+    def __init__(self, message: str, question: Question | None = None):
+        super().__init__(message)
+        self.question = question
+
+    @property
+    def nearest(self) -> str:
+        """The nearest published rate with its source; empty if the work has an unknown name."""
+        return nearest_rate(self.question) if self.question else ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Range:
         low: the lower bound.
         high: the upper bound.
         rule: its name.
-        basis: the rule and its error in words.
+        basis: the rule and how sure it is, in words.
     """
 
     value: float
@@ -79,7 +85,7 @@ def rate(question: Question) -> Range:
     Raises:
         Unknown: there is no prediction; the message says why. This includes an unknown work, and UnknownChip is raised
             for an unknown chip, both with the nearest names.
-        ValueError: the precision or the number of operations is not possible.
+        ValueError: the precision is not possible.
     """
     (answer,) = rates([question])
     if isinstance(answer, Unknown):
@@ -90,17 +96,18 @@ def rate(question: Question) -> Range:
 def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
     """Return the answer to each question, see `rate`, or the reason why there is none.
 
-    Where a chip has matrix units, fp32 is no faster than TF32, and TF32 no faster than 16 bits: an answer is limited by
-    those of faster precisions, because rates in fp32 of chips with TF32 are hardly published.
+    No answer is above the chip's peak. Where a chip has matrix units, fp32 is no faster than TF32, and TF32 no faster
+    than 16 bits: an answer is limited by those of faster precisions, because rates in fp32 of chips with TF32 are
+    hardly published.
     """
     asked = [_targets(question) for question in questions]
     targets = [target for each in asked if isinstance(each, list) for target in each]
-    for kind, of_kind in rules.by_kind().items():
+    for kind, rule in rules.by_kind().items():
         if own := [target for target in targets if target["kind"] == kind]:
-            table = pandas.DataFrame(own)
-            (learned, deviations), (plain, _) = (rule.predict(rule.encode(table)) for rule in of_kind.values())
-            for target, *numbers in zip(own, learned, plain, deviations, strict=True):
-                target |= zip((LEARNED, PLAIN, "deviation"), numbers, strict=True)
+            for target, speed, deviation in zip(own, *rule.predict(pandas.DataFrame(own)), strict=True):
+                width = rules.DEVIATIONS * deviation
+                bounds = target["unit"] + speed + numpy.array([-width, 0, width])
+                target["bounds"] = numpy.minimum(bounds, target["limit"])
     answers = zip(questions, asked, strict=True)
     return [_answer(question, each) if isinstance(each, list) else each for question, each in answers]
 
@@ -112,65 +119,86 @@ def _targets(question: Question) -> list[dict] | Unknown:
         UnknownChip, ValueError: see `rate`.
     """
     try:
-        first = _target(question)
-        faster = {"fp32": ("tf32", "bf16"), "tf32": ("bf16",)}.get(first["family"], ())
-        if "matrix_tflops" not in chips.specification(first["chip"]):
-            faster = ()
-        faster = [name for name in faster if name != "tf32" or chips.has_tf32(first["chip"])]
-        return [first, *(_target(replace(question, precision=name)) for name in faster)]
+        targets = [_target(question)]
     except Unknown as reason:
         return reason
+    faster = {"fp32": ("tf32", "bf16"), "tf32": ("bf16",)}.get(targets[0]["family"], ())
+    for precision in faster if "matrix_tflops" in chips.specification(targets[0]["chip"]) else ():
+        try:
+            targets.append(_target(replace(question, precision=precision)))
+        except Unknown:  # such a precision limits nothing
+            continue
+    return targets
 
 
 def _target(question: Question) -> dict:
     """Return the question as a line of its kind's table, without a speed.
+
+    Returns:
+        Also: unit (from a speed to samples a second) and limit (those at the chip's peak); in logarithms.
 
     Raises:
         Unknown, UnknownChip, ValueError: see `rate`.
     """
     if question.precision not in PRECISIONS:
         raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(PRECISIONS)}")
-    if question.flops_per_sample is not None and not question.flops_per_sample > 0:
-        raise ValueError(f"operations {question.flops_per_sample:g}; allowed: more than 0")
     chip = chips.resolve(question.chip)
-    if question.precision == "tf32" and not chips.has_tf32(chip):
-        raise Unknown(f"{chip} has no units for TF32; ask for fp32")
-    if "lora" in question.work.lower():
-        raise Unknown(LORA)
-    if not question.work and not question.flops_per_sample:
-        raise Unknown("no work was given; allowed: a study, a network, or the operations of an image")
-    figures = observations.chip_figures(chip, question.precision)
-    missing = [name for name in ("fp32 figure", "bandwidth") if math.isnan(figures[name.partition(" ")[0]])]
-    if missing:
-        raise Unknown(f"{chip}: no {' and no '.join(missing)} was published (chips.csv)")
+    if not question.work:
+        raise Unknown("no work was given; allowed: a study or a network")
     work = networks.describe(question.work, question.image_size, question.sequence_length)
-    operations = question.flops_per_sample or work.flops_per_sample
-    known = figures | {"chip": chip, "precision": question.precision, "network": work.name, "setting": ""}
-    if work.sequence_length:
-        if operations is None:
-            raise _unknown_work(question.work)
-        of = {"kind": LANGUAGE_MODELS, "work": f"{LANGUAGE_MODELS} of {figures['vendor']}"}
-        return known | of | {"unit": math.log(1e12 / operations)}
-    usual, least, most = _on_record()
-    if operations is None and work.name not in usual:
+    kind, operations = LANGUAGE_MODELS if work.sequence_length else IMAGES, work.flops_per_sample
+    figures = observations.chip_figures(chip, question.precision)
+    named = _usual_work(work) if kind == IMAGES else f"{kind} of {figures['vendor']}"
+    if operations is None and named not in _products(kind) and not _is_lora(question):
         raise _unknown_work(question.work)
-    if operations and not least / BEYOND <= operations <= most * BEYOND:
-        raise Unknown(
-            f"{networks.title(work.name) or 'the network'} takes {wording.number(operations)} operations an image;"
-            f" works on record take {wording.number(least)} to {wording.number(most)}, too different for a prediction"
-        )
-    named = observations.work_name(work.name, work.image_size) if work.image_size else usual.get(work.name, "")
-    known |= {"kind": IMAGES, "work": named, "flops_per_sample": operations or math.nan, "unit": 0.0}
-    known |= {"publication": "", "framework": "pytorch", "no_update": 0.0}
-    return known | {"batch_size": question.batch_size or observations.BATCH}
+    known = figures | {"chip": chip, "kind": kind, "work": named, "framework": "pytorch", "no_update": 0.0}
+    if reason := _missing(question, work, known):
+        raise Unknown(reason, question)
+    unit = math.log(1e12 / operations) if operations else math.inf
+    return known | {"unit": 0.0 if kind == IMAGES else unit, "limit": figures["peak"] + unit}
+
+
+def _missing(question: Question, work: networks.Network, line: dict) -> str:
+    """Return what the record lacks for an answer; empty if it lacks nothing."""
+    chip, kind, vendor, family = (line[name] for name in ("chip", "kind", "vendor", "family"))
+    if question.precision == "tf32" and not chips.has_tf32(chip):
+        return f"{chip} has no units for TF32; ask for fp32"
+    if missing := [name for name in ("fp32", "bandwidth") if math.isnan(line[name])]:
+        return f"{chip}: no {' and no '.join(missing)} figure was published (chips.csv)"
+    if family != "fp32" and (reason := chips.contradiction(chip)):
+        return reason
+    title = networks.title(work.name)
+    shown = {line["work"].replace(work.name, title): line["work"]} if kind == IMAGES else {}
+    shown[f"{kind} on chips of {vendor} in {family.replace('half', '16 bits')}"] = (vendor, family)
+    for what, key in {"LoRA": ""}.items() if _is_lora(question) else shown.items():
+        if _products(kind).get(key, 0) < FEWEST_PRODUCTS:
+            return f"{what}: fewer than {FEWEST_PRODUCTS} products on record"
+    own, counted = question.flops_per_sample, work.flops_per_sample
+    if own and (not counted or abs(math.log(own / counted)) > math.log(SAME_WORK)):
+        on_record = wording.number(counted) if counted else "an unknown number"
+        return f"this network takes {wording.number(own)} operations, {title} on record {on_record}: another network"
+    return ""
+
+
+def _is_lora(question: Question) -> bool:
+    return "lora" in question.work.lower()
 
 
 @functools.cache
-def _on_record() -> tuple[dict[str, str], float, float]:
-    """Return the usual work of each network on record, and the fewest and most operations of an image."""
+def _products(kind: str) -> dict[str | tuple[str, str], int]:
+    """Return the number of products with rates on record by work, and by vendor and family of precisions."""
+    lines = rules.by_kind()[kind].lines
+    grouped = (lines.groupby(names)["product"].nunique() for names in ("work", ["vendor", "family"]))
+    return {key: count for counts in grouped for key, count in counts.items()}
+
+
+@functools.cache
+def _usual_work(network: networks.Network) -> str:
+    """Return a network's work on record; without a size the most usual one."""
     lines = observations.images()
-    usual = lines.groupby("network")["work"].agg(lambda own: own.mode()[0]).to_dict()
-    return usual, *lines.loc[lines["origin"].eq(observations.RECORD), "flops_per_sample"].agg(["min", "max"])
+    usual = lines.loc[lines["network"].eq(network.name), "work"].mode()
+    is_sized = network.image_size or usual.empty
+    return observations.work_name(network.name, network.image_size or 0) if is_sized else usual[0]
 
 
 def _unknown_work(name: str) -> Unknown:
@@ -184,37 +212,18 @@ def _unknown_work(name: str) -> Unknown:
 
 def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
     """Return the answer from the question's target, which is the first, and those of faster precisions."""
-    group = tuple(targets[0][name] for name in rules.GROUP)
-    try:
-        ranges = [_by_rule(target) for target in targets]
-    except Unknown as reason:
-        return reason
-    bounds = numpy.min([[middle - width, middle, middle + width] for _, middle, width in ranges], axis=0)
+    bounds = numpy.min([target["bounds"] for target in targets], axis=0)
     if question.batch_size:
-        bounds = numpy.minimum(bounds, math.log(question.batch_size / _shortest_step()))
-    low, value, high = map(float, numpy.exp(bounds))
-    rule = ranges[0][0]
-    return Range(value, low, high, rules.by_kind()[group[0]][rule].name, rules.basis(rule, *group))
-
-
-def _by_rule(target: dict) -> tuple[str, float, float]:
-    """Return LEARNED or PLAIN, which answers, the logarithm of its rate, and the half-width of its interval.
-
-    Raises:
-        Unknown: too few products are on record, or the interval is too wide.
-    """
-    if math.isnan(target[LEARNED]):
-        raise Unknown(
-            f"{target['work']} in {target['family']}: fewer than {observations.FEWEST_PRODUCTS} products on record"
+        bounds -= max(0.0, bounds[2] - math.log(question.batch_size / _shortest_step()))
+    low, high = map(float, numpy.exp(bounds[[0, 2]]))
+    kind, chip, vendor, family = (targets[0][name] for name in ("kind", "chip", "vendor", "family"))
+    if not high <= WIDEST * low:
+        return Unknown(
+            f"{chip} in {question.precision}: the range would be a factor of {high / low:.1f}; allowed: {WIDEST:g}",
+            question,
         )
-    width = rules.DEVIATIONS * target["deviation"]
-    if width > math.log(WIDEST):
-        raise Unknown(
-            f"{target['chip']} in {target['precision']} is too unlike the chips on record: the range would be a factor"
-            f" of {math.exp(width):.1f} to each side; allowed: {WIDEST:g}"
-        )
-    rule = LEARNED if math.isnan(target[PLAIN]) else rules.chosen(*(target[name] for name in rules.GROUP))[0]
-    return rule, target[rule] + target["unit"], width
+    value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
+    return Range(value, low, high, rules.by_kind()[kind].name, rules.basis(kind, vendor, family))
 
 
 @functools.cache
@@ -232,7 +241,7 @@ def nearest(question: Question) -> pandas.DataFrame:
         for images), source.
     """
     network, chip = networks.describe(question.work), chips.specification(question.chip)
-    is_lora = "lora" in question.work.lower()
+    is_lora = _is_lora(question)
     lines = observations.images()
     if is_lora or network.sequence_length:
         lines = articles.read()
@@ -250,3 +259,11 @@ def nearest(question: Question) -> pandas.DataFrame:
     near = lines.assign(precision=precision).loc[distance.sort_values(kind="stable").index[:NEAREST]]
     near["source"] = [articles.citation(line) for line in near.to_dict("records")]
     return near[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(drop=True)
+
+
+def nearest_rate(question: Question) -> str:
+    """Return the published rate that is nearest to a question, with its source."""
+    line = nearest(question).iloc[0]
+    tokens = line["sequence_length"]
+    rate = f"{line['rate'] * tokens:,.0f} tokens/s" if tokens > 0 else f"{line['rate']:,.0f} images/s"
+    return f"{rate}: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"

@@ -39,9 +39,9 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 @cached
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
-    """Return the time of IMAGES samples here, and predictions for other chips from the network's operations.
+    """Return the time of IMAGES samples here, and predictions for other chips, if the record has the network.
 
-    Each network is represented by its fastest point. A network whose operations were not counted has no predictions.
+    Each network is represented by its fastest point.
 
     Returns:
         Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
@@ -53,8 +53,7 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
     best = own.sort_values("samples_per_second").drop_duplicates("model", keep="last").sort_values("model")
     measured = best.rename(columns={"machine": "where", "energy_per_sample": "joules_per_sample"})
-    counted = best[best["flops_per_sample"].notna()].to_dict("records")
-    predicted = [_predicted(line, chip) for line in counted for chip in CHIPS]
+    predicted = [_predicted(line, chip) for line in best.to_dict("records") for chip in CHIPS]
     columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "interval"]
     columns += ["verdict", "point", "dollars", "joules_per_sample", "basis", "reason"]
     lines = [*measured.assign(source="measured").to_dict("records"), *predicted]
@@ -81,7 +80,7 @@ def _predicted(best: dict, chip: str) -> dict:
     names = ("flops_per_sample", "batch_size", "image_size")
     numbers = {name: float(best[name]) for name in names if pandas.notna(best[name])}
     try:
-        rate = predict.rate(predict.Question(chip, precision=best["precision"], **numbers))
+        rate = predict.rate(predict.Question(chip, best["model"], best["precision"], **numbers))
     except Unknown as reason:
         return line | {"reason": str(reason)}
     hourly = prices.usual_rent(prices.rental_offers(chips.resolve(chip)))
