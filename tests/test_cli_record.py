@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from benchbook.judging import wording
-from benchbook.record import articles, predict
+from benchbook.record import articles, chips, predict, prices
 from benchbook.rows import records
+from rows import windows, write
 
 
 @pytest.fixture
@@ -23,6 +24,10 @@ def run(command):
     return printed
 
 
+def unwrapped(text):
+    return text.replace("\n" + " " * 9, " ").splitlines()
+
+
 def test_chips_are_listed_with_their_figures(run):
     printed = run("chips", "4090")
     assert "4 chips" in printed
@@ -33,7 +38,7 @@ def test_chips_are_listed_with_their_figures(run):
 def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
     question = ("predict", "--chip", "RTX 4090", "--work", "resnet50_cost", "--precision", "amp_fp16", "--price", "0.5")
     rate = predict.rate(predict.Question("RTX 4090", "resnet50_cost", "amp_fp16"))
-    lines = run(*question).splitlines()
+    lines = unwrapped(run(*question))
     assert "Predicted, not measured" in lines[0]
     assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
     assert lines[2].startswith(f"sure     {rate.basis}"[:70])
@@ -50,7 +55,7 @@ def test_sizes_and_images_of_the_question_count(run):
     asked = ("H100 80GB SXM", "resnet50", "amp_fp16")
     rate = predict.rate(predict.Question(*asked, **sizes))
     words = [word for pair in zip(("--chip", "--work", "--precision"), asked, strict=True) for word in pair]
-    lines = run("predict", *words, *options, "--images", "1000").splitlines()
+    lines = unwrapped(run("predict", *words, *options, "--images", "1000"))
     assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
     assert lines[3].endswith("for 1,000 images")
     for name in sizes:
@@ -58,11 +63,27 @@ def test_sizes_and_images_of_the_question_count(run):
 
 
 @pytest.mark.parametrize("chip", ["RTX 4090", "Apple M1", "H100", "P100"])
-def test_an_answer_has_eight_lines_of_eighty_columns(run, chip):
+def test_an_answer_wraps_in_eighty_columns_and_cuts_nothing(run, chip):
     lines = run("predict", "--chip", chip, "--work", "resnet50").splitlines()
-    assert len(lines) <= 8
-    assert max(map(len, lines)) <= 80
-    assert all(line[8] == " " != line[9] for line in lines[1:]), "a cut line keeps its columns"
+    assert all(len(line) <= 80 or " " not in line.strip() for line in lines)  # an address is longer
+    assert all(line[8] == " " != line[9] for line in lines[1:]), "a wrapped line keeps its columns"
+    text = " ".join(" ".join(lines).split())
+    bought = prices.in_words(chips.resolve(chip))["buy"]
+    assert f"buy {bought}" in text
+    assert "..." not in text
+
+
+def test_chips_are_compared_by_published_pairs_where_no_machine_has_the_name(outputs, run):
+    write(*windows([100.0] * 6, device="mps", device_name="Apple M4"))
+    for one in ("Apple M4", "desk"):
+        text = run("compare", one, "RTX 4090")
+        assert "NVIDIA RTX 4090 over Apple M4: 14 times (no bounds; 1 work in 1 publication, fp32 or tf32)" in text
+        assert "14 times: ResNet-50" in text
+        assert "GPU-Insights" in text
+    refused = run("compare", "RTX 3060", "RTX 4090", status=2)
+    assert "no publication trained the same work on NVIDIA RTX 3060 and NVIDIA RTX 4090" in refused
+    refused = run("compare", "RTX 6000", "M1", status=2)
+    assert re.search(r"'RTX 6000' has no rows; allowed: .*; or a chip: chip 'RTX 6000' names several", refused)
 
 
 def test_a_language_model_is_answered_in_tokens_and_its_memory_is_a_range(run):

@@ -19,7 +19,7 @@ from benchbook.judging import confirmation, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
-from benchbook.record import prices
+from benchbook.record import chips, prices
 from benchbook.report import machines
 from benchbook.rows import manifests, packing, records
 from benchbook.rows.points import setting
@@ -130,16 +130,24 @@ def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a fold
 
 @app.command(rich_help_panel=REPORT)
 def compare(
-    a: Annotated[str, typer.Argument(help="a machine, or a session")],
-    b: Annotated[str, typer.Argument(help="the other machine, or another session")],
+    a: Annotated[str, typer.Argument(help="a machine or session with rows, else a chip")],
+    b: Annotated[str, typer.Argument(help="the other machine, session or chip")],
 ) -> None:
-    """Compare two machines, or two sessions of one, point by point: how many times as fast B is as A."""
+    """Compare two machines or sessions point by point, or chips by published pairs: how many times as fast B is."""
     folder = layout.outputs() / "runs"
     rows = records.gather(records.find(folder), say)
     described = manifests.read_all(folder, say)
     rows = machines.separate_kinds(rows, described)
     conditions = condition.samples(described)
-    sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
+    try:
+        sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
+    except ValueError as error:
+        try:
+            found = [_chip(name, rows) for name in (a, b)]
+        except chips.UnknownChip as unknown:
+            raise ValueError(f"{error}; or a chip: {unknown}") from None
+        record.published_pairs(*found)
+        return
     cores = [comparison.cores(side, described) for side in sides]
     lines, alone = comparison.table(*sides, conditions)
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
@@ -166,6 +174,13 @@ def compare(
     for name, points in ((a, alone["a"]), (b, alone["b"])):
         if points:
             say(f"Not compared, because the other side has no such point: {'; '.join(map(setting, points))} of {name}")
+
+
+def _chip(name: str, rows: pandas.DataFrame) -> str:
+    """Return the chip of this name, or the one that a machine or session measured."""
+    own = rows[((rows["machine"] == name) | (rows["session"] == name)).fillna(False)]
+    names = [*own.loc[own["device"] != "cpu", "device_name"].dropna().unique(), *own["chip"].dropna().unique()]
+    return next(filter(None, map(chips.listed, names)), "") or chips.resolve(names[0] if names else name)
 
 
 @app.command(rich_help_panel=SHARE)

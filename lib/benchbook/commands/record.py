@@ -1,5 +1,6 @@
 """The commands on the public record: `predict` and `chips`; they need no framework."""
 
+import textwrap
 from typing import Annotated
 
 import typer
@@ -7,8 +8,8 @@ import typer
 from benchbook.commands.output import number, say
 from benchbook.judging import wording
 from benchbook.record import chips as listed
+from benchbook.record import pairs, prices
 from benchbook.record import predict as learned
-from benchbook.record import prices
 from benchbook.record.predict import Unknown
 from benchbook.rows import networks
 
@@ -65,7 +66,7 @@ def predict(
         attention = ", with flash attention" if network.sequence_length else ""
         lines.append(f"batch    at most {least:,} to {most:,} fit in {size:g} GB{attention}")
     for line in [*lines, f"nearest  {learned.nearest_rate(question)}"]:
-        say(line if len(line) <= COLUMNS else line[: COLUMNS - 4].rpartition(" ")[0] + " ...")
+        say(textwrap.fill(line, COLUMNS, subsequent_indent=" " * 9, break_long_words=False, break_on_hyphens=False))
 
 
 def chips(text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "") -> None:
@@ -79,6 +80,25 @@ def chips(text: Annotated[str, typer.Argument(help="words of a name, such as 409
     say(texts.to_string(index=False, na_rep=""))
 
 
+def published_pairs(a: str, b: str) -> None:
+    """Print how many times as fast chip B is as chip A in publications that trained the same work on both.
+
+    Raises:
+        ValueError: there is none; the message names the chips that such publications compare with each.
+    """
+    lines = pairs.between(a, b)
+    if lines.empty:
+        others = {name: sorted(set(pairs.between(name)["product_over"])) for name in (a, b)}
+        known = "; ".join(f"{name} with {', '.join(own) or 'none'}" for name, own in others.items())
+        raise ValueError(f"no publication trained the same work on {a} and {b}; published pairs: {known}")
+    for _, own in lines.groupby("family"):
+        say(f"{b} over {a}: {pairs.in_words(own)}")
+    for line in lines.to_dict("records"):
+        say(
+            f"{wording.times(line['ratio'])} times: {line['work']}, {pairs.FAMILIES[line['family']]}; {line['article']}"
+        )
+
+
 def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
     """Return lines with the rent and the purchase price of a chip, without those that are unknown.
 
@@ -87,10 +107,9 @@ def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
         price: the user's, in US dollars an hour; 0: the usual one on record.
         seconds: the least and the most.
     """
-    offers, lines = prices.rental_offers(chip), []
-    if hourly := price or prices.usual_rent(offers):
-        priced = "your price" if price else f"price of {offers['date'].max()}"
+    known, lines = prices.in_words(chip), []
+    if hourly := price or prices.usual_rent(prices.rental_offers(chip)):
         cost = " to ".join(wording.price(prices.rent(bound, hourly), 2) for bound in seconds)
-        lines.append(f"rent     {cost} at {wording.price(hourly, 3)} an hour ({priced})")
-    bought = prices.purchase_prices(chip).head(1).to_dict("records")
-    return lines + [f"buy      {wording.price(line['usd'], 3)} ({line['date']}): {line['includes']}" for line in bought]
+        hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
+        lines.append(f"rent     {cost} at {hour}")
+    return lines + [f"buy      {known[name]}" for name in ("buy",) if name in known]

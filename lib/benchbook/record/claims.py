@@ -28,13 +28,6 @@ TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "one process has no interval, and a range decides nothing"
 QUANTITY = re.compile(r"\b[a-z_]\w*\b(?!\()")  # in a formula, not the name of a function
 WIDE_REASON = "its interval is wider than the claimed range, so it can contradict the claim but not confirm it"
-NEVER_REASON = (
-    "one machine's sessions differ by more than the claimed range, so a measurement can contradict the claim but not "
-    "confirm it"
-)
-# The sessions' parts in a quantity's interval, by a word in its name; others are exact or have intervals of runs. Of an
-# epoch only the training has one, at most nine tenths of the time here.
-RATES = {"rate": 1, "seconds": 0.9**2, "joules": 1, "watts": 2, "ladder": 2}
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 
@@ -97,14 +90,6 @@ def judge(claim: dict, measured: Interval) -> str:
     return CONFIRMED if low <= measured.low and measured.high <= high else UNDECIDED
 
 
-def can_be_confirmed(claim: dict) -> bool:
-    """Return whether the narrowest interval of a claim's rates, their sessions' parts alone, fits into its range."""
-    low, high = claim["low"] - claim["tolerance"], claim["high"] + claim["tolerance"]
-    number = sum(count for name in names_in(claim["formula"]) for word, count in RATES.items() if word in name)
-    narrowest = intervals.half_width(number * intervals.UNPAIRED.session**2, math.inf, 1)
-    return claim["relation"] != "equal" or low <= 0 or math.log(high / low) / 2 >= narrowest
-
-
 def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per claim and machine.
 
@@ -132,8 +117,7 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
         measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if can_be_judged else []
         measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
         if claim["machine"] and not measured:
-            why = claim["unjudged"] or ("" if can_be_confirmed(claim) else NEVER_REASON)
-            none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": why}
+            none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": claim["unjudged"]}
             measured = [_head(claim) | none]
         lines += measured
     columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]

@@ -40,7 +40,7 @@ def images() -> pandas.DataFrame:
         are compared within it: publication, work, precision, framework and other stated switches), work (network with
         image size), no_update (1 if no optimizer ran, else 0).
     """
-    figures = pandas.concat([articles.read().assign(origin=RECORD), _of_articles().assign(origin=ARTICLES)])
+    figures = pandas.concat([articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)])
     boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
     boards &= figures["metric"].eq("throughput_wall_clock") & figures["unit"].eq("img/s")
     figures["rate"] = figures["rate"].mask(boards, figures["value"] / figures["device_count"])
@@ -93,7 +93,7 @@ def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
     return lines[lines["peak"].notna() & lines["bandwidth"].notna()].fillna({"batch_size": BATCH})
 
 
-def _of_articles() -> pandas.DataFrame:
+def of_articles() -> pandas.DataFrame:
     """Return the training rates of one device in articles that are not in the record, as figures of the record.
 
     If a publication printed both training alone and a total, training alone is used. CPUs are left out, because their

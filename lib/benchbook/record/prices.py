@@ -4,18 +4,22 @@ Each price has its date; no price is guessed. Tables are in US dollars, without 
 `rented`.
 """
 
+import datetime
 import functools
 import math
+import re
 from collections.abc import Mapping
 
 import pandas
 
+from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
 RENTED = ("on_demand", "reserved")  # kinds of prices
+OLD = datetime.timedelta(days=548)  # 18 months; an older price says that it is old
 MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers of others
 
 
@@ -117,6 +121,50 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
     return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)
 
 
+@functools.cache
+def in_words(chip: str, count: int = 1) -> dict[str, str]:
+    """Return the prices of a chip in words, with their dates; without what is unknown.
+
+    A computer with other memory is another configuration; it is named, without being this one's price.
+
+    Args:
+        chip: its canonical name.
+        count: devices.
+
+    Returns:
+        hour (the rent of an hour), buy (the newest purchase price of exactly this configuration, with what it
+        includes), pays (the hours after which buying beats renting).
+    """
+    offers, bought = rental_offers(chip), purchase_prices(chip).to_dict("records")
+    own, found = next((line for line in bought if _is_of(chip, line)), None), {}
+    if hourly := usual_rent(offers):
+        usual = usual_offers(offers)
+        providers = f"{wording.count(len(usual), 'provider')}, {'newest ' if len(usual) > 1 else ''}"
+        found["hour"] = f"{wording.price(count * hourly)} an hour ({providers}{_age(usual['date'].max())})"
+    for line in [own or bought[0]] if bought else ():
+        dollars = f"{wording.price(count * line['usd'] if own else line['usd'])} ({_age(line['date'])})"
+        found["buy"] = f"{'' if own else 'none of this configuration; '}{dollars}: {line['includes']}"
+    if own and hourly:
+        found["pays"] = f"{wording.number(hours_to_pay(own['usd'], hourly))} hours of use, without electricity"
+    return found
+
+
+def _is_of(chip: str, line: dict) -> bool:
+    """Return whether a purchase price is of exactly this chip with its memory; a Mac's must name its memory."""
+    named, own = re.search(r"\b(\d+) GB\b", line["includes"]), chips.table().loc[chip, "memory_gb"]
+    if not named:
+        return not chip.startswith("Apple")
+    return line["chip"] == chip and float(named[1]) == own
+
+
+def _age(date: object) -> str:
+    """Return the month of a date, with a word if it is old."""
+    if not isinstance(date, str) or not date:
+        return "no date"
+    old = datetime.date.fromisoformat(date[:10]) < datetime.date.today() - OLD
+    return f"{date[:7]}, over 18 months old" if old else date[:7]
+
+
 def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
     """Return the prices of a chip, else the prices of its product."""
     own = prices[prices["chip"].eq(chip)]
@@ -143,7 +191,9 @@ def _offers() -> pandas.DataFrame:
 def _purchases() -> pandas.DataFrame:
     listed = _listed("purchase_prices.csv", "chip")
     listed = listed[~listed["notes"].str.contains("Estimat")]  # an estimate, as for chips never sold, is not a price
-    includes = "the chip or its share of a machine: " + listed["notes"].replace("", "not stated")
+    notes = listed["notes"].str.replace(r"\S*https?:\S*", "", regex=True).str.strip()
+    share = "the chip or its share of a machine: " + notes.replace("", "not stated")
+    includes = notes.where(notes.str.match("whole computer|the card"), share)
     return listed.rename(columns={"price_usd": "usd"}).assign(includes=includes)
 
 
