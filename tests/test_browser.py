@@ -9,7 +9,8 @@ import pytest
 from nbformat.v4 import new_output
 
 import study_rows
-from benchbook.record import articles
+from benchbook.judging.intervals import Interval, divide
+from benchbook.record import articles, chips
 from benchbook.report import aggregation, pages, site
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
@@ -25,14 +26,17 @@ PAGES += ("search.html",)
 
 
 def measured_rows():
-    """Return rows of a desk with 25 points, of a machine with a hostile name, of SimCLR, and of a failure."""
+    """Return rows of a desk with 25 points, of a machine with a hostile name, of SimCLR on two, and of a failure."""
     lines = []
     for number in range(25):
         name = f"controlled-cpu-batch_size_{number + 1}"
         lines += windows([300.0 + number] * 6, run_id=f"run-{number}", point=name, batch_size=number + 1)
     lines += windows([5.0] * 6, machine=HOSTILE, run_id="run-hostile")
     simclr = {"study": "simclr_epochs", "image_size": 32, "dataset": "cifar10", "batch_size": 128, "precision": "fp32"}
-    lines += windows([80.0 + index for index in range(6)], run_id="run-simclr", **simclr)
+    for machine, rate in (("desk", 80.0), ("attic", 160.0)):
+        for process in range(3):
+            run_id = f"run-simclr-{machine}-{process}"
+            lines += windows([rate + index for index in range(6)], machine=machine, run_id=run_id, **simclr)
     failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"=1+1 {HOSTILE}")
     return make_rows([*lines, failed | study_rows.NOTHING])
 
@@ -130,36 +134,151 @@ def test_a_long_table_sorts_by_number_and_filters(visit):
     page = visit("points.html")
     place = page.locator("#summary th").all_inner_texts().index("samples/s") + 1
     rates = page.locator(f"#summary tbody td:nth-child({place})")
-    page.locator("#summary th", has_text="samples/s").click()
-    page.locator("#summary th", has_text="samples/s").click()
-    page.locator("#summary th[aria-sort=descending]").wait_for()
-    assert rates.first.inner_text() == "324"
+    for order, first in (("ascending", "5"), ("descending", "324")):
+        page.locator("#summary th button", has_text="samples/s").click()
+        assert page.locator(f"#summary th[aria-sort={order}]").inner_text() == "samples/s"
+        assert next(filter(None, rates.all_inner_texts())) == first
     page.get_by_role("searchbox", name="Filter: Medians of training windows").fill("out of reach of any row")
-    assert page.locator("#summary tbody tr").count() == 1  # that no line has this text
+    assert page.locator("#summary tbody tr:visible").count() == 0
 
 
 def ask(page, **choice):
-    """Make a choice on the start page as a reader does; return the card's two columns by line."""
+    """Make a choice on the start page as a reader does; return the card's cells by line, without its first column."""
+    if {"third", "fourth", "devices"} & set(choice):
+        page.locator("#choice details:not([open]) summary").click()
     for name, value in choice.items():
         element = page.locator(f"[name={name}]")
         if element.evaluate("element => element.tagName") == "SELECT":
             element.select_option(value)
         else:
             element.fill(value)
-    lines = page.locator("#card tbody tr").all()
-    return {line.get_attribute("data-line"): line.locator("td").all_inner_texts() for line in lines}
+    lines = page.locator("#card tr").all()
+    return {line.locator("th").first.inner_text(): line.locator("td, th + th").all_inner_texts() for line in lines}
 
 
-def test_mine_or_a_4090_is_a_range_that_says_what_is_measured(visit):
+def said(page):
+    return page.locator("#verdict p").all_inner_texts()
+
+
+def test_m1_against_rtx_6000_asks_which_one_and_takes_no_other_chip(visit):
+    page = visit("index.html#have=M1&consider=RTX+6000&train=resnet50&precision=fp32&devices=1")
+    assert page.locator("#card th[scope=col]").all_inner_texts() == ["Apple M1"]
+    offered = page.locator("#none button").all_inner_texts()
+    assert "NVIDIA Quadro RTX 6000" in offered
+    assert all("RTX" in name and "6000" in name and "A6000" not in name for name in offered)
+    page.locator("#none button", has_text="Quadro RTX 6000").click()
+    assert page.locator("#card th[scope=col]").all_inner_texts() == ["Apple M1", "NVIDIA Quadro RTX 6000"]
+    assert page.locator("#none p").count() == 0
+
+
+def test_a_typed_name_means_what_the_commands_mean(visit):
+    texts = ("M1", "m1 MAX", "RTX 6000", "rtx4090", "SXM4 80", "6000", "A6000", "GeForce RTX 3090", "no such chip")
     page = visit()
-    card = ask(page, have="no. 2", consider="4090", train="simclr", precision="fp32")
-    assert page.locator("#card th.consider").inner_text() == "NVIDIA RTX 4090"
-    assert card["time"][1].endswith(", predicted")
-    assert [text.partition(":")[0] for text in card["basis"]] == ["measured", "predicted"]
-    said = page.locator("#ratio").inner_text()
-    assert re.search(r"4090 is [\d.]+ times as fast as .* \([\d.]+ to [\d.]+\).*; predicted against measured", said)
-    first = page.locator("#list tbody th").first.inner_text()
-    assert first.startswith(page.locator("#card th.have").inner_text())  # the reader's own machine
+    for text in texts:
+        marks = "chips => [Object.keys(chips).map(chip => ({name: chip, chip})), text]"
+        found = page.evaluate(f"text => meant(...({marks})(window.benchbook.chips)).map(mark => mark.chip)", text)
+        wanted = [chips.listed(text)] if chips.listed(text) else list(chips.search(text).index)
+        assert sorted(found) == sorted(wanted), text
+
+
+def test_a_mac_a_card_and_a_rented_gpu_stand_side_by_side_with_dollars(visit):
+    page = visit()
+    card = ask(page, have="M4 Max", consider="4090", third="A100 80GB SXM", train="resnet50")
+    assert card[""] == ["Apple M4 Max", "NVIDIA RTX 4090", "NVIDIA A100 80GB SXM"]
+    assert set(card["Precision"]) == {"fp32 or tf32"}  # there is no prediction of a Mac in 16 bits
+    assert card["Rent for this task"][0] == "unknown"
+    assert all(re.match(r"\$\d", text) for text in card["Rent for this task"][1:])
+    assert card["Price"][0].startswith("none of this configuration; $2,000")  # of 36 GB, not of 128 GB
+    assert card["Price"][0].endswith("Mac Studio, 36 GB")
+    assert re.match(r"\$[\d,]+ \(20\d\d-\d\d", card["Price"][1])
+    assert all(re.match(r"[\d,]+ hours", text) for text in card["Buying beats renting after"][1:])
+    assert card["Memory"] == ["128 GB", "24 GB", "80 GB"]
+    assert set(ask(page, have="RTX 3090")["Precision"]) == {"16 bits"}  # which all three have
+
+
+def test_a_pair_of_one_author_is_a_line_that_decides_nothing(visit):
+    page = visit()
+    ask(page, have="M1", consider="4090", train="resnet50", precision="fp32")
+    first, second = said(page)
+    assert first.startswith("Published pairs: NVIDIA RTX 4090 over Apple M1: ")
+    assert "1 work in 1 publication" in first
+    assert "not decided" in second
+    works = page.locator("#works tr").all_inner_texts()
+    assert any("GPU-Insights" in text and "94.8 img/s" in text and "times)" in text for text in works)
+    page.locator("#source").select_option(label="Raschka ch07 instruction fine-tuning")
+    works = page.locator("#works tr").all_inner_texts()
+    assert any("Apple M3 3.73 min" in text and "NVIDIA A100 0.39 min (15 times)" in text for text in works)
+
+
+def test_no_sentence_is_made_of_a_range_over_all_pairs(visit):
+    sentences, wrong = visit().evaluate("""() => {
+      const {marks: {columns, lines}, values} = window.benchbook;
+      const marks = lines.map((line) => Object.fromEntries(columns.map((name, place) => [name, values[line[place]]])));
+      const fit = (mark) => mark.interval === "interval" || mark.source === "predicted" && mark.high / mark.low <= 4;
+      const of = (one) => marks.filter((other) => other.task === one.task && other.family === one.family);
+      let [sentences, wrong] = [0, []];
+      for (const one of marks) for (const other of of(one)) {
+        const decided = / is faster /.test(verdict(one, other));
+        sentences += decided;
+        if (decided && !(fit(one) && fit(other))) wrong.push(verdict(one, other));
+      }
+      return [sentences, wrong];
+    }""")
+    assert sentences >= 2  # of the two machines that measured it, each way
+    assert wrong == []
+
+
+def test_a_ratio_of_two_intervals_is_that_of_every_other_ratio(visit):
+    numbers = [Interval(100.0, 90.0, 110.0, "interval"), Interval(40.0, 38.0, 43.0, "interval")]
+    marks = [
+        vars(each)
+        | {"seconds": each.value, "name": name, "source": "measured", "interval": each.kind, "family": "fp32"}
+        for each, name in zip(numbers, "ab", strict=True)
+    ]
+    ratio = divide(*numbers)
+    text = visit().evaluate("marks => verdict(...marks)", marks)
+    assert (
+        text == f"b is faster (measured, fp32 or tf32): 2.5 times as fast as a ({ratio.low:.2g} to {ratio.high:.2g})."
+    )
+
+
+def test_forms_tell_measured_published_and_predicted_apart(visit):
+    page = visit("index.html#have=no.+2&consider=NVIDIA+RTX+A6000&train=simclr&precision=fp32&devices=1")
+    own, considered, *_ = page.locator("#list th").all_inner_texts()
+    assert [own, considered] == page.locator("#card th[scope=col]").all_inner_texts()
+    style = "bar => (own => [own.borderStyle, own.backgroundImage, own.backgroundColor].join())(getComputedStyle(bar))"
+    forms = [page.locator("#list .measured i").first.evaluate(style)]
+    page.locator("[name=train]").select_option("resnet50")
+    forms += [page.locator(f"#list .{source} i").first.evaluate(style) for source in ("published", "predicted")]
+    assert len(set(forms)) == 3
+
+
+def test_the_published_rates_of_resnet50_are_in_the_chart(visit):
+    page = visit()
+    figures = articles.read()
+    figures = figures[figures["network"].eq("resnet50") & figures["image_size"].eq(224) & figures["device_count"].eq(1)]
+    figures = figures[figures["rate"].gt(0) & figures["phase"].eq("train") & figures["refused"].eq("")]
+    shown = 0
+    for precision in ("fp32", "half"):
+        ask(page, train="resnet50", precision=precision)
+        ticks, lines = page.locator("#list .published b").count(), page.locator("#list .published:not(:has(b))").count()
+        shown += ticks + lines
+    assert shown >= figures["computed"].notna().sum() >= 155
+
+
+def test_other_code_is_last_and_decides_nothing(visit):
+    page = visit("index.html#train=segmentation&precision=fp32&devices=1")
+    lines = page.locator("#list tr")
+    assert lines.count() == 1 or "Apple M1" not in lines.first.inner_text()
+    assert "9.1 h" in lines.last.inner_text()
+
+
+def test_a_phone_shows_the_verdict_and_the_time_first(visit):
+    page = visit("index.html#have=M1&consider=NVIDIA+RTX+4090&train=resnet50&devices=1", width=390)
+    for place in ("#verdict p >> nth=0", "#card td.time >> nth=0"):
+        assert page.locator(place).bounding_box()["y"] < 800
+    widths = page.locator("#card td").evaluate_all("cells => cells.map(cell => cell.offsetWidth)")
+    assert min(widths) >= 8 * 8  # characters of a digit's width
 
 
 def test_whether_1_70_times_is_true_stands_in_the_article_of_all_machines(visit):
@@ -173,34 +292,32 @@ def test_whether_1_70_times_is_true_stands_in_the_article_of_all_machines(visit)
 
 def test_an_h100_or_a_tpu_v4_to_an_accuracy_is_published_alone(visit):
     page = visit()
-    card = ask(page, train="resnet50-accuracy", devices="", have="H100", consider="TPU v4")
-    assert page.locator("[name=precision]").input_value() == "unknown"  # the only one of these sources
-    assert page.locator("#list tbody tr.predicted").count() == 0
-    assert [text.partition(":")[0] for text in card["basis"] if text] == ["published"] * sum(map(bool, card["basis"]))
+    card = ask(page, train="resnet50-accuracy", devices="", have="8 x NVIDIA H100 80GB SXM")
+    assert set(card["Precision"]) == {"the precision of its source"}  # the only one of these sources
+    assert page.locator("#list .predicted").count() == 0
+    assert page.locator("#list .published").count() > 10
 
 
 def test_gpt2_in_16_gigabytes_says_what_fits(visit):
     card = ask(visit(), train="gpt2", precision="half", consider="T4")
-    assert card["memory"][1] == "16 GB"
-    assert re.match(r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", card["fits"][1])
-
-
-def test_simclr_on_an_m2_max_has_a_range_and_its_precision(visit):
-    card = ask(visit(), train="simclr", precision="fp32", consider="M2 Max")
-    assert " to " in card["time"][1]
-    assert card["precision"][1] == "fp32 or tf32"
+    assert card["Memory"] == ["16 GB"]
+    assert re.match(
+        r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", card["Largest batch, with Adam (predicted)"][0]
+    )
 
 
 def test_a_row_and_a_card_say_where_they_come_from(visit):
-    card = ask(visit(), train="simclr", precision="fp32", have="no. 2")
-    assert card["sources"][0] == "rows in outputs/runs/desk/simclr_epochs/reference-cpu"
+    page = visit()
+    ask(page, train="simclr", precision="fp32", have="no. 3", consider="M2 Max")
+    page.locator("#side summary").click()
+    assert "rows in outputs/runs/desk/simclr_epochs/reference-cpu" in page.locator("#sure li").first.inner_text()
     assert visit("points.html").get_by_text("desk/simclr_epochs/reference-cpu").count() == 1
 
 
 def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):
     page = visit("index.html#have=no+such+chip&consider=NVIDIA+A100+80GB+SXM&train=resnet50&precision=best&devices=1")
-    assert "no such chip" in page.locator("#none").inner_text()
-    assert page.locator("#card th.consider").inner_text() == "NVIDIA A100 80GB SXM"
+    assert "“no such chip” has no time for this task" in page.locator("#none").inner_text()
+    assert page.locator("#card th[scope=col]").all_inner_texts() == ["NVIDIA A100 80GB SXM"]
     page.locator("[name=train]").select_option("gpt2")
     assert "train=gpt2" in page.evaluate("location.hash")
     assert datetime.date.today().isoformat()[:4] in page.locator("main, [role=main]").first.inner_text()

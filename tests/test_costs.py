@@ -5,7 +5,8 @@ import re
 import pandas
 import pytest
 
-from benchbook.record import articles
+from benchbook.judging import wording
+from benchbook.record import articles, prices
 from benchbook.report import costs
 from benchbook.report.costs import TASKS
 from benchbook.studies.study import Evidence
@@ -57,7 +58,7 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
 def test_measured_and_published_come_first_and_a_prediction_is_a_range_for_chips_without_them(every):
     for task in TASKS:
         own = of(every, task.key)
-        assert own == sorted(own, key=lambda line: (line.source == "predicted", line.seconds, line.name, line.family))
+        assert own == sorted(own, key=lambda line: (costs._rank(line._asdict()), line.seconds, line.name, line.family))
         known = {(line.chip, line.family) for line in own if line.source != "predicted" and line.devices == 1}
         predicted = [line for line in own if line.source == "predicted"]
         assert not known & {(line.chip, line.family) for line in predicted}
@@ -71,18 +72,50 @@ def test_a_line_has_memory_what_fits_and_dated_prices(every):
     assert four.memory_gb == 16
     assert re.match(r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", four.fits)
     one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0] for n in (1, 8))
-    assert len(re.findall(r"20\d\d-\d\d", one.price)) >= 2
-    assert one.price != eight.price
-    assert (every.loc[every["chip"].eq(""), "price"] == "").all()
+    assert re.search(r"an hour \(\d+ providers, newest 20\d\d-\d\d", one.hour)
+    assert re.match(r"\$[\d,]+ \(20\d\d-\d\d", one.buy)
+    assert one.hour != eight.hour
+    assert one.buy != eight.buy
+    assert one.pays == eight.pays
+    assert one.rent.startswith("$")
+    unpriced = every[every["chip"].eq("")]
+    assert unpriced[["hour", "buy", "pays", "rent"]].isna().all(axis=None)
 
 
-def test_the_shortest_times_are_in_the_words_of_their_lines(every):
-    table = costs.shortest(every)
-    assert list(table.index) == [task.title for task in TASKS]
-    for task, line in zip(TASKS, table.to_dict("records"), strict=True):
-        for source in costs.SOURCES:
-            own = of(every, task.key, source=source, devices=1)
-            assert line[source] == (f"{own[0].time}: {own[0].name}" if own else "")
+def test_other_code_is_last_and_several_figures_are_kept(every):
+    lines = of(every, "segmentation")
+    assert [line.interval for line in lines].index("other code") == len(lines) - 1
+    assert all(
+        line.low == pytest.approx(float(line.each.partition("|")[0]), rel=1e-3)
+        for line in every.itertuples()
+        if isinstance(line.each, str)
+    )
+
+
+@pytest.mark.parametrize(
+    ("chip", "bought"),
+    [
+        (
+            "Apple M4 Max",
+            r"none of this configuration; \$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB",
+        ),
+        ("Apple M4 Max (32-core GPU)", r"\$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB"),
+        ("Apple M1", "none of this configuration; .*8 GB"),
+        ("Apple M4 Pro", "none of this configuration; .*Mac mini"),  # whose memory its source does not state
+        ("NVIDIA RTX 5090", r"\$2,000 \(20\d\d-\d\d.*\): the chip alone"),
+    ],
+)
+def test_a_price_is_of_exactly_the_shown_configuration_or_names_another(chip, bought):
+    assert re.match(bought, prices.in_words(chip)["buy"])
+
+
+def test_an_old_price_says_so_and_the_hours_that_pay_are_price_over_rent():
+    words = prices.in_words("NVIDIA T4")
+    assert words["hour"] == "$0.53 an hour (4 providers, newest 2024-02, over 18 months old)"
+    assert "buy" not in words
+    rent = prices.usual_rent(prices.rental_offers("NVIDIA RTX 4090"))
+    hours = prices.hours_to_pay(prices.purchase_prices("NVIDIA RTX 4090")["usd"].iloc[0], rent)
+    assert prices.in_words("NVIDIA RTX 4090")["pays"].startswith(f"{wording.number(hours)} hours of use")
 
 
 STEADY = {"study": "resnet50_cost", "image_size": 224, "dataset": "imagenet", "precision": "fp32", "run_id": "a"}

@@ -106,7 +106,9 @@ def soup(path: Path) -> BeautifulSoup:
 def marks_of(report: Path) -> list[dict]:
     """Return the marks that a report's start page loads."""
     script = (report / "_static" / "marks.js").read_text(encoding="utf-8")
-    return json.loads(script.removeprefix("window.benchbook = ").removesuffix(";\n"))["marks"]
+    loaded = json.loads(script.removeprefix("window.benchbook = ").removesuffix(";\n"))
+    columns, lines = loaded["marks"].values()
+    return [dict(zip(columns, map(loaded["values"].__getitem__, line), strict=True)) for line in lines]
 
 
 def text(page: BeautifulSoup) -> str:
@@ -142,6 +144,7 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
             assert ((whole.folder / name).parent / path).exists(), (name, link)
     assert sorted(path.name for path in whole.folder.glob("*[csv|json]") if path.suffix in (".csv", ".json")) == TABLES
     assert len(marks_of(whole.folder)) > 100
+    assert sum(path.stat().st_size for path in whole.folder.glob("_static/*.js")) < 500_000  # 1.5 MB with DataTables
 
 
 def test_a_pages_policy_allows_its_own_files_and_the_themes_one_inline_script(whole):

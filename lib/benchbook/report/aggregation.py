@@ -60,10 +60,6 @@ class Aggregation:
         here = {name for run, name in machines.items() if kinds.get(run) == this}
         return costs.table(self.evidence, here, memory)
 
-    def fastest(self) -> pandas.DataFrame:
-        """Return the shortest time of one device for each task; see `costs.shortest`."""
-        return costs.shortest(self.costs)
-
     def write(self, folder: Path) -> None:
         """Write the tables of all charts as CSV with all digits, and what the site shows next to the notebooks."""
         folder.mkdir(parents=True, exist_ok=True)

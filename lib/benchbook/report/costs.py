@@ -4,7 +4,6 @@ Measured times and those of articles are the values of the studies' lead charts;
 record. For the other chips the time is predicted, and a prediction is an interval.
 """
 
-import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -12,18 +11,18 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.record import articles, chips, naming, predict, prices
+from benchbook.record import articles, chips, naming, pairs, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
 from benchbook.studies.study import Evidence
 
 MEASURED, PUBLISHED, PREDICTED = SOURCES = ("measured", "published", "predicted")
-# Families of precisions by the reader's words for them, and the precision in which each is predicted.
-FAMILIES = {"fp32": "fp32 or tf32", "half": "16 bits", "unknown": "the precision of its source"}
+# Families of precisions, see `pairs.FAMILIES`, and the precision in which each is predicted.
 PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
 MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connection between machines
 MINUTE = 60.0
 IMAGENET = 1_281_167
+OTHER_CODE = "other code"  # than the study's own: its time decides nothing
 LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # of several points the best is shown
 
 
@@ -95,33 +94,27 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
         memory: gigabytes of main memory by machine.
 
     Returns:
-        Of each task the measured and published lines first, each by its time. Columns: task (its key), source (one of
-        SOURCES), family (a key of FAMILIES), seconds, low, high (a published number may lack bounds), interval (the
-        kind of measured bounds), machine (its id in rows, or the chip), name (for people, with device and variant),
-        basis (how many processes, windows, figures or publications, and the kind of bounds), sources (citations,
-        separated by "|", or the folder of the rows), chip (its name in the list of chips, else its own; empty if
-        unknown), devices (that train together), memory_gb (of one device), time (in words; a prediction is a range),
-        fits (the largest batch in that memory, in words), price (prices seen, with their dates), here (whether a
-        computer of this one's kind measured it).
+        Of each task the measured and published lines first, each by its time; then predictions; then other code.
+        Columns: task (its key), source (one of SOURCES), family (a key of `pairs.FAMILIES`), seconds, low, high (a
+        published number may lack bounds), interval (the kind of the bounds: of `intervals`, PREDICTED, OTHER_CODE, or
+        empty without), machine (its id in rows, or the chip), name (for people, with device and variant), basis (how
+        many processes, windows, figures or publications, and the kind of bounds), sources (citations, separated by
+        "|", or the folder of the rows), each (the seconds of each of several figures, separated by "|"), chip (its name
+        in the list of chips, else its own; empty if unknown), devices (that train together), memory_gb (of one
+        device), time (in words; a prediction is a range), fits (the largest batch in that memory, in words), rent (of
+        the task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether a computer of this one's
+        kind measured it).
     """
     lines = []
     for task in TASKS:
         own = [*(of_study(task, evidence, memory) if task.study else ()), *_published(task)]
         taken = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
         own += [] if task.metric else _predicted(task, taken)
-        own.sort(key=lambda line: (line["source"] == PREDICTED, line["seconds"], line["name"], line["family"]))
+        own.sort(key=lambda line: (_rank(line), line["seconds"], line["name"], line["family"]))
         network = networks.describe(task.work)
         lines += [{"task": task.key} | line | _described(line, network) for line in own]
     found = pandas.DataFrame(lines)
     return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
-
-
-def shortest(costs: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the shortest measured, published and predicted time of one device for each task, from `table`."""
-    best = costs[costs["devices"].eq(1)].sort_values("seconds", kind="stable").drop_duplicates(["task", "source"])
-    words = best.assign(words=best["time"] + ": " + best["name"]).pivot(index="task", columns="source", values="words")
-    words = words.reindex(index=[task.key for task in TASKS], columns=list(SOURCES)).fillna("")
-    return words.set_axis([task.title for task in TASKS]).rename_axis(columns="to train")
 
 
 def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
@@ -140,7 +133,7 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
         "seconds": task.seconds(lines[chart.value].astype(float)),
     }
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
-    lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(family_of))
+    lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(pairs.family_of))
     lines = lines.assign(low=ends.min(axis=1), high=ends.max(axis=1))
     lines = lines.sort_values(list(ranking), kind="stable").drop_duplicates(LINE)
     points = evidence.summary.set_index(statistics.POINT_KEY)
@@ -158,7 +151,11 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
             sources = f"rows in outputs/runs/{machine}/{task.study}/{line['point']}"
         else:
             basis, sources = "one publication; bounds are its rounding", references[machine]
+            if note := line.get("note"):
+                line["interval"], basis = OTHER_CODE, f"{note}; {basis}"
         chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
+        if line["device"] == "cpu" and chips.listed(chip):  # a Mac's chip is listed for its GPU
+            chip = chips.canonical(f"{chip} CPU")
         numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")}
         yield numbers | {
             "machine": machine, "name": name, "basis": basis, "sources": sources, "chip": chip,
@@ -178,11 +175,13 @@ def _published(task: Task) -> Iterator[dict]:
         size = "sequence_length" if network.sequence_length else "image_size"
         printed = figures[figures["network"].eq(network.name) & figures["rate"].gt(0) & figures["phase"].eq("train")]
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
-        family = printed["computed"].map(family_of)
+        family = printed["computed"].map(pairs.family_of)
         printed = printed.assign(seconds=task.samples / printed["rate"].astype(float), family=family)
     for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"]):
         middles = own.groupby("publication")["seconds"].median()
-        bounds = {"low": own["seconds"].min(), "high": own["seconds"].max()} if len(own) > 1 else {}
+        seconds = own["seconds"].sort_values()
+        bounds = {"low": seconds.min(), "high": seconds.max(), "interval": intervals.RANGE} if len(own) > 1 else {}
+        bounds |= {"each": "|".join(map("{:.4g}".format, seconds))} if len(own) > 1 else {}
         basis = f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
         basis += "; bounds are the least and most" if bounds else ""
         name = chip if count == 1 else f"{count:.0f} x {chip}"
@@ -205,8 +204,9 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
             continue
         seconds, low, high = (task.samples / value for value in (rate.value, rate.high, rate.low))
         line = {
-            "machine": chip, "name": chip, "source": PREDICTED, "family": family, "seconds": seconds, "low": low,
-            "high": high, "basis": f"{rate.basis}; bounds are a 90 % interval", "chip": chip, "devices": 1,
+            "machine": chip, "name": chip, "source": PREDICTED, "family": family, "chip": chip, "devices": 1,
+            "seconds": seconds, "low": low, "high": high, "interval": PREDICTED,
+            "basis": f"{rate.basis}; bounds are a 90 % interval",
             "sources": "Predicted by benchbook from the public record",
         }  # fmt: skip
         # Sizes of a product with the same specifications have the same prediction; the shortest name stands for them.
@@ -215,48 +215,33 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
     return list(found.values())
 
 
-def family_of(precision: object) -> str:
-    """Return the family of a precision; TF32 counts as fp32, as in most publications."""
-    if not isinstance(precision, str):
-        return "unknown"
-    return "fp32" if precision in ("fp32", "tf32") else "half"
+def _rank(line: dict) -> int:
+    return 2 if line.get("interval") == OTHER_CODE else int(line["source"] == PREDICTED)
 
 
 def _described(line: dict, network: networks.Network) -> dict:
-    """Return the time of a line in words, the memory of its chip, what fits into it, and the prices seen."""
+    """Return the time of a line in words, the memory of its chip, what fits into it, and what it costs."""
     time, low, high = wording.duration(line["seconds"]), line.get("low"), line.get("high")
+    ends = [line["seconds"]]
     if pandas.notna(low):
-        span = wording.span(pandas.Series([low, high]), wording.duration)
+        ends = [low, high]
+        span = wording.span(pandas.Series(ends), wording.duration)
         kind = "range " if line.get("interval") == intervals.RANGE else ""
         more = "" if span == time else f" ({kind}{span})"
         time = f"{span}, predicted" if line["source"] == PREDICTED else f"{time}{more}"
     unit = "sequence" if network.sequence_length else "image"
-    chip, memory, fits, price = line["chip"], line.get("memory_gb"), "", ""
+    chip, memory, count, priced = line["chip"], line.get("memory_gb"), line["devices"], {}
     is_known = line["family"] in PREDICTED_IN
     batches = chips.largest_batches(network, chip, line["family"], memory) if is_known else {}
+    fits = ""
     for least, most in batches.values():
         span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
         fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
         fits += ", with flash attention" if network.sequence_length else ""
     if chips.listed(chip) and memory is None:
-        memory, price = chips.specification(chip).get("memory_gb"), _prices(chip, line["devices"])
-    return {"time": time, "memory_gb": memory, "fits": fits, "price": price}
-
-
-@functools.cache
-def _prices(chip: str, count: int) -> str:
-    """Return the newest purchase price and the usual rent of a chip, with their dates."""
-    newest = prices.purchase_prices(chip)[:1].to_dict("records")
-    seen = [f"{wording.price(count * float(price['usd']))} ({_date(price['date'])})" for price in newest]
-    offers = prices.rental_offers(chip)
-    if len(offers):
-        usual = prices.usual_offers(offers)
-        hourly = wording.price(count * float(usual["usd_per_hour"].median()))
-        dates = sorted({_date(date) for date in usual["date"]})
-        span = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
-        seen.append(f"{hourly} an hour ({wording.count(len(usual), 'offer')}, {span})")
-    return "; ".join(seen)
-
-
-def _date(date: object) -> str:
-    return date[:7] if isinstance(date, str) and date else "no date"
+        memory = chips.specification(chip).get("memory_gb")
+        priced = dict(prices.in_words(chip, count))
+        if hourly := prices.usual_rent(prices.rental_offers(chip)):
+            dollars = pandas.Series([prices.rent(seconds, count * hourly) for seconds in ends])
+            priced["rent"] = wording.span(dollars, wording.price)
+    return {"time": time, "memory_gb": memory, "fits": fits} | priced

@@ -10,6 +10,7 @@ import yaml
 
 from benchbook.judging import agreement, confirmation
 from benchbook.machine import identity, layout
+from benchbook.record import chips, pairs
 from benchbook.report import costs, tables
 from benchbook.rows import records
 
@@ -36,7 +37,7 @@ def write(merged, folder: Path) -> None:
         templates.get_template("start.html").render(
             machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
             points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-            repository=identity.repository(), tasks=costs.TASKS, families=costs.FAMILIES, **made,
+            repository=identity.repository(), tasks=costs.TASKS, families=pairs.FAMILIES, **made,
         ),
         encoding="utf-8",
     )  # fmt: skip
@@ -48,9 +49,7 @@ def write(merged, folder: Path) -> None:
     (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
 
     # A browser loads a script from a folder as well, unlike JSON.
-    marks = json.loads(merged.costs.to_json(orient="records"))
-    marks = {"marks": [{key: value for key, value in mark.items() if value} for mark in marks]}
-    marks = f"window.benchbook = {json.dumps(marks | {'families': costs.FAMILIES})};\n"
+    marks = f"window.benchbook = {json.dumps(_marks(merged.costs), separators=(',', ':'))};\n"
     (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
     document = {"version": VERSION, "licence": LICENCE} | made
     costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
@@ -61,6 +60,34 @@ def write(merged, folder: Path) -> None:
         table.map(tables.harmless).to_csv(data / f"{name}.csv", index=False, lineterminator="\n")
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
     (data / "data.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+
+
+def _marks(of_tasks: pandas.DataFrame) -> dict:
+    """Return what the start page's script compares: costs, published pairs and their works, and the names of chips.
+
+    A table is its columns and its lines, whose cells are places in `values`, so that each value stands there once.
+    """
+    values: dict[object, int] = {}
+
+    def packed(table: pandas.DataFrame) -> dict:
+        table = table.map(lambda cell: float(f"{cell:.4g}") if isinstance(cell, float) else cell)
+        split = json.loads(table.to_json(orient="split", index=False))
+        lines = [[values.setdefault(cell, len(values)) for cell in line] for line in split["data"]]
+        return {"columns": split["columns"], "lines": lines}
+
+    faster = [
+        {"slow": slow, "fast": fast, "family": family, "text": pairs.in_words(own)}
+        for (slow, fast, family), own in pairs.table().groupby(["product", "product_over", "family"])
+        if pairs.ratio(own).value >= 1
+    ]
+    works = pairs.works().assign(group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup())
+    works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]
+    marks = of_tasks.drop(columns="machine").assign(here=of_tasks["here"].astype(int))
+    return {
+        "marks": packed(marks), "pairs": packed(pandas.DataFrame(faster)), "works": packed(works),
+        "ignored": sorted(chips.SERIES | chips.VENDORS), "families": pairs.FAMILIES, "values": list(values),
+        "chips": chips.table()[["product", "aliases"]].T.to_dict("list"),
+    }  # fmt: skip
 
 
 def citation(points: pandas.DataFrame) -> str:

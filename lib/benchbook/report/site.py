@@ -1,7 +1,6 @@
 """The site: the aggregation and the studies' notebooks as executed, the documents, all points and data."""
 
 import html
-import importlib.metadata
 import importlib.util
 import io
 import json
@@ -106,7 +105,6 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
         shutil.copytree(figures / "pages", source)
         for name in ("index.md", "points.md", "_static/page.css", "_static/start.js", "_static/points.js"):
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
-        _write_datatables(source / "_static")
         for path in executed:
             _write_notebook(path, source)
         (source / "docs").mkdir()
@@ -121,18 +119,6 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.move(built, folder)
     return folder / "index.html"
-
-
-def _write_datatables(folder: Path) -> None:
-    """Write DataTables, from the package itables, with its style and licence, as a script that runs from a folder."""
-    package = importlib.metadata.distribution("itables")
-    module = Path(package.locate_file("itables/html/dt_bundle.js")).read_text(encoding="utf-8")
-    # A browser imports no module from a folder: what the module exports becomes a name of the window.
-    code, exported = re.subn(r"export\s*\{[^}]*?(\w+)\s+as\s+default[^}]*\};?", r"window.DataTable=\1;", module)
-    assert exported == 1, "the module of itables exports DataTables in another way"
-    licence = (package.read_text("licenses/LICENSE") or "").replace("*/", "")
-    (folder / "datatables.js").write_text(f"/*\n{licence}*/\n(()=>{{{code}\n}})();\n", encoding="utf-8")
-    shutil.copy(package.locate_file("itables/html/dt_bundle.css"), folder / "datatables.css")
 
 
 def _write_notebook(executed: Path, source: Path) -> None:
@@ -159,4 +145,5 @@ def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     tag = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
+    context["body"] = context.get("body", "").replace('class="table-wrapper', 'tabindex="0" class="table-wrapper')
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)

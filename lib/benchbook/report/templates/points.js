@@ -1,9 +1,19 @@
-// Long tables sort and filter.
-for (const table of document.querySelectorAll("table.points")) {
-  if (table.tBodies[0].rows.length <= 20) continue;
-  const label = table.closest("[role=region]").getAttribute("aria-label");
-  new window.DataTable(table, {
-    paging: false, autoWidth: false, order: [], language: {search: "Filter:"},
-    initComplete() { this.api().table().container().querySelector("input")?.setAttribute("aria-label", `Filter: ${label}`); },
-  });
+// Long tables filter, and sort by the heading that is pressed: numbers as numbers.
+for (const {tBodies: [body], tHead, parentElement: box} of document.querySelectorAll("table.points")) {
+  const rows = [...body.rows];
+  if (rows.length <= 20) continue;
+  const filter = Object.assign(document.createElement("input"), {type: "search", placeholder: "Filter", ariaLabel: `Filter: ${box.ariaLabel}`});
+  filter.oninput = () => { for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(filter.value.toLowerCase()); };
+  box.before(filter);
+  for (const [place, head] of [...tHead.rows[0].cells].entries()) {
+    const button = Object.assign(document.createElement("button"), {type: "button", textContent: head.textContent});
+    button.onclick = () => {
+      const sign = head.ariaSort === "ascending" ? -1 : 1;
+      for (const other of tHead.rows[0].cells) other.ariaSort = other === head ? (sign > 0 ? "ascending" : "descending") : null;
+      const text = (row) => row.cells[place].textContent.replace(/(?<=\d),(?=\d)/g, "");
+      rows.sort((a, b) => sign * text(a).localeCompare(text(b), "en", {numeric: true}));
+      body.append(...rows);
+    };
+    head.replaceChildren(button);
+  }
 }

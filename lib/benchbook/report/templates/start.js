@@ -1,114 +1,148 @@
-// Chooses, compares and lists the marks of the page. The URL keeps the choice. All numbers but the ratio are text.
+// Chooses, compares and charts the marks of the page. The URL keeps the choice. All numbers but ratios are text.
 {
-const {marks, families} = window.benchbook;
-const SHOWN_AT_FIRST = 24;
+const {values, families, ignored, chips, ...packed} = window.benchbook;
+const WIDEST = 4; // a prediction whose ends are further apart than this factor decides nothing
+const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices"]];
+const LINES = {time: "Time", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
+  fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
+const UNFIT = {range: "a range", rounding: "one figure without an interval", null: "one figure without bounds", "other code": "of other code"};
+const [marks, pairs, works] = ["marks", "pairs", "works"].map((name) => packed[name].lines.map((line) =>
+  Object.fromEntries(packed[name].columns.map((column, place) => [column, values[line[place]]]))));
 const byId = (id) => document.getElementById(id);
-const form = byId("choice");
-const field = (name) => form.elements[name];
-const NAMES = ["have", "consider", "train", "precision", "devices"];
-let showsAll = false;
-
-const made = (tag, text, name = "") => Object.assign(document.createElement(tag), {textContent: text, className: name});
-const certain = (mark) => mark.source !== "predicted";
-const rank = (mark) => [certain(mark) ? 0 : 1, mark.seconds];
-const order = (a, b) => rank(a)[0] - rank(b)[0] || rank(a)[1] - rank(b)[1];
-const words = (text) => text.toLowerCase().split(/[\s,]+/).filter(Boolean);
-const matches = (mark, text) => words(text).every((word) => mark.name.toLowerCase().includes(word));
-const memory = (mark) => mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`;
-const [least, most] = ["low", "high"].map((end) => (mark) => mark[end] ?? mark.seconds);
+const field = (name) => byId("choice").elements[name];
+const made = (tag, text, more) => Object.assign(document.createElement(tag), {textContent: text}, more);
+function row(head, ...cells) {
+  const line = made("tr", "");
+  line.append(made("th", head, {scope: "row"}), ...cells);
+  return line;
+}
+const product = (mark) => chips[mark.chip]?.[0];
 const digits = (ratio) => ratio >= 100 ? ratio.toFixed(0) : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
 
-// The marks of the task and precision: in the fastest precision, one for each machine or chip.
+// The rules of chips.resolve: a chip's name by its words in any order, else all names that have each word as a whole.
+const wordsOf = (text) => (text.toLowerCase().replace(/\((r|tm)\)/g, " ").match(/[a-z]+|\d+/g) ?? [])
+  .filter((word) => !ignored.includes(word)).sort().join(" ");
+const known = Object.fromEntries(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
+  [chip, ...aliases.split("|")].map((name) => [wordsOf(name), chip])));
+function meant(own, text) {
+  const [words, chip] = [wordsOf(text), known[wordsOf(text)]];
+  const wanted = (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).map((word) => new RegExp(
+    `(?<![a-z0-9])${word.match(/[a-z]+|\d+/g).join("[^a-z0-9|]*")}(?!${/\d$/.test(word) ? "\\d" : "[a-z]"})`));
+  const written = (mark) => `${mark.name}|${mark.chip}|${chips[mark.chip]?.[1] ?? ""}`.toLowerCase();
+  const rules = [(mark) => wordsOf(mark.name) === words, (mark) => chip && mark.chip === chip,
+    (mark) => chip && product(mark) === chips[chip][0], (mark) => wanted.every((word) => word.test(written(mark)))];
+  const found = wanted.length ? rules.map((rule) => own.filter(rule)).find((each) => each.length) ?? [] : [];
+  return found.filter((mark) => mark === found.find((first) => first.name === mark.name));
+}
+// The marks of the task, devices and precision; without a precision, the first that all typed names have.
 function chosen() {
-  const own = marks.filter((mark) => mark.task === field("train").value);
-  if (field("precision").value !== "best") return own.filter((mark) => mark.family === field("precision").value);
-  const best = {};
-  for (const mark of own.sort(order)) best[mark.name] ??= mark;
-  return Object.values(best);
+  const [train, precision, devices] = OTHERS.map((name) => field(name).value);
+  const own = marks.filter((mark) => mark.task === train && (!devices || mark.devices === 1));
+  if (precision === "best") return own.filter((mark) => mark === own.find((first) => first.name === mark.name));
+  const of = [precision || "half", "fp32", "unknown"].map((family) => own.filter((mark) => mark.family === family));
+  const found = (each) => CHIPS.filter((name) => meant(each, field(name).value).length).length + (each.length > 0);
+  return precision ? of[0] : of.sort((a, b) => found(b) - found(a))[0];
 }
-// The mark that a text names: the shortest name, so that "M1" is not "M1 Max".
-const find = (own, text) => text.trim() &&
-  own.filter((mark) => matches(mark, text)).sort((a, b) => a.name.length - b.name.length || order(a, b))[0];
-
-function fill(side, mark) {
-  for (const cell of byId("card").querySelectorAll(`.${side}`)) {
-    const key = cell.parentElement.dataset.line ?? "name";
-    cell.textContent = !mark ? "" : key === "precision" ? families[mark.family]
-      : key === "basis" ? `${mark.source}: ${mark.basis}`
-      : key === "memory" ? memory(mark) ?? "unknown" : mark[key] ?? "unknown";
+// Which of two is faster; a range, a figure without an interval or a wide prediction decides nothing.
+function verdict(one, other) {
+  const [fast, slow] = one.seconds <= other.seconds ? [one, other] : [other, one];
+  const both = (a, b, between) => a === b ? a : `${a} ${between} ${b}`;
+  const kinds = `${both(fast.source, slow.source, "against")}, ${both(families[fast.family], families[slow.family], "against")}`;
+  const open = (why) => `${fast.name} or ${slow.name}: not decided (${kinds}); ${why}.`;
+  for (const mark of [fast, slow]) {
+    if (mark.interval in UNFIT) return open(`the time of ${mark.name} is ${UNFIT[mark.interval]}`);
+    const factor = mark.high / mark.low;
+    if (mark.source === "predicted" && factor > WIDEST) return open(`the prediction for ${mark.name} is a factor of ${digits(factor)} wide`);
   }
+  const width = (...ends) => Math.exp(Math.hypot(...ends.map(Math.log)));
+  const value = slow.seconds / fast.seconds;
+  const low = value / width(slow.seconds / slow.low, fast.high / fast.seconds);
+  const high = value * width(slow.high / slow.seconds, fast.seconds / fast.low);
+  if (low <= 1) return open("their intervals overlap");
+  return `${fast.name} is faster (${kinds}): ${digits(value)} times as fast as ${slow.name} (${digits(low)} to ${digits(high)}).`;
 }
-// The ratio of two times, with the least and most that their bounds allow.
-function ratio(have, consider) {
-  if (!have || !consider || have === consider) return "";
-  const [fast, slow] = have.seconds <= consider.seconds ? [have, consider] : [consider, have];
-  const [value, low, high] = [slow.seconds / fast.seconds, least(slow) / most(fast), most(slow) / least(fast)];
-  const kinds = have.source === consider.source ? `both ${have.source}` : `${fast.source} against ${slow.source}`;
-  const precision = have.family === consider.family ? "" : `; ${families[fast.family]} against ${families[slow.family]}`;
-  const bounds = low === high ? "without bounds" : `${digits(low)} to ${digits(high)}`;
-  const undecided = low <= 1 && low !== high ? ", so that which is faster is undecided" : "";
-  return `${fast.name} is ${digits(value)} times as fast as ${slow.name} (${bounds})${undecided}; ${kinds}${precision}.`;
+// What publications say of two chips, in the precision of the first, else in any.
+function published(...two) {
+  const names = two.map(product);
+  const both = pairs.filter((pair) => names.includes(pair.fast) && names.includes(pair.slow));
+  const same = both.filter((pair) => pair.family === two[0].family);
+  return (same.length ? same : both).map((pair) => `Published pairs: ${pair.fast} over ${pair.slow}: ${pair.text}.`);
 }
-function options() {
-  const own = marks.filter((mark) => mark.task === field("train").value);
-  const known = new Set(own.map((mark) => mark.family));
-  for (const option of field("precision").options) option.disabled = option.value !== "best" && !known.has(option.value);
-  if (field("precision").selectedOptions[0].disabled) field("precision").value = [...known][0];
-  const devices = field("devices").value;
-  const counts = [...new Set(own.map((mark) => mark.devices))].sort((a, b) => a - b);
-  field("devices").replaceChildren(...counts.map((count) => made("option", `${count} device${count > 1 ? "s" : ""}`)),
-    made("option", "any number"));
-  [...field("devices").options].forEach((option, place) => { option.value = counts[place] ?? ""; });
-  field("devices").value = devices;
-  if (field("devices").selectedIndex < 0) field("devices").selectedIndex = 0;
-  byId("names").replaceChildren(...[...new Set(own.map((mark) => mark.name))].map((name) => made("option", name)));
-  for (const note of document.querySelectorAll("[data-task]")) note.hidden = note.dataset.task !== field("train").value;
+function showCard(own) {
+  const said = own.slice(1).flatMap((mark) => [own[0], mark].every((each) => each.source === "measured")
+    ? [verdict(own[0], mark), ...published(own[0], mark)] : [...published(own[0], mark), verdict(own[0], mark)]);
+  byId("verdict").replaceChildren(...said.map((text) => made("p", text)));
+  const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
+    : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
+  byId("card").replaceChildren(row("", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
+    ...Object.entries(LINES).map(([key, title]) => row(title, ...own.map((mark) => made("td", cell(mark, key), {className: key})))));
+  byId("side").hidden = !own.length;
+  byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}`)));
+}
+function showChart(listed, own) {
+  const ends = listed.flatMap((mark) => [mark.low ?? mark.seconds, mark.high ?? mark.seconds]).map(Math.log10);
+  const [least, most] = [Math.floor(Math.min(...ends)), Math.ceil(Math.max(...ends) + 0.01)];
+  const place = (seconds) => `${100 * (Math.log10(seconds) - least) / (most - least)}%`;
+  byId("list").style.setProperty("--step", `${100 / (most - least)}%`);
+  byId("list").replaceChildren(...listed.map((mark) => {
+    const ends = mark.source === "predicted" ? [place(mark.low), place(mark.high)] : ["0%", place(mark.seconds)];
+    const bar = made("td", "", {className: `bar ${mark.source}`});
+    bar.append(made("i", "", {style: `left: ${ends[0]}; right: calc(100% - ${ends[1]})`}), made("span", mark.time),
+      ...(mark.each?.split("|") ?? []).map((seconds) => made("b", "", {style: `left: ${place(Number(seconds))}`})));
+    const line = row(mark.name, bar);
+    line.className = own.includes(mark) ? "chosen" : "";
+    if (mark.here) line.firstChild.append(made("small", " your kind of machine"));
+    return line;
+  }));
+}
+// Each work that a publication trained on several of the chips, or all works of a chosen source.
+function showWorks(own) {
+  const [source, wanted] = [byId("source").value, own.map(product)];
+  const groups = works.filter((work) => source ? work.article === source : wanted.includes(work.product))
+    .reduce((found, work) => found.set(work.group, [...found.get(work.group) ?? [], work]), new Map());
+  const several = [...groups.values()].filter((group) => group.length > 1);
+  byId("works").replaceChildren(...several.map(([slowest, ...faster]) => {
+    const said = (work) => `${work.product} ${work.value.toLocaleString("en")} ${work.unit}`;
+    const times = faster.map((work) => `${said(work)} (${digits(work.speed / slowest.speed)} times)`);
+    const line = row(`${slowest.work}, ${families[slowest.family]}`, made("td", [said(slowest), ...times].join("; ")));
+    line.firstChild.append(made("small", ` ${slowest.article}`));
+    return line;
+  }));
+  if (!several.length) byId("works").append(row("No publication trained the same work on two of these chips."));
 }
 function update() {
-  options();
+  const train = field("train").value;
+  byId("names").replaceChildren(...[...new Set(marks.filter((mark) => mark.task === train).map((mark) => mark.name))].map((name) => made("option", name)));
+  for (const note of document.querySelectorAll("[data-task]")) note.hidden = note.dataset.task !== train;
   const every = chosen();
-  const devices = field("devices").value;
-  const [have, consider] = ["have", "consider"].map((name) => find(every, field(name).value));
-  const listed = every.filter((mark) => !devices || mark.devices === Number(devices)).sort(order);
-  const first = have ?? listed.find((mark) => mark.here);
-  if (listed.includes(first)) listed.unshift(...listed.splice(listed.indexOf(first), 1));
-  const shown = showsAll ? listed : listed.slice(0, SHOWN_AT_FIRST);
-  fill("have", have);
-  fill("consider", consider);
-  byId("card").hidden = !have && !consider;
-  byId("ratio").textContent = ratio(have, consider);
-  const missing = ["have", "consider"].filter((name) => field(name).value.trim() && !find(every, field(name).value));
-  byId("none").hidden = !missing.length;
-  byId("none").textContent = missing.map((name) =>
-    `No time of “${field(name).value}” is known for this task in this precision.`).join(" ");
-  byId("list").querySelector("tbody").replaceChildren(...shown.map((mark) => {
-    const row = made("tr", "", mark.source);
-    const name = made("th", mark.name);
-    name.scope = "row";
-    if (mark.here) name.append(made("small", " your kind of machine"));
-    row.append(name, ...[mark.time, families[mark.family], memory(mark), mark.price].map((text) => made("td", text ?? "")),
-      made("td", `${mark.source}: ${mark.basis}`));
-    return row;
+  const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, meant(every, field(name).value)]);
+  byId("none").replaceChildren(...typed.filter(([, found]) => found.length !== 1).map(([name, found]) => {
+    const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : "has no time for this task and precision that may be shown."}`);
+    said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); }})));
+    return said;
   }));
-  byId("more").hidden = listed.length <= SHOWN_AT_FIRST;
-  byId("more").textContent = showsAll ? `Show the first ${SHOWN_AT_FIRST}` : `Show all ${listed.length}`;
-  const choice = new URLSearchParams(NAMES.map((name) => [name, field(name).value]).filter(([, value]) => value));
-  history.replaceState(null, "", `#${choice}`);
+  const own = [...new Set(typed.filter(([, found]) => found.length === 1).map(([, [mark]]) => mark))];
+  const first = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
+  showCard(own);
+  showChart([...new Set([...first, ...own, ...every])], own);
+  showWorks(own);
+  const choice = [...CHIPS, ...OTHERS].map((name) => [name, field(name).value]);
+  history.replaceState(null, "", `#${new URLSearchParams(choice.filter(([name, value]) => value || name === "devices"))}`);
 }
 function recall() {
   const choice = new URLSearchParams(location.hash.slice(1));
-  for (const name of NAMES) if (choice.has(name)) field(name).value = choice.get(name);
-  options();
-  field("devices").value = choice.get("devices") ?? "1";
-  if (!choice.has("have")) field("have").value = marks.find((mark) => mark.here && mark.task === field("train").value)?.name ?? "";
-  if (!choice.has("consider") && !choice.has("have")) field("consider").value = "NVIDIA RTX 4090";
+  for (const [name, value] of choice) if (field(name)) field(name).value = value;
+  const mine = marks.find((mark) => mark.here && mark.task === field("train").value);
+  if (!choice.has("have")) field("have").value = mine?.name ?? "";
+  if (!choice.has("have") && !choice.has("consider")) field("consider").value = "NVIDIA RTX 4090";
+  update();
 }
 
+byId("source").append(...[...new Set(works.map((work) => work.article))].sort().map((name) => new Option(name)));
+byId("choice").hidden = false;
 recall();
-form.hidden = byId("list").hidden = false;
-update();
-form.addEventListener("input", update);
-form.addEventListener("submit", (event) => event.preventDefault());
-byId("more").addEventListener("click", () => { showsAll = !showsAll; update(); });
-addEventListener("hashchange", () => { recall(); update(); });
+for (const id of ["choice", "source"]) byId(id).addEventListener("input", update);
+byId("choice").addEventListener("submit", (event) => event.preventDefault());
+byId("more").addEventListener("click", () => byId("list").classList.toggle("all"));
+addEventListener("hashchange", recall);
 }
