@@ -205,6 +205,8 @@ def test_a_pair_of_one_author_is_a_line_that_decides_nothing(visit):
     assert "not decided" in second
     works = page.locator("#works tr").all_inner_texts()
     assert any("GPU-Insights" in text and "94.8 img/s" in text and "times)" in text for text in works)
+    ask(page, have="M1 Max", consider="RTX 3090", train="gpt2")  # of which no time is known
+    assert said(page)[0].startswith("Published pairs: NVIDIA RTX 3090 over Apple M1 Max: ")
     page.locator("#source").select_option(label="Raschka ch07 instruction fine-tuning")
     works = page.locator("#works tr").all_inner_texts()
     assert any("Apple M3 3.73 min" in text and "NVIDIA A100 0.39 min (15 times)" in text for text in works)

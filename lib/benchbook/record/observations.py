@@ -18,8 +18,6 @@ from benchbook.rows import networks
 
 IMAGES, LANGUAGE_MODELS = "images", "language models"
 RECORD, ARTICLES = "the record", "the articles of our studies"
-SWITCHES = ("attention", "vocabulary", "data", "cudnn", "compiled", "suite_version", "block", "power_limit_watts")
-SWITCHES += ("memory_format", "optimizer", "point")
 SIZES = ("image_size", "sequence_length")
 PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
 DATE, BATCH = 2021.0, 64.0  # year of a chip and batch size if none are stated
@@ -36,9 +34,8 @@ def images() -> pandas.DataFrame:
     Chips that are sold in boards alone, such as TPUs, are rated by whole trainings on at most MOST of them, per chip.
 
     Returns:
-        The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or ARTICLES), setting (chips
-        are compared within it: publication, work, precision, framework and other stated switches), work (network with
-        image size), no_update (1 if no optimizer ran, else 0).
+        The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or ARTICLES), work
+        (network with image size), no_update (1 if no optimizer ran, else 0).
     """
     figures = pandas.concat([articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)])
     boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
@@ -48,12 +45,10 @@ def images() -> pandas.DataFrame:
     lines = _usable(figures[figures["rate"].gt(0) & alone & figures["sequence_length"].isna()])
     framework = lines["framework"].str.extract(r"([A-Za-z]+)")[0].str.lower()
     work = pandas.Series(map(work_name, lines["network"], lines["image_size"]), lines.index)
-    switches = [" | ".join(str(own[name]) for name in SWITCHES if own.get(name)) for own in lines["details"]]
     lines = lines.assign(
         speed=numpy.log(lines["rate"].astype(float)),
         framework=framework,
         work=work,
-        setting=lines["article"] + " | " + work + " | " + lines["computed"] + " | " + framework + " | " + switches,
         no_update=[float("none" in str(own.get("optimizer"))) for own in lines["details"]],
     )
     is_large = (lines["flops_per_sample"] * lines["batch_size"]).ge(SHORTEST)
@@ -68,15 +63,14 @@ def language_models() -> pandas.DataFrame:
     with fewer than FEWEST_PRODUCTS products.
 
     Returns:
-        The columns of `articles.read` and of `chip_figures`, and: speed, work (the same for all models of a vendor),
-        setting (empty).
+        The columns of `articles.read` and of `chip_figures`, and: speed, work (the same for all models of a vendor).
     """
     figures = articles.read()
     modelled = figures["unit"].eq("TFLOP/s/chip") | (figures["sequence_length"].gt(0) & figures["rate"].gt(0))
     lines = _usable(figures[modelled & figures["share_of_peak"].gt(0) & figures["phase"].eq("train")])
     peaks = list(map(chips.peak, lines["chip"], lines["computed"]))
     speed = numpy.log(lines["share_of_peak"].astype(float) * peaks)
-    lines = lines.assign(speed=speed, work=LANGUAGE_MODELS + " of " + lines["vendor"], setting="")
+    lines = lines.assign(speed=speed, work=LANGUAGE_MODELS + " of " + lines["vendor"])
     best = lines.sort_values("speed").drop_duplicates(["vendor", "family", "product", "publication"], keep="last")
     products = best.groupby(["vendor", "family"])["product"].transform("nunique")
     return best[products >= FEWEST_PRODUCTS].reset_index(drop=True)
@@ -114,8 +108,7 @@ def of_articles() -> pandas.DataFrame:
 def _as_figure(row: dict) -> dict:
     frozen = row["study"] == "mobilenetv2_energy"  # only the last layer of the network is trained
     usual = networks.describe(row["study"] if frozen else row["model"])
-    settings = {"model": usual.name, "phase": "train", "point": row["point"].removesuffix(f"-{row['device']}")}
-    settings |= {"data": row["dataset"], "device_count": 1}
+    settings = {"model": usual.name, "phase": "train", "data": row["dataset"], "device_count": 1}
     settings |= {"optimizer": (row["settings"] or {}).get("optimizer")}
     sizes = {name: row[name] if pandas.notna(row[name]) else getattr(usual, name) for name in SIZES}
     settings |= sizes | {"batch_size": row["batch_size"] if pandas.notna(row["batch_size"]) else None}

@@ -15,8 +15,19 @@ FAMILIES = {"fp32": "fp32 or tf32", "half": "16 bits", "unknown": "the precision
 TIMES = ("time_per_step", "time_for_1000_iterations", "time_to_train")  # metrics of which less is better
 METRICS = ("throughput", "throughput_real_data", "throughput_wall_clock", "step_rate", *TIMES)
 # Settings that say what was trained. All others may differ between two chips, such as batch size, host and date.
-SAME = ("phase", "model", "task", "image_size", "sequence_length", "dataset", "epochs")
-SAME += tuple(name for name in observations.SWITCHES if name != "point")  # which names batch sizes too
+SAME = (
+    "phase",
+    "model",
+    "task",
+    "image_size",
+    "sequence_length",
+    "dataset",
+    "epochs",
+    "attention",
+    "vocabulary",
+    "data",
+)
+SAME += ("cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer")
 KEY = ("article", "metric", "unit", "framework", "family", "setting")
 ASKED = (  # which people compare, the slower first
     ("Apple M1", "NVIDIA A100"), ("Apple M1 Pro", "NVIDIA RTX A6000"), ("Apple M1 Max", "NVIDIA RTX 3090"),
@@ -112,4 +123,4 @@ def asked() -> pandas.DataFrame:
 def _in_words(setting: dict) -> str:
     """Return what was trained."""
     units = {"model": "", "task": "", "image_size": " px", "sequence_length": " tokens", "data": "", "optimizer": ""}
-    return ", ".join(f"{setting[name]}{unit}" for name, unit in units.items() if setting.get(name))
+    return ", ".join(f"{setting[name]}".removesuffix(".0") + unit for name, unit in units.items() if setting.get(name))

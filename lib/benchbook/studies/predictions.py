@@ -3,7 +3,7 @@
 import pandas
 
 from benchbook.judging import wording
-from benchbook.record import chips, observations, rules
+from benchbook.record import chips, pairs, rules
 from benchbook.record.naming import Names
 from benchbook.record.observations import RECORD
 from benchbook.record.rules import ANSWER, RATIO
@@ -25,30 +25,26 @@ def error_title(table: pandas.DataFrame, names: Names | None = None) -> str:
 
 @cached
 def core_pairs(evidence: Evidence) -> pandas.DataFrame:
-    """Return the pairs of chips of one architecture that trained the same work in one publication.
+    """Return the published pairs of chips of one architecture.
 
     Returns:
-        Columns: vendor, publication, setting, chip, chip_larger, core_ratio and speed_ratio (the chip with more cores
-        over the other). A chip sold in several sizes counts as the largest, unless the publication names the size.
+        Columns: publication, work, family, chip, chip_over (which has more cores), core_ratio and ratio (of the
+        speeds). A chip sold in several sizes counts as the largest, unless the publication names the size.
     """
-    lines = observations.images()
-    lines = lines.merge(chips.table()[["architecture", "cores"]].dropna(), left_on="chip", right_index=True)
-    alike = ["vendor", "architecture", "publication", "setting", "batch_size"]
-    rates = lines.groupby([*alike, "chip", "cores"], as_index=False)["rate"].median()
-    pairs = rates.merge(rates, on=alike, suffixes=("", "_larger"))
-    pairs = pairs[pairs["cores"] < pairs["cores_larger"]]
-    ratios = {"core_ratio": pairs["cores_larger"] / pairs["cores"], "speed_ratio": pairs["rate_larger"] / pairs["rate"]}
-    pairs = pairs.assign(**ratios)
-    columns = ["vendor", "publication", "setting", "chip", "chip_larger", "core_ratio", "speed_ratio"]
-    return pairs[columns].reset_index(drop=True)
+    known = chips.table()[["architecture", "cores"]].dropna()
+    lines = pairs.table().join(known, on="chip").join(known.add_suffix("_over"), on="chip_over")
+    lines = lines[lines["architecture"].eq(lines["architecture_over"]) & lines["cores"].lt(lines["cores_over"])]
+    lines = lines.assign(core_ratio=lines["cores_over"] / lines["cores"])
+    columns = ["publication", "work", "family", "chip", "chip_over", "core_ratio", "ratio"]
+    return lines[columns].reset_index(drop=True)
 
 
-def core_sentence(pairs: pandas.DataFrame) -> str:
+def core_sentence(lines: pandas.DataFrame) -> str:
     """Return how well the number of cores predicts the speed of a larger chip, in a sentence; see `core_pairs`."""
-    error = (pairs["core_ratio"] / pairs["speed_ratio"] - 1).abs()
+    error = (lines["core_ratio"] / lines["ratio"] - 1).abs()
     return (
         f"In proportion to its cores, the speed of a larger chip is missed by {wording.percent(error.median())} (median"
-        f" of {len(pairs)} pairs of chips of one architecture that trained the same work in one publication); it is"
+        f" of {len(lines)} pairs of chips of one architecture that trained the same work in one publication); it is"
         f" within 10 % in {wording.percent(error.lt(0.1).mean())} of the pairs."
     )
 

@@ -68,10 +68,14 @@ function published(...two) {
   const same = both.filter((pair) => pair.family === two[0].family);
   return (same.length ? same : both).map((pair) => `Published pairs: ${pair.fast} over ${pair.slow}: ${pair.text}.`);
 }
-function showCard(own) {
-  const said = own.slice(1).flatMap((mark) => [own[0], mark].every((each) => each.source === "measured")
-    ? [verdict(own[0], mark), ...published(own[0], mark)] : [...published(own[0], mark), verdict(own[0], mark)]);
+// Two measured times come first, else the pairs of one author; a chip without a time for this task may have pairs.
+function showCard([first, ...others]) {
+  const said = others.flatMap((other) => {
+    const [judged, pairs] = [first.seconds && other.seconds ? [verdict(first, other)] : [], published(first, other)];
+    return first.source === "measured" && other.source === "measured" ? [...judged, ...pairs] : [...pairs, ...judged];
+  });
   byId("verdict").replaceChildren(...said.map((text) => made("p", text)));
+  const own = [first, ...others].filter((mark) => mark?.seconds);
   const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
     : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
   byId("card").replaceChildren(row("", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
@@ -121,10 +125,11 @@ function update() {
     said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); }})));
     return said;
   }));
-  const own = [...new Set(typed.filter(([, found]) => found.length === 1).map(([, [mark]]) => mark))];
+  const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: known[wordsOf(field(name).value)]});
+  const own = [...new Set(asked.filter((mark) => mark.chip || mark.name))];
   const first = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
   showCard(own);
-  showChart([...new Set([...first, ...own, ...every])], own);
+  showChart([...new Set([...first, ...own.filter((mark) => mark.seconds), ...every])], own);
   showWorks(own);
   const choice = [...CHIPS, ...OTHERS].map((name) => [name, field(name).value]);
   history.replaceState(null, "", `#${new URLSearchParams(choice.filter(([name, value]) => value || name === "devices"))}`);
@@ -134,7 +139,8 @@ function recall() {
   for (const [name, value] of choice) if (field(name)) field(name).value = value;
   const mine = marks.find((mark) => mark.here && mark.task === field("train").value);
   if (!choice.has("have")) field("have").value = mine?.name ?? "";
-  if (!choice.has("have") && !choice.has("consider")) field("consider").value = "NVIDIA RTX 4090";
+  const usual = marks.find((mark) => mark.task === field("train").value && mark.name === "NVIDIA RTX 4090");
+  if (!choice.has("have") && !choice.has("consider")) field("consider").value = usual?.name ?? "";
   update();
 }
 
