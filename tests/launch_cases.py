@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchbook.machine import processes
 from benchbook.measuring import launch, protocol
 from benchbook.rows import records
 from fakes import CPU, run
@@ -52,3 +53,8 @@ def train_replica(folder: str, choices: dict, killed_at: int = 0) -> list[float]
     replicas.leave()
     rows = records.read(record.path)
     return rows.loc[rows["phase"].isin(["train", "evaluate"]), "loss"].tolist()
+
+
+def own() -> list[int]:
+    """Return the processes that this one counts as its own run's."""
+    return [process.pid for process in processes.own()]

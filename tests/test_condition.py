@@ -176,7 +176,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
     assert nvidia.gpus() == [limits | {"max_sm_clock_mhz": None} | state]
     assert condition.sample()["gpus"] == [state]
-    monkeypatch.setenv("BENCHBOOK_KERNEL", str(other.pid))  # of which this process is a rank
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # torchrun's agent, with all its ranks, started this process
     assert nvidia.states() == [state | {"num_other_processes": 0}]
     rank.communicate()
 

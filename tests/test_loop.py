@@ -1,132 +1,257 @@
-"""A loop of one's own: what counts as a window, what is refused, and a script in fresh processes."""
+"""A loop of one's own: what is measured, what is refused, and a script in fresh processes."""
 
-import dataclasses
+import importlib.util
 import math
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
-import numpy
 import pytest
 
 import benchbook
 from benchbook import loop
 from benchbook.commands.output import SOME_FAILED
+from benchbook.frameworks import devices
 from benchbook.machine import contention
 from benchbook.measuring.sensors import Energy, Sensor
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "examples"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+import loops
+
 SCRIPT = """\
 import argparse, time
 import benchbook
+from benchbook.measuring import stretch
+stretch.WARM_UP_SECONDS, stretch.STRETCH_SECONDS, stretch.STRETCH_STEPS = 0.02, 0.1, 3
 parser = argparse.ArgumentParser()
 parser.add_argument("--milliseconds", type=float, default=1)
 wait = parser.parse_args().milliseconds / 1000
 {calls}
 """
-CALL = "benchbook.measure(lambda batch: time.sleep(wait), [0], samples=4, window_seconds=0.02)"
+CALL = "benchbook.measure(lambda batch: time.sleep(wait), [0], samples=4)"
 
 
 @pytest.fixture(autouse=True)
 def now(monkeypatch, clock):
     """Return a function that lets time pass; nothing else does."""
-    monkeypatch.setattr(loop, "time", clock)
-    monkeypatch.setattr(loop, "made", [])
-    loop._opened.cache_clear()
-    yield clock.advance
-    loop._opened.cache_clear()
+    monkeypatch.setattr(loop.scripts, "meters", [])
+    return clock.advance
 
 
-def measure(step, batches, samples=4, **options):
-    return benchbook.measure(step, batches, samples, **{"device": "cpu"} | options)
+@pytest.fixture
+def brief(monkeypatch):
+    """Let networks be small, and a stretch end after few steps."""
+    import torch
+
+    monkeypatch.setattr(loops.sizes, "width", 8)
+    monkeypatch.setattr(loops.sizes, "side", 6)
+    monkeypatch.setattr(loop.stretch, "STRETCH_STEPS", 20)
+    monkeypatch.setattr(loop.stretch, "CYCLES", 2)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
-def test_a_rate_counts_the_samples_of_windows_after_the_first_step_and_the_warm_up(now, capsys):
-    seconds, steps = iter([30.0, 0.25, *[0.125] * 4]), []
-    rate = measure(lambda batch: now(steps.append(next(seconds, 0.0625)) or steps[-1]), [0])
-    assert rate.rates == (32.0, *[64.0] * 5)
-    assert len(steps) == 1 + 1 + 4 + 8 + 4 * 16  # as many as last a second at the rate of the window before
-    assert (rate.samples_per_second, rate.low, rate.high, rate.input_share) == (64.0, 32.0, 64.0, 0.0)
+@pytest.mark.filterwarnings("ignore")  # of the libraries
+@pytest.mark.parametrize("name", loops.LOOPS)
+def test_each_loop_of_the_benchmark_has_its_true_rate_or_is_refused(name, now, brief, capsys):
+    if loops.needed(name) and importlib.util.find_spec(loops.needed(name)) is None:
+        pytest.skip(f"{loops.needed(name)} is not installed")
+    made = loops.LOOPS[name](now)  # each step takes a known time
+    if made.refusal:
+        with pytest.raises(ValueError, match=made.refusal):
+            loops.run(made, most_seconds=200.0)
+        return
+    rate = loops.run(made, most_seconds=200.0)
+    assert rate.samples_per_second == pytest.approx(made.samples_per_unit, rel=0.03)
+    assert " samples/s (range " in capsys.readouterr().out
+
+
+def measure(step, batches=(0,), samples=4, **options):
+    return benchbook.measure(step, batches, samples, **options)
+
+
+def test_the_first_step_and_a_second_and_three_steps_do_not_count(now):
+    seconds = iter([30.0, 9.0, 9.0])
+    assert measure(lambda batch: now(next(seconds, 0.25))).samples_per_second == 16.0
+    seconds = iter([30.0, *[0.001] * 95])  # checked at steps 3, 6, 12, ...: after the second is over
+    steps = []
+    measure(lambda batch: now(steps.append(0) or next(seconds, 0.25)))
+    assert loop.scripts.meters[-1]._first == 192
+
+
+def test_a_stretch_lasts_30_seconds_or_200_steps_and_most_seconds_says_that_it_cut_it(now):
+    rates = {pace: measure(lambda batch, pace=pace: now(pace)) for pace in (0.01, 0.25, 1.0)}
+    assert rates[0.01].seconds == pytest.approx(30, abs=1)
+    assert rates[0.25].steps == 200
+    assert rates[0.25].seconds == 50
+    assert (rates[1.0].seconds, rates[1.0].note) == (60, "cut by most_seconds=60, before 30 s and 200 steps")
+    assert len(rates[0.01].windows) == 40
+
+
+def test_all_samples_over_all_seconds_and_the_time_in_the_slowest_windows(now, capsys):
+    numbers = iter(range(10**6))
+    rate = measure(lambda batch: now(40.0 if next(numbers) == 100 else 0.125), samples=lambda batch: 2)
+    assert rate.samples_per_second == 2 * rate.steps / (0.125 * (rate.steps - 1) + 40)
     said = capsys.readouterr().out
-    assert said.startswith("64 samples/s (range 32 to 64 of 6 windows) on")
+    assert said.startswith(f"{rate.samples_per_second:.4g} samples/s (range ")
+    assert "% of the time in the slowest 1 of 27 windows" in said
+    assert "for work that comes every n steps, pass every=n" in said
+    assert "unknown device (device= names it)" in said
+    assert "no energy counter" in said
     assert said.endswith("Your loop: not compared with float64.\n")
 
 
-def test_windows_go_on_until_the_last_ones_do_not_widen_the_range_or_the_limit_is_over(now):
-    pauses = (1.1**n for n in range(99))  # always slower: each window widens the range
-    rate = measure(lambda batch: now(next(pauses)), [0], most_seconds=20)
-    assert len(rate.rates) == 11
-    levels = iter([4.0, 4.0, 2.0, 8.0])  # the range is known from its second window on
-    assert len(measure(lambda batch: now(next(levels, 4.0)), [0]).rates) == 6
+def test_cycles_are_whole_ten_or_as_many_as_fit(now):
+    def dear(every, units):
+        numbers = iter(range(1, 10**6))
+        return lambda batch: now(0.1 + (units if next(numbers) % every == 0 else 0))
+
+    for every, units, fewest in ((10, 1.0, 10), (100, 10.0, 3)):
+        rate = measure(dear(every, units), every=every)
+        assert rate.samples_per_second == pytest.approx(4 * every / (0.1 * every + units))
+        assert rate.steps / every == len(rate.windows) >= fewest
+    with pytest.raises(ValueError, match="every 100: two cycles take about 80 s; allowed: most_seconds above that"):
+        measure(dear(100, 30.0), every=100)
+    with pytest.raises(ValueError, match="every 10000: two cycles take about 2,000 s"):
+        measure(dear(10_000, 0.0), every=10_000)
 
 
-def test_a_shorter_last_batch_counts_in_proportion():
-    batches = [numpy.zeros((8, 3)), {"x": (numpy.zeros((2, 3)), numpy.zeros(9))}]
-    meter = benchbook.Meter(80, "cpu", window_seconds=1e9)
-    for batch in batches * 2:
-        meter.tick(batch=batch)
-    assert meter._count == 20 + 80 + 20  # the first step is a window of its own
-    assert [loop._length(batch) for batch in (*batches, [], [3], "text", None)] == [8, 2, None, None, None, None]
-
-
-def test_waiting_for_input_is_told_from_the_step(now):
-    def slow():
-        while True:
-            now(0.375)
-            yield 0
-
-    assert measure(lambda batch: now(0.125), slow()).input_share == 0.75
-
-
-def test_joules_are_of_the_windows_samples_and_missing_if_one_window_has_none(now, monkeypatch):
+def test_pauses_are_left_out_with_their_joules(now, monkeypatch):
     class Counter(Sensor):
+        def begin(self):
+            self.began = loop.measuring.time.perf_counter()
+
         def end(self):
-            return next(read)
+            return Energy(2.0 * (loop.measuring.time.perf_counter() - self.began), "rapl", "package")
 
     monkeypatch.setattr(loop.sensors, "open_sensor", lambda device: Counter())
-    read = iter([Energy(1e9), Energy(1e9), *[Energy(8.0)] * 100])
-    assert measure(lambda batch: now(1.0), [0], samples=2).joules_per_sample == 4.0
-    read = iter([Energy(8.0)] * 4 + [Energy()] * 100)
-    assert measure(lambda batch: now(1.0), [0]).joules_per_sample is None
+    meter = benchbook.Meter(4, device="cpu")
+    for number in range(10**6):
+        now(0.125)
+        if meter.tick():
+            break
+        if number % 50 == 0:
+            with meter.paused(), meter.paused():
+                now(100.0)
+    assert meter.rate().samples_per_second == 32.0
+    assert meter.rate().joules_per_sample == 2.0 / 32
+    with benchbook.window("cpu") as outer:
+        with benchbook.window("cpu") as inner:
+            now(1.0)
+        now(1.0)
+    assert (inner.seconds, inner.energy.joules) == (1.0, 2.0)
+    assert (outer.seconds, outer.energy.joules, outer.peak_memory_bytes) == (2.0, None, None)
+
+
+def test_waiting_for_input_is_told_from_the_step_and_the_hint_is_a_number(now):
+    class Loader(list):
+        num_workers = 0
+        dataset = range(7)
+
+        def __iter__(self):
+            now(0.09)
+            return super().__iter__()
+
+    rate = measure(lambda batch: now(0.91), Loader([0]))
+    assert rate.input_share == pytest.approx(0.09)
+    assert "9% of the time is input: without it about 4.4 samples/s" in str(rate)
+    assert ("try num_workers=" in str(rate)) is (devices.identity.usable_cores() > 0)
+    with benchbook.window() as timed:
+        batches = timed.inputs(Loader([0]))
+        assert (len(batches), len(batches.dataset), list(batches)) == (1, 7, [0])
+    assert (timed.input_seconds, timed.peak_memory_bytes, timed.energy.joules) == (pytest.approx(0.09), None, None)
+    meter = benchbook.Meter(4)
+    while not meter.tick():
+        now(0.5)
+    assert meter.rate().input_share is None
+    assert "input" not in str(meter.rate())
+
+
+def test_nothing_that_a_step_returns_is_kept(now):
+    class Output:
+        pass
+
+    alive, most = weakref.WeakSet(), []
+
+    def step(batch):
+        most.append(len(alive))
+        now(1.0)
+        alive.add(output := Output())
+        return output
+
+    measure(step)
+    assert max(most) == 0
 
 
 def test_a_disturbed_loop_says_so_first(now, monkeypatch):
     monkeypatch.setattr(contention, "shares", lambda *given: (0.3, 0.0))
-    said = str(measure(lambda batch: now(1.0), [0]))
-    assert said.startswith("Disturbed: other processes took 30% of the CPU.")
-
-
-def test_a_window_holds_a_loop_that_stays_as_it_is(now):
-    with benchbook.window("cpu") as timed:
-        for _ in timed.inputs(range(3)):
-            now(2.0)
-    assert (timed.seconds, timed.input_seconds) == (6.0, 0.0)
-    assert timed.peak_memory_bytes > 1e6
-    assert timed.energy.joules is None or timed.energy.joules > 0
+    assert str(measure(lambda batch: now(1.0))).startswith("Disturbed: other processes took 30% of the CPU.")
 
 
 @pytest.mark.parametrize(
-    ("batches", "options", "message"),
+    ("call", "message"),
     [
-        ([], {}, "batches has no batch; allowed: one or more"),
-        (iter([0, 0]), {}, "the loop ended before a window was measured; allowed: more batches"),
-        ([0], {"samples": 0}, "samples 0; allowed: above 0"),
-        ([0], {"window_seconds": math.nan}, "window_seconds nan; allowed: above 0"),
-        ([0], {"device": "abacus"}, "'abacus'.*allowed"),
-        ([0], {"framework": "abacus"}, "unknown framework 'abacus'; allowed: torch"),
+        ({"batches": []}, "batches has no batch; allowed: one or more"),
+        ({"batches": iter([0, 0])}, "the loop ended in its warm-up, after step 2; allowed: more batches"),
+        (
+            {"batches": iter([0] * 9), "every": 4},
+            "the loop ended before two cycles of 4 steps did; allowed: ",
+        ),
+        ({"samples": 0}, "samples 0; allowed: a number above 0, or a function of a batch"),
+        ({"samples": "64"}, "samples '64'; allowed: a number above 0, or a function of a batch"),
+        ({"most_seconds": math.nan}, "most_seconds nan; allowed: a number above 0"),
+        ({"device": "abacus"}, "device 'abacus'; allowed: cpu, .*, with an index as in cuda:1"),
+        ({"device": "cuda:one"}, "device 'cuda:one'; allowed: "),
+        ({"device": "cuda:1"}, "device cuda:1 is not in use by this loop; allowed: cpu"),
+        (
+            {"step": lambda images, labels: None},
+            r"step takes \(images, labels\), not one batch; allowed: ",
+        ),
+        ({"step": None}, r"measure\(None, \(0,\)\); allowed: a function of a batch, and batches"),
+        ({"batches": 64}, "; allowed: a function of a batch, and batches"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_in_a_line(batches, options, message):
-    with pytest.raises((ValueError, RuntimeError), match=message):
-        measure(lambda batch: None, batches, **options)
+def test_what_cannot_be_measured_is_refused_in_a_line(call, message, now):
+    with pytest.raises(ValueError, match=message) as refused:
+        measure(**{"step": lambda batch: now(0.5)} | call)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(now, capsys):
-    assert len(measure(lambda batch: now(1.0), iter(range(5))).rates) == 3
-    seconds = iter([1.0] * 4)
+    rate = measure(lambda batch: now(1.0), iter(range(9)))
+    assert (rate.steps, rate.seconds) == (6, 6.0)
+    assert rate.note == "the loop ended by itself, before 30 s and 200 steps"
+    seconds = iter([1.0] * 8)
     with pytest.raises(StopIteration):
-        measure(lambda batch: now(next(seconds)), [0])
-    assert "of 2 windows" in capsys.readouterr().out.splitlines()[-3]
+        measure(lambda batch: now(next(seconds)))
+    assert "5 steps in 5 s" in capsys.readouterr().out.split("Your loop")[1]
+    meter = benchbook.Meter(1)
+    for _ in range(9):
+        now(1.0)
+        meter.tick()
+    now(1.0)
+    with pytest.raises(ValueError, match=r"1 s between the last step and rate\(\); allowed: calling it right after"):
+        meter.rate()
+
+
+def test_a_device_is_named_by_what_the_step_returned_unless_an_accelerator_may_have_copied_it(monkeypatch):
+    import torch
+
+    backend = devices.backend("torch")
+    monkeypatch.setattr(devices, "imported", lambda: [backend])
+    assert devices.used(None, {"loss": [torch.ones(1)]}).framework == "torch"
+    assert devices.used(None, 3.0) is devices.used(None, None) is None
+    monkeypatch.setattr(backend, "in_use", lambda: [("cuda", 0), ("cuda", 1)])
+    monkeypatch.setattr(backend, "name", lambda kind, index=0: f"GPU {index}")
+    assert devices.used(None, torch.ones(1)) is None
+    assert devices.used(("cuda", 1), None) == devices.Device("cuda", "GPU 1", "torch", 1)
+    monkeypatch.setattr(backend, "place_of", lambda value: ("cuda", 0))
+    assert devices.words(devices.used(None, 0)) == "2 x GPU 0 (cuda, PyTorch)"
 
 
 def test_an_attribute_that_the_package_lacks_is_named():
@@ -147,30 +272,40 @@ def script(tmp_path, command):
 
 
 def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
-    status, said = script(CALL, "--processes", "2", "--", "--milliseconds", "5")
+    calls = f"import atexit, sys\natexit.register(open('ended', 'w').close)\n{CALL}\n{CALL}\n"
+    calls += "try:\n    input()\nexcept EOFError:\n    sys.exit()"
+    status, said = script(calls, "--processes", "2", "--", "--milliseconds", "5")
     assert status == 0, said
-    assert "Process 1 of 2: " in said
-    found = said.splitlines()[-1]
-    assert found.endswith("; 2 processes)")
-    assert "(95 % interval" in found
-    assert 300 < float(found.split()[1].replace(",", "")) <= 4 / 0.005
+    assert said.count("Process 1 of 2: ") == 2
+    for number, line in enumerate(said.splitlines()[-2:], 1):
+        assert line.startswith(f"train.py, loop {number}: ")
+        assert line.endswith("; 2 processes)")
+        assert 100 < float(line.split()[3].replace(",", "")) <= 4 / 0.005
 
 
 @pytest.mark.parametrize(
-    ("calls", "options", "message"),
+    ("calls", "options", "last", "measured"),
     [
-        ("", (), "measures 0 loops; allowed: one call of benchbook.measure, or train.py:NETWORK for a network in it"),
-        (f"{CALL}\n{CALL}", (), "measures 2 loops"),
-        (CALL, ("--", "--epochs", "1"), "unrecognized arguments: --epochs 1"),
-        ("raise OSError('no data here')", (), "OSError: no data here"),
+        (
+            "",
+            (),
+            "measures no loop in its own process; allowed: a call of benchbook.measure there",
+            0,
+        ),
+        (CALL, ("--", "--epochs", "1"), "unrecognized arguments: --epochs 1", 0),
+        ("raise OSError('no data here')", (), "OSError: no data here", 0),
+        (f"{CALL}\nraise SystemExit('no space left')", (), "no space left", 1),
+        (f"{CALL}\nraise SystemExit(3)", (), "exit status 3", 1),
+        (f"{CALL}\nimport os\nos._exit(0)", (), "ended with exit status 0", 0),
+        ("benchbook.measure(lambda batch: None, iter([0]), 4)", (), "the loop ended in its warm-up, after step 1", 0),
     ],
 )
-def test_a_script_that_cannot_be_measured_says_why_in_a_line(script, calls, options, message):
+def test_a_script_that_does_not_end_well_says_why_after_what_was_measured(script, calls, options, last, measured):
     status, said = script(calls, *options)
+    lines = [line for line in said.strip().splitlines() if line.startswith("Process 1 of 4: ")]
     assert status == SOME_FAILED
-    [line] = said.strip().splitlines()
-    assert line.startswith("Process 1 of 4: ")
-    assert message in line
+    assert sum(" samples/s " in line for line in lines) == measured
+    assert last in lines[-1]
 
 
 def test_only_a_script_has_arguments_and_it_must_be_there(command, tmp_path):
@@ -185,11 +320,16 @@ def test_a_script_that_is_not_measured_by_a_command_prints_its_rate_all_the_same
     assert " samples/s (range " in done.stdout
 
 
-def test_a_rate_says_what_it_knows():
-    rate = loop.Rate(100.0, 90.0, 110.0, (100.0,), 0.25, 2**30, 1.5, 0.0, "a chip (cpu, PyTorch)")
-    assert str(rate).splitlines() == [
-        "100 samples/s (range 90 to 110 of 1 window) on a chip (cpu, PyTorch)",
-        "  waits for input 25.0% of the time, peak memory 1 GiB, 1.5 J a sample",
-        "  Your loop: not compared with float64.",
-    ]
-    assert "peak memory" not in str(dataclasses.replace(rate, peak_memory_bytes=None))
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "plain"])
+def test_two_ranks_print_the_jobs_rate_once_and_unequal_steps_are_refused(kind, tmp_path):
+    brief = 0.05, 1.5, 10
+    said = loops.run_ranks(tmp_path, *brief, kind, 999, 999)
+    assert said.count(" samples/s (range ") == 1, said
+    assert float(said.split("RATIO ")[1].split()[0]) == pytest.approx(1, rel=0.03)
+    assert "2 ranks, each on " in said
+    assert "OWN 2" in said
+    if kind == "plain":
+        said = loops.run_ranks(tmp_path, *brief, kind, 8, 999)
+        assert "steps; allowed: as many in each" in said
+        assert " samples/s " not in said

@@ -11,6 +11,7 @@ import pytest
 
 from benchbook.__main__ import describe
 from benchbook.machine import processes
+from benchbook.measuring import launch
 from processes import run_python
 
 
@@ -47,16 +48,34 @@ def test_nohup_stays_in_force():
     run_python(code)
 
 
-def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed():
+def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed(monkeypatch):
     child = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]); print(flush=True)"
-    parent = start(code, BENCHBOOK_RUN_ID="run-of-this-test")
+    parent = start(code, BENCHBOOK_RUN_ID="run-of-this-test", TORCHELASTIC_RUN_ID="job-of-this-test")
     parent.wait(10)
     orphans = processes.of_run("run-of-this-test")
     assert len(orphans) == 1
+    assert orphans[0] not in processes.own()
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-of-this-test")  # of another agent on this computer
+    assert {*orphans, psutil.Process()} <= {*processes.own()}
     processes.kill(orphans)
     assert processes.of_run("run-of-this-test") == []
     parent.stdout.close()
+
+
+def test_a_launched_process_owns_its_caller_and_one_of_multiprocessing_those_beside_it(tmp_path):
+    pids, failed = launch.call("launch_cases:own", log=tmp_path / "log")  # as in JupyterLab and in papermill alone
+    assert failed is None
+    assert os.getpid() in pids
+    code = (
+        "import multiprocessing, os, time\nfrom benchbook.machine import processes\n"
+        "def tell(queue): queue.put([process.pid for process in processes.own()])\n"
+        "context = multiprocessing.get_context('fork')\nqueue = context.Queue()\n"
+        "other = context.Process(target=time.sleep, args=(60,))\nother.start()\n"
+        "context.Process(target=tell, args=(queue,)).start()\n"
+        "assert {os.getpid(), other.pid} <= set(queue.get(timeout=30))\nother.kill()"
+    )
+    run_python(code)
 
 
 def test_a_process_that_leaves_has_said_all_and_does_nothing_more():

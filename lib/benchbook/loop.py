@@ -2,261 +2,240 @@
 
     benchbook.measure(step, loader, samples=64)
 
-A loop that another library runs calls a `Meter` after each step; see docs/examples.
+A loop that another library runs is measured by one of `benchbook.callbacks`, or calls a `Meter` after each step.
 """
 
-import functools
+import inspect
 import itertools
-import runpy
-import statistics
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from pathlib import Path
+import numbers
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
+from benchbook.frameworks import batches as loaders
 from benchbook.frameworks import devices
-from benchbook.judging import wording
 from benchbook.machine import contention
-from benchbook.machine.libraries import FRAMEWORKS, WORDS
-from benchbook.measuring import sensors
+from benchbook.measuring import ranks, scripts, sensors, stretch
 from benchbook.measuring import window as measuring
-from benchbook.measuring.window import Window
+from benchbook.measuring.rate import Rate
+from benchbook.measuring.stretch import Mark, Stretch
+from benchbook.measuring.window import Inputs, Window
 
-WARM_UP = 2  # windows that do not count: the first step, and one more
-LAST = 3  # the range is stable if so many windows have not widened it, after as many
-made: list["Meter"] = []  # of this process, for `run_script`
-
-
-@dataclass(frozen=True)
-class Rate:
-    """The rate of a loop in one process.
-
-    Attributes:
-        samples_per_second: the median of the windows.
-        low, high: the least and most of them.
-        rates: of each window, in samples a second.
-        input_share: the share of the time in which the loop waited for input.
-        peak_memory_bytes: see `devices.peak_memory`; None if it is not counted.
-        joules_per_sample: None without a sensor.
-        others_share: the share of the CPU that other processes took meanwhile.
-        device: its name, kind and framework.
-    """
-
-    samples_per_second: float
-    low: float
-    high: float
-    rates: tuple[float, ...]
-    input_share: float
-    peak_memory_bytes: int | None
-    joules_per_sample: float | None
-    others_share: float
-    device: str
-
-    def __str__(self) -> str:
-        value, low, high = (f"{each:,.4g}" for each in (self.samples_per_second, self.low, self.high))
-        memory, joules = self.peak_memory_bytes, self.joules_per_sample
-        parts = [f"waits for input {self.input_share:.1%} of the time"]
-        parts += [f"peak memory {memory / 2**30:,.3g} GiB"] if memory else []
-        parts += [f"{joules:.3g} J a sample"] if joules else []
-        windows = wording.count(len(self.rates), "window")
-        head = f"{value} samples/s (range {low} to {high} of {windows}) on {self.device}"
-        doubt = f"Disturbed: other processes took {self.others_share:.0%} of the CPU. "
-        doubt = doubt if self.others_share > contention.OTHERS_SHARE else ""
-        return f"{doubt}{head}\n  {', '.join(parts)}\n  Your loop: not compared with float64."
+IDLE_SHARE = 0.05  # of the time, between the last step and `rate`
+Samples = float | Callable[[Any], float]
 
 
 class Meter:
-    """Measures a loop from the calls of `tick`, in windows between two synchronisations of the device.
+    """Measures a loop from the calls of `tick`, in one stretch that is synchronised at both ends.
 
-    The first step, which may compile, and a window for warming up do not count.
+    The first step and a warm-up of a second and three steps do not count. The stretch lasts 30 s or 200 steps,
+    whichever is later. With several ranks of torch, each has a Meter and takes as many steps.
 
     Args:
-        samples: of a batch; a shorter batch, as at the end of an epoch, counts in proportion.
-        device: a key of `KINDS`, or best.
-        framework: that trains; empty: the first of `FRAMEWORKS` that the script has imported.
-        window_seconds: about the length of a window. It has as many steps as that takes at the rate of the one before:
-            a step returns before its device has computed it, so that the host's clock tells nothing.
-        most_seconds: of all windows; they end earlier if the last ones do not widen the range.
+        samples: of each step in this process, or a function that returns it for a batch; ranks that share a batch give
+            their part each.
+        every: steps after which the work repeats, such as those between two checkpoints: the stretch then holds whole
+            cycles, at least ten or as many as fit in `most_seconds`.
+        device: whose name, memory and joules are shown, such as cuda:1; None: that of what the step returned.
+        most_seconds: of the stretch.
 
     Raises:
-        ValueError: a number that is not above 0, or an unknown framework.
-        DeviceUnavailable: this machine has no such device; the message lists those it has.
+        ValueError: a wrong argument.
     """
 
     def __init__(
-        self,
-        samples: float,
-        device: str = "best",
-        framework: str = "",
-        window_seconds: float = 1.0,
-        most_seconds: float = 60.0,
+        self, samples: Samples, *, every: int | None = None, device: str | None = None, most_seconds: float = 60.0
     ) -> None:
-        numbers = {"samples": samples, "window_seconds": window_seconds, "most_seconds": most_seconds}
-        for name, value in numbers.items():
-            if not value > 0:
-                raise ValueError(f"{name} {value!r}; allowed: above 0")
-        self.samples, self.window_seconds, self.most_seconds = samples, window_seconds, most_seconds
-        self.windows: list[tuple[float, Window]] = []  # samples and measures
-        self._device, self._sensor = _opened(device, framework or _imported())
-        self._length: int | None = None  # of the first batch
-        self._wanted = 1  # steps of a window
-        self._begin()
-        made.append(self)
+        for name, value in {"samples": samples, "every": every or 1, "most_seconds": most_seconds}.items():
+            also = ", or a function of a batch" if name == "samples" else ""
+            if not ((isinstance(value, numbers.Real) and value > 0) or (also and callable(value))):
+                raise ValueError(f"{name} {value!r}; allowed: a number above 0{also}")
+        self.samples, self.every, self.most_seconds = samples, every, most_seconds
+        self._named = devices.parse(device) if device else None
+        self._marks: list[Mark] = []  # the ends of windows
+        self._stretch, self._first = Stretch(), None  # the warm-up's; and the step before the stretch that counts
+        self._steps, self._count, self._next, self._ticked = 0, 0.0, 1, 0.0
+        self._num_workers, self._has_inputs, self._result = None, False, None
+        scripts.meters.append(self)
+        self._ranks = ranks.Ranks(f"loop-{len(scripts.meters)}")
 
-    def _begin(self) -> None:
-        self._count, self._steps = 0.0, 0
-        self._block = measuring.window(self._device, self._sensor)
-        self._window = self._block.__enter__()
-
-    def inputs(self, batches: Iterable) -> Iterator:
-        """Yield batches; the time spent waiting for them is the `input_share`."""
-        iterator, end = iter(batches), object()
-        while (batch := next(self._window.inputs(iterator), end)) is not end:
-            yield batch
-
-    def tick(self, last: Any = None, batch: Any = None) -> bool:
-        """Count a step that was just queued; return whether enough is known.
-
-        Args:
-            last: what the step returned, such as the loss. JAX and MLX wait for it at the end of a window.
-            batch: what the step got, if a batch may be shorter than the first.
-        """
-        length = _length(batch)
-        self._length = self._length or length
-        self._count += self.samples * length / self._length if length else self.samples
-        self._steps += 1
-        if self._steps < self._wanted:
-            return False
-        self._window.last = last
-        self._block.__exit__(None, None, None)
-        self.windows.append((self._count, self._window))
-        self._wanted = max(1, round(self._steps * self.window_seconds / max(self._window.seconds, 1e-6)))
-        if len(self.windows) == WARM_UP:
-            self._before, self._measures_from = contention.cpu_seconds(), time.monotonic()
-        self._begin()
-        rates = self._rates()
-        is_stable = len(rates) >= 2 * LAST and (
-            min(rates[:-LAST]) <= min(rates[-LAST:]) and max(rates[-LAST:]) <= max(rates[:-LAST])
-        )
-        return is_stable or sum(window.seconds for _, window in self.counted) >= self.most_seconds
-
-    @property
-    def counted(self) -> list[tuple[float, Window]]:
-        """Return the windows after the warm-up."""
-        return self.windows[WARM_UP:]
-
-    def _rates(self) -> list[float]:
-        return [samples / window.seconds for samples, window in self.counted]
-
-    def rate(self) -> Rate:
-        """Return the rate of the windows so far.
+    def inputs(self, batches: Iterable) -> Inputs:
+        """Return the batches, with their attributes; the time spent waiting for them is the `input_share`.
 
         Raises:
-            ValueError: the loop ended before a window did.
+            ValueError: `samples` is a number, and the loader says that the last batch of an epoch is much shorter.
         """
-        rates = self._rates()
-        if not rates:
-            allowed = f"allowed: more batches, or window_seconds under {self.window_seconds:g}"
-            raise ValueError(f"the loop ended before a window was measured; {allowed}")
-        elapsed = time.monotonic() - self._measures_from
-        counts, windows = zip(*self.counted, strict=True)
-        seconds, joules = sum(each.seconds for each in windows), [each.energy.joules for each in windows]
-        return Rate(
-            statistics.median(rates), min(rates), max(rates), tuple(rates),
-            input_share=sum(each.input_seconds for each in windows) / seconds,
-            peak_memory_bytes=max(each.peak_memory_bytes or 0 for each in windows) or None,
-            joules_per_sample=None if None in joules else sum(joules) / sum(counts),
+        loaders.refuse_short(batches, self.samples)
+        self._has_inputs, self._num_workers = True, getattr(batches, "num_workers", None)
+        return Inputs(batches, lambda: self._stretch.window)
+
+    def tick(self, last: Any = None, batch: Any = None, steps: int = 1) -> bool:
+        """Count steps that were just queued; return whether enough is known.
+
+        Args:
+            last: what the step returned, such as the loss: its device is named, and MLX evaluates it.
+            batch: what the step got, if `samples` is a function.
+            steps: of this call.
+
+        Raises:
+            ValueError: two cycles do not fit, ranks took unequal steps, or the named device is not in use.
+        """
+        if self._result is None:
+            self._steps += steps
+            self._count += float(self.samples(batch)) if callable(self.samples) else self.samples * steps
+            self._ticked = self._stretch.seconds()
+            if self._steps >= self._next:
+                with self._refusing():
+                    (self._warm_up if self._first is None else self._check)(last)
+        return self._result is not None
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the body of a `with` block, such as validation, out of what is measured."""
+        return self._stretch.paused()
+
+    def rate(self, last: Any = None) -> Rate:
+        """Return the rate; call it right after a loop that ends by itself, with what the last step returned.
+
+        Raises:
+            ValueError: too little was measured, or see `tick`.
+        """
+        if self._result is None:
+            with self._refusing():
+                self._end_early(last)
+        if isinstance(self._result, ValueError):
+            raise self._result
+        return self._result
+
+    def report(self, last: Any = None) -> Rate:
+        """Print the rate, in one of several ranks; return it as `rate` does."""
+        rate = self.rate(last)
+        if self._ranks.speaks:
+            print(rate, flush=True)
+        return rate
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except ValueError as error:
+            self._result = error
+            raise
+
+    def _mark(self, seconds: float = ranks.USUAL_SECONDS) -> Mark:
+        """Return the end of a window for all ranks."""
+        elapsed, counts = self._ranks.exchange(self._steps, self._stretch.seconds(), self._count, seconds=seconds)
+        return Mark(self._steps - (self._first or 0), max(elapsed), sum(counts))
+
+    def _warm_up(self, last: Any) -> None:
+        devices.wait(last)
+        self._marks.append(self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS))
+        self._next = max(stretch.WARM_UP_STEPS, 2 * self._steps)
+        if stretch.is_warm(self._marks):
+            self._stride = stretch.window_steps(self._marks, self.every, self.most_seconds)
+            self._device = devices.used(self._named, last)
+            sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
+            self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
+            self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
+            self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
+
+    def _check(self, last: Any) -> None:
+        """End a window, and the stretch if it is long enough."""
+        if any(each.is_lazy for each in devices.imported()):
+            devices.wait(last)
+        now, every, most = self._mark(), self.every, self.most_seconds
+        if stretch.is_over(self._marks, now, every, most):
+            is_cut = not (every or stretch.is_long(now))
+            self._finish(last, f"cut by most_seconds={most:g}, before 30 s and 200 steps" if is_cut else "")
+        self._next += min(self._stride, every - now.steps % every) if every else self._stride
+
+    def _end_early(self, last: Any) -> None:
+        idle, now = self._stretch.seconds() - self._ticked, self._mark(ranks.END_SECONDS)
+        if self._first is None or not now.steps:
+            raise ValueError(f"the loop ended in its warm-up, after step {self._steps}; allowed: more batches")
+        if idle > IDLE_SHARE * now.seconds:
+            raise ValueError(f"{idle:.3g} s between the last step and rate(); allowed: calling it right after the loop")
+        if self.every and len(self._marks) <= stretch.FEWEST_CYCLES:
+            raise ValueError(f"the loop ended before two cycles of {self.every} steps did; allowed: more batches")
+        self._finish(last, "the loop ended by itself, before 30 s and 200 steps")
+
+    def _finish(self, last: Any, note: str) -> None:
+        whole = self._stretch.end(last)
+        can_add = self._ranks.count == 1 or whole.energy.boundary == "board"  # two ranks may share a CPU's counter
+        own = whole.seconds, whole.input_seconds, self._count, whole.peak_memory_bytes or 0
+        joules = whole.energy.joules if can_add else None
+        seconds, waited, counts, peaks, spent = self._ranks.exchange(self._steps, *own, joules)
+        end = Mark(self._steps - self._first, max(seconds), sum(counts))
+        if self.every and self._marks[-1].steps < end.steps:  # a loop that ended by itself had begun one more cycle
+            end = self._marks[-1]
+        marks = self._marks if self._marks[1:] else [*self._marks, end]
+        windows = tuple((b.samples - a.samples, max(b.seconds - a.seconds, 1e-9)) for a, b in itertools.pairwise(marks))
+        elapsed, count = measuring.time.monotonic() - self._measures_from, self._ranks.count
+        self._result = Rate(
+            *(end.samples, end.steps, end.seconds, windows),
+            input_share=sum(waited) / sum(seconds) if self._has_inputs else None,
+            peak_memory_bytes=max(peaks) or None,
+            joules_per_sample=None if None in spent else sum(spent) / sum(counts),
             others_share=contention.shares(self._before, contention.cpu_seconds(), elapsed)[0],
-            device=f"{self._device.name} ({self._device.kind}, {WORDS[self._device.framework]})",
-        )  # fmt: skip
+            device=(f"{count} ranks, each on " if count > 1 else "") + devices.words(self._device),
+            num_workers=self._num_workers,
+            note=note,
+        )
 
 
-def measure(step: Callable[[Any], Any], batches: Iterable, samples: float, **options: Any) -> Rate:
-    """Train with your own step until the rate's range is stable; print the rate, and return it.
+def measure(step: Callable[[Any], Any], batches: Iterable, samples: Samples, **options: Any) -> Rate:
+    """Train with your own step until its rate is known; print the rate, and return it.
 
     Args:
         step: takes a batch, trains on it, and returns what depends on the whole step, such as the loss.
-        batches: such as a loader, which is repeated; a generator must last for some windows.
-        samples: of a batch.
-        options: of `Meter`.
+        batches: such as a loader, which is repeated; a generator should last for 30 s and 200 steps.
+        samples, options: of `Meter`.
 
     Raises:
-        ValueError: no batch, a loop that ends before a window does, or a wrong option.
+        ValueError: no batch, a loop that ends before its warm-up does, or a wrong argument.
         Exception: whatever the step raises; the rate so far is printed before.
     """
-    meter = Meter(samples, **options)
+    if not callable(step) or inspect.isgeneratorfunction(step) or not hasattr(batches, "__iter__"):
+        raise ValueError(f"measure({step!r}, {batches!r}); allowed: a function of a batch, and batches")
     try:
-        for batch in meter.inputs(_again(batches)):
-            if meter.tick(step(batch), batch):
-                break
+        inspect.signature(step).bind(None)
+    except TypeError:
+        allowed = "measure(lambda batch: step(*batch), ...), and a step, not a whole training"
+        raise ValueError(f"step takes {inspect.signature(step)}, not one batch; allowed: {allowed}") from None
+    except ValueError:  # some functions in C have no signature
+        pass
+    meter, last, taken = Meter(samples, **options), None, None
+    inputs = meter.inputs(batches)
+    try:
+        while taken != meter._steps:  # a generator yields no more
+            taken = meter._steps
+            for batch in inputs:
+                last = None  # frees what the step before returned
+                last = step(batch)
+                if meter.tick(last, batch):
+                    return meter.report()
     except Exception:
-        if meter.counted:
-            print(meter.rate(), flush=True)
+        if meter._ranks.count == 1 and meter._first is not None:
+            with suppress(ValueError):
+                meter.report()
         raise
-    rate = meter.rate()
-    print(rate, flush=True)
-    return rate
+    if not meter._steps:
+        raise ValueError("batches has no batch; allowed: one or more")
+    return meter.report(last)
 
 
-def window(device: str = "best", framework: str = "") -> AbstractContextManager[Window]:
-    """Measure the body of a `with` block: seconds, waiting for input, peak memory, joules.
+@contextmanager
+def window(device: str | None = None) -> Iterator[Window]:
+    """Measure the body of a `with` block: seconds, waiting for input, and with `device` peak memory and joules.
 
-        with benchbook.window() as timed:
+    Example::
+
+        with benchbook.window("cuda:0") as timed:
             for batch in timed.inputs(loader): ...
         print(timed.seconds, timed.input_seconds, timed.peak_memory_bytes, timed.energy.joules)
 
     Args:
-        device, framework: as for `Meter`.
+        device: as for `Meter`.
     """
-    return measuring.window(*_opened(device, framework or _imported()))
-
-
-def run_script(path: str, arguments: list[str]) -> Rate:
-    """Run a script as `python path arguments` does; return the rate that it measured.
-
-    Raises:
-        ValueError: the script measures nothing, or several loops.
-        BaseException: whatever ended the script, such as SystemExit.
-    """
-    sys.argv = [path, *arguments]
-    sys.path.insert(0, str(Path(path).parent))
-    runpy.run_path(path, run_name="__main__")
-    if len(made) != 1:
-        name, allowed = Path(path).name, "one call of benchbook.measure"
-        raise ValueError(
-            f"{name} measures {len(made)} loops; allowed: {allowed}, or {name}:NETWORK for a network in it"
-        )
-    return made[0].rate()
-
-
-@functools.cache
-def _opened(device: str, framework: str) -> tuple[devices.Device, sensors.Sensor]:
-    picked = devices.pick(device, framework)
-    return picked, sensors.open_sensor(picked)
-
-
-def _imported() -> str:
-    return next((name for name in FRAMEWORKS if name in sys.modules), "torch")
-
-
-def _again(batches: Iterable) -> Iterator:
-    """Yield batches epoch after epoch; those of a generator once."""
-    for epoch in itertools.count():
-        number = -1
-        for number, batch in enumerate(batches):  # noqa: B007 (the number is used below)
-            yield batch
-        if number < 0 and not epoch:
-            raise ValueError("batches has no batch; allowed: one or more")
-        if isinstance(batches, Iterator):
-            return
-
-
-def _length(batch: Any) -> int | None:
-    """Return the length of the first array in a batch; None if there is none."""
-    while isinstance(batch, Mapping | list | tuple) and batch:
-        batch = next(iter(batch.values() if isinstance(batch, Mapping) else batch))
-    shape = getattr(batch, "shape", ())
-    return int(shape[0]) if len(shape) else None
+    found = devices.used(devices.parse(device), None) if device else None
+    with measuring.window(found, sensors.open_sensor(found) if found else sensors.NO_SENSOR, devices.wait) as timed:
+        yield timed

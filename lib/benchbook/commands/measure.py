@@ -13,6 +13,7 @@ from benchbook.machine import layout
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import launch
+from benchbook.measuring.rate import Rate
 from benchbook.rows import ceilings, networks, records
 from benchbook.rows.points import FILES, declared, nested
 from benchbook.running import profiles, session
@@ -90,28 +91,31 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
     """Run a script in fresh processes, and print the rate of the loop that it measures, over all of them."""
     if not script.is_file():
         raise ValueError(f"script {str(script)!r} is not a file; allowed: a Python file, or {loading.FORMS}")
-    rates, numbers = [], []
+    loops: list[list[float]] = []  # the rates of each loop in the script, one for each process
     for place in range(1, count + 1):
         with tempfile.TemporaryDirectory() as folder:
             log = Path(folder, "log")
-            rate, failed = launch.call(
-                "benchbook.loop:run_script", str(script.resolve()), arguments, log=log, seconds=seconds
-            )
+            given = str(script.resolve()), arguments
+            done, failed = launch.call("benchbook.measuring.scripts:run", *given, log=log, seconds=seconds)
             printed = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        if failed:
-            reason = failed.message if failed.is_late or not printed else printed[-1]
-            say(f"Process {place} of {count}: {reason}")
-            break
-        say(f"Process {place} of {count}: {rate}")
-        rates += rate.rates
-        numbers += [place] * len(rate.rates)
-    if len(set(numbers)) > 1:
-        found = intervals.interval(rates, numbers)
-        bounds = wording.bounds(found.low, found.high, found.kind, "{:,.4g}".format)
-        processes = wording.count(len(set(numbers)), "process")
-        say(f"{script.name}: {found.value:,.4g} samples/s ({bounds}; {processes})")
-    if len(set(numbers)) < count:
-        raise typer.Exit(SOME_FAILED)
+        found, ended = done or ([], failed.message)
+        if ended.startswith("exit status") and printed:
+            ended += f"; it last printed: {printed[-1]}"
+        if not (found or ended):
+            ended = f"{script.name} measures no loop in its own process; allowed: a call of benchbook.measure there,"
+            ended += f" not in a process that it starts (mp.spawn); or {script.name}:NETWORK for a network in it"
+        for line in [*found, *filter(None, [ended])]:
+            say(f"Process {place} of {count}: {line}")
+        if ended or not all(isinstance(each, Rate) for each in found) or len(loops or found) != len(found):
+            raise typer.Exit(SOME_FAILED)
+        loops = loops or [[] for _ in found]
+        for rates, rate in zip(loops, found, strict=True):
+            rates.append(rate.samples_per_second)
+    for place, rates in enumerate(loops if count > 1 else [], 1):
+        whole = intervals.interval(rates, range(count))
+        bounds = wording.bounds(whole.low, whole.high, whole.kind, "{:,.4g}".format)
+        name = f"{script.name}, loop {place}" if len(loops) > 1 else script.name
+        say(f"{name}: {whole.value:,.4g} samples/s ({bounds}; {wording.count(count, 'process')})")
 
 
 def _say_results(lines: pandas.DataFrame) -> None:

@@ -41,6 +41,7 @@ class Backend:
 
     framework: str
     version: str
+    is_lazy = False  # whether nothing is computed before it is asked for
 
     def accelerator(self) -> str | None:
         """Return the kind of accelerator that the framework sees, or else its own name for it; None: there is none.
@@ -73,9 +74,35 @@ class Backend:
         kind = self.accelerator()
         return ("cpu",) if kind is None or self.refused() else (kind, "cpu")
 
-    def name(self, kind: str) -> str | None:
-        """Return the driver's name of the first device of a kind; None: it is part of the machine's chip."""
+    def name(self, kind: str, index: int = 0) -> str | None:
+        """Return the driver's name of a device; None: it is part of the machine's chip."""
         return None
+
+    def in_use(self) -> list[tuple[str, int]]:
+        """Return kind and index of the devices that this process has initialised; asking initialises none."""
+        raise NotImplementedError
+
+    def place_of(self, value: Any) -> tuple[str, int] | None:
+        """Return kind and index of an array's device; None: it is not an array of this framework."""
+        raise NotImplementedError
+
+    def wait(self, last: Any = None) -> None:
+        """Wait for every device in use; for `last` see `synchronize`, but JAX waits for all live arrays."""
+        for kind, index in self.in_use():
+            self.synchronize(Device(kind, "", self.framework, index), last)
+
+    def gather(self, key: str, values: list, seconds: float) -> list[list]:
+        """Return the values of each process that trains with this one, in the order of their ranks.
+
+        Args:
+            key: the same in each process, and used once.
+            values: that JSON can hold.
+            seconds: the longest wait for the others.
+
+        Raises:
+            ValueError: a process has given no values in that time, or the framework cannot exchange them.
+        """
+        return [values]
 
     def capability(self, kind: str) -> float | None:
         """Return an NVIDIA GPU's compute capability."""

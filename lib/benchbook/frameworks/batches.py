@@ -1,11 +1,14 @@
 """The order of images in batches, and batches that threads load ahead; for all studies and frameworks."""
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
+
+SHORT = 0.01  # of an epoch's samples, which a number of samples per batch may overstate
 
 
 def check_batch_size(batch_size: int, num_images: int) -> None:
@@ -73,3 +76,16 @@ def prefetch(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any
                 yield ahead.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def refuse_short(batches: Iterable, samples: float | Callable) -> None:
+    """Refuse a number of samples for batches of a loader whose last one in an epoch is much shorter.
+
+    Raises:
+        ValueError: it is.
+    """
+    size, total = getattr(batches, "batch_size", None), operator.length_hint(getattr(batches, "sampler", ()))
+    is_even = callable(samples) or not size or getattr(batches, "drop_last", True) or not total % size
+    if not is_even and size - total % size > SHORT * total:
+        allowed = "samples=lambda batch: len(batch[0]) or the like, or drop_last=True"
+        raise ValueError(f"an epoch's last batch has {total % size} samples, not {size}; allowed: {allowed}")

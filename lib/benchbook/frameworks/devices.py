@@ -5,13 +5,15 @@ devices is requested, not before. `frameworks.<name>.devices` implements `backen
 `device.backend.synchronize(device)`.
 """
 
+import functools
 import importlib
 import importlib.util
 import os
 import resource
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchbook.machine import identity, libraries, nvidia, variables
 from benchbook.machine.kinds import KINDS, Features
@@ -143,6 +145,68 @@ def backend(framework: str) -> "Backend":
 def installed() -> tuple[str, ...]:
     """Return the installed frameworks, without importing them."""
     return tuple(name for name in FRAMEWORKS if importlib.util.find_spec(name) is not None)
+
+
+def imported() -> list["Backend"]:
+    """Return the backends of the frameworks that this process has imported."""
+    return [_backend(name) for name in FRAMEWORKS if sys.modules.get(name)]
+
+
+_backend = functools.cache(backend)
+
+
+def wait(last: Any = None) -> None:
+    """Wait for every device that a framework of this process has initialised; for `last` see `Backend.synchronize`."""
+    for each in imported():
+        each.wait(last)
+
+
+def parse(text: str) -> tuple[str, int]:
+    """Return the kind and index of a device such as cuda:1.
+
+    Raises:
+        ValueError: an unknown kind, or no number after the colon.
+    """
+    kind, _, index = text.partition(":")
+    if kind not in KINDS or not (index or "0").isdigit():
+        raise ValueError(f"device {text!r}; allowed: {', '.join(KINDS)}, with an index as in cuda:1")
+    return kind, int(index or 0)
+
+
+def used(named: tuple[str, int] | None, output: Any) -> Device | None:
+    """Return the named device, or else that of the arrays in a step's output; None: it is unknown.
+
+    An array of the host tells nothing where an accelerator is in use: the step may have copied its loss.
+
+    Raises:
+        ValueError: the named accelerator is not in use.
+    """
+    accelerators = {place: each for each in imported() for place in each.in_use() if place[0] != "cpu"}
+    arrays = ((each, each.place_of(leaf)) for leaf in _leaves(output) for each in imported())
+    owner, place = next((pair for pair in arrays if pair[1]), (None, None))
+    if named and named[0] != "cpu" and named not in accelerators:
+        allowed = ", ".join(f"{kind}:{index}" for kind, index in accelerators) or "cpu"
+        raise ValueError(f"device {named[0]}:{named[1]} is not in use by this loop; allowed: {allowed}")
+    if not named and (place is None or (place[0] == "cpu" and accelerators)):
+        return None
+    kind, index = named or place
+    owner = accelerators.get((kind, index), owner)
+    several = [] if named else sorted(number for each, number in accelerators if each == kind)
+    name = (owner.name(kind, index) if owner else None) or identity.identify().chip
+    return Device(kind, name, owner.framework if owner else "", min(several, default=index), max(1, len(several)))
+
+
+def words(device: Device | None) -> str:
+    """Return how many devices of which name, kind and framework train together."""
+    if device is None:
+        return "an unknown device (device= names it)"
+    several, word = f"{device.count} x " if device.count > 1 else "", libraries.WORDS.get(device.framework)
+    return f"{several}{device.name} ({', '.join(filter(None, (device.kind, word)))})"
+
+
+def _leaves(value: Any) -> list:
+    value = list(value.values()) if isinstance(value, Mapping) else value
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, list | tuple) else [value]
 
 
 def choose_framework(name: str = "best") -> str:

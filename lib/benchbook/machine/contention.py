@@ -25,7 +25,7 @@ def cpu_seconds() -> dict[str, float]:
     return {
         "cpu_cores": len(times),
         "cpu_busy_seconds": sum(getattr(core, name, 0.0) for core in times for name in busy),
-        "cpu_own_seconds": sum(map(consumed, processes.tree(processes.root()))),
+        "cpu_own_seconds": sum(map(consumed, processes.own())),
         "cpu_stolen_seconds": sum(getattr(core, "steal", 0.0) for core in times),
     }
 

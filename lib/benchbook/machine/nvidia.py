@@ -180,7 +180,7 @@ def _state(ask: Ask, handle) -> dict:
     if bits is None:  # drivers before 535 have only the older function
         bits = ask("DeviceGetCurrentClocksThrottleReasons", handle)
     running = ask("DeviceGetComputeRunningProcesses", handle)
-    own = [process.pid for process in processes.tree(processes.root())]
+    own = [process.pid for process in processes.own()]
     slowed = ask("DeviceGetViolationStatus", handle, THERMAL_POLICY)
     return {
         "sm_clock_mhz": ask("DeviceGetClockInfo", handle, SM_CLOCK),

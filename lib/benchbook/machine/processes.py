@@ -1,5 +1,6 @@
 """Find and end processes. A run is a tree of processes, and some of them outlive their parents."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from typing import NoReturn
 
 import psutil
 
+LAUNCHER = "benchbook.measuring.launch"  # the module of the command line, see there
+ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -78,12 +81,6 @@ def when_gone(process: int, call: Callable[[], None], poll_seconds: float = 0.5)
     threading.Thread(target=watch, daemon=True).start()
 
 
-def root() -> int:
-    """Return the root of this run's processes: its supervisor, the kernel that started its ranks, or this process."""
-    ids = (int(os.environ.get(name, 0)) for name in ("BENCHBOOK_SUPERVISOR", "BENCHBOOK_KERNEL"))
-    return next((process for process in ids if process and is_running(process)), os.getpid())
-
-
 def tree(process: int) -> list[psutil.Process]:
     """Return a process and its descendants, descendants first; empty if the process has ended."""
     try:
@@ -91,6 +88,23 @@ def tree(process: int) -> list[psutil.Process]:
         return [*reversed(parent.children(recursive=True)), parent]
     except psutil.NoSuchProcess:
         return []
+
+
+def own() -> list[psutil.Process]:
+    """Return the processes of this run, from the one that started it to its ranks and loader workers.
+
+    They descend from the run's supervisor, or else from what started this process as one of several: torchrun's agent,
+    Python's multiprocessing, or this package's launcher. Several agents of one host share torchrun's run id.
+    """
+    supervisor, spawned = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0)), multiprocessing.parent_process()
+    run_id = os.environ.get("TORCHELASTIC_RUN_ID")
+    if supervisor and is_running(supervisor):
+        return tree(supervisor)
+    first = psutil.Process(spawned.pid if spawned else os.getppid() if run_id else None)
+    while LAUNCHER in first.cmdline() and (parent := first.parent()):
+        first = parent
+    others = of_run(run_id, "TORCHELASTIC_RUN_ID") if run_id not in (None, "none") else []  # none: torchrun's default
+    return list(dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))]))
 
 
 def exit_at_once() -> NoReturn:
@@ -103,12 +117,12 @@ def exit_at_once() -> NoReturn:
     os._exit(0)
 
 
-def of_run(run_id: str) -> list[psutil.Process]:
+def of_run(run_id: str, variable: str = "BENCHBOOK_RUN_ID") -> list[psutil.Process]:
     """Return a run's processes except this one, by their environment; orphans of a dead kernel are among them."""
     members = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get("BENCHBOOK_RUN_ID") == run_id:
+            if process.pid != os.getpid() and process.environ().get(variable) == run_id:
                 members.append(process)
         except (psutil.Error, OSError):  # another user's, or it has just ended
             continue

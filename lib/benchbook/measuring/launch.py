@@ -98,7 +98,7 @@ def call(
                 child.stdout.close()
         if not in_time:
             return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
-        if not status:
+        if not status and (folder / "result").exists():  # else it left by os._exit
             return pickle.loads((folder / "result").read_bytes()), None
         errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))]
     return None, Failed(**errors[0]) if errors else _death(status, log)
@@ -152,7 +152,10 @@ def main() -> None:
     """Call the function of the folder's task, and write its result or its error into the folder."""
     global listener
     folder, rank = Path(sys.argv[1]), os.environ.get("RANK", "0")
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    parent = os.dup(0)
+    with open(os.devnull) as nothing:  # noqa: PTH123 (a script that asks for input meets the end of a file)
+        os.dup2(nothing.fileno(), 0)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     if rank == "0":
         messages = os.fdopen(os.dup(1), "w")
         listener = lambda message: print(json.dumps(message), file=messages, flush=True)  # noqa: E731
@@ -170,8 +173,8 @@ def main() -> None:
     processes.exit_at_once()
 
 
-def _exit_with_parent() -> None:
-    while os.read(0, 1024):
+def _exit_with_parent(parent: int) -> None:
+    while os.read(parent, 1024):
         pass
     os._exit(1)
 

@@ -21,6 +21,7 @@ from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.measuring.writer import now
 
 time = SimpleNamespace(**vars(time))  # a copy, because the user's code may replace a clock
+_number = 0  # of the window that began last
 PROBE_SECONDS = 0.5  # a window this long suffices to time a step
 
 
@@ -47,18 +48,9 @@ class Window:
     awake_seconds: float = 0.0
     last: Any = None
 
-    def inputs(self, batches: Iterable) -> Iterator:
-        """Yield batches, and add the time spent waiting for each to `input_seconds`."""
-        iterator, clock = iter(batches), time.perf_counter
-        while True:
-            started = clock()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            finally:
-                self.input_seconds += clock() - started
-            yield batch
+    def inputs(self, batches: Iterable) -> "Inputs":
+        """Return the batches, which add the time spent waiting for each to `input_seconds`."""
+        return Inputs(batches, lambda: self)
 
     def columns(self) -> dict:
         """Return the window as columns of a row."""
@@ -66,27 +58,68 @@ class Window:
         return own | {f"energy_{name}": value for name, value in vars(self.energy).items()}
 
 
+@dataclass
+class Inputs:
+    """Batches that add the time spent waiting for each to a window; they have the attributes of the given ones.
+
+    Attributes:
+        batches: such as a loader.
+        window: returns the window that is measured now.
+    """
+
+    batches: Iterable
+    window: Callable[[], Window]
+
+    def __iter__(self) -> Iterator:
+        iterator, clock = None, time.perf_counter
+        while True:
+            started = clock()
+            try:
+                iterator = iter(self.batches) if iterator is None else iterator
+                batch = next(iterator)
+            except StopIteration:
+                return
+            finally:
+                self.window().input_seconds += clock() - started
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.batches, name)
+
+
 @contextmanager
-def window(device: Device, sensor: Sensor = NO_SENSOR) -> Iterator[Window]:
+def window(
+    device: Device | None, sensor: Sensor = NO_SENSOR, wait: Callable[[Any], None] | None = None
+) -> Iterator[Window]:
     """Measure the body of a `with` block; the yielded Window is complete when the block ends.
 
     Args:
-        device: the device to synchronise at both ends.
+        device: whose peak memory is measured; None: memory is missing.
         sensor: from `sensors.open_sensor`.
+        wait: waits for all work that was queued, given `Window.last`; None: for the device's.
     """
+    global _number
     measured = Window()
-    device.backend.reset_peak_memory(device)
-    device.backend.synchronize(device)
+    wait = wait or (lambda last: device.backend.synchronize(device, last))
+    if device and not device.is_cpu:
+        device.backend.reset_peak_memory(device)
+    wait(None)
+    _number += 1
+    number = _number
     sensor.begin()
     faults, (awake, _) = _page_faults(), condition.clocks()
     started = time.perf_counter()
     yield measured
-    device.backend.synchronize(device, measured.last)
+    wait(measured.last)
     measured.seconds = time.perf_counter() - started
     measured.awake_seconds = condition.clocks()[0] - awake
     measured.page_faults = _page_faults() - faults if faults else None
-    measured.energy = sensor.end()
-    measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
+    if device and number == _number:  # else another window inside this one has reset both
+        measured.energy = sensor.end()
+        measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
 
 
 def _page_faults() -> int:

@@ -28,7 +28,7 @@ POLICY = (
 SETTINGS = {
     "project": "benchbook",
     "html_title": "benchbook",
-    "extensions": ["myst_nb"],
+    "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"],
     "html_theme": "furo",
     "html_static_path": ["_static"],
     "html_css_files": ["page.css"],

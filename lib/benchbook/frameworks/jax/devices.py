@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy
+from jax._src import xla_bridge
 
 from benchbook.frameworks.backend import Backend, Operation
 from benchbook.frameworks.devices import Device
@@ -39,8 +40,29 @@ class JaxBackend(Backend):
             return str(error).partition(". ")[0]
         return super().why_unseen(kind)
 
-    def name(self, kind: str) -> str | None:
-        return jax.devices(kind)[0].device_kind if KINDS[kind].own_chip else None
+    def name(self, kind: str, index: int = 0) -> str | None:
+        return jax.devices(kind)[index].device_kind if KINDS[kind].own_chip else None
+
+    def in_use(self) -> list[tuple[str, int]]:
+        there = jax.devices() if xla_bridge.backends_are_initialized() else []
+        return [self._place(each) for each in there if (each.memory_stats() or {}).get("bytes_in_use", 1)]
+
+    def place_of(self, value: Any) -> tuple[str, int] | None:
+        is_there = isinstance(value, jax.Array) and not value.is_deleted()
+        return self._place(min(value.devices(), key=lambda each: each.id)) if is_there else None
+
+    def _place(self, device: Any) -> tuple[str, int]:
+        kind = "cpu" if device.platform == "cpu" else self.accelerator()
+        return kind, jax.devices(device.platform).index(device)
+
+    def wait(self, last: Any = None) -> None:
+        if self.in_use():
+            self.synchronize(None)
+
+    def gather(self, key: str, values: list, seconds: float) -> list[list]:
+        if xla_bridge.backends_are_initialized() and jax.process_count() > 1:
+            raise ValueError(f"JAX trains in {jax.process_count()} processes; allowed: one, or ranks of torch")
+        return [values]
 
     def capability(self, kind: str) -> float | None:
         text = getattr(jax.devices(kind)[0], "compute_capability", None) if kind == "cuda" else None

@@ -29,10 +29,19 @@ class MlxBackend(Backend):
     framework = "mlx"
     version = mx.__version__
 
+    is_lazy = True
+
     def accelerator(self) -> str | None:
         if mx.metal.is_available():
             return "metal"
         return "cuda" if mx.cuda.is_available() else None  # the table of kinds has cuda for other frameworks only
+
+    def in_use(self) -> list[tuple[str, int]]:
+        """Return MLX's default device, which its arrays do not name."""
+        return [("cpu" if mx.default_device() == mx.cpu else self.accelerator(), 0)]
+
+    def place_of(self, value: Any) -> tuple[str, int] | None:
+        return self.in_use()[0] if isinstance(value, mx.array) else None
 
     def handle(self, device: Device) -> Any:
         """Return the device as the argument `stream` of MLX's functions."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import tensorflow
+from tensorflow.python.eager import context
 
 from benchbook.frameworks.backend import Backend, Operation, has_binaries
 from benchbook.frameworks.devices import Device
@@ -42,18 +43,34 @@ class TensorFlowBackend(Backend):
             return ""
         return f"tensorflow {self.version} has no code for compute capability {capability:g}"
 
-    def name(self, kind: str) -> str | None:
-        return self._details(kind).get("device_name")
+    def name(self, kind: str, index: int = 0) -> str | None:
+        return self._details(kind, index).get("device_name")
+
+    def in_use(self) -> list[tuple[str, int]]:
+        started = context.context_safe()
+        if started is None or started._context_handle is None:
+            return []
+        places = [self._place(each.name) for each in tensorflow.config.list_logical_devices()]
+        memory = tensorflow.config.experimental.get_memory_info  # Metal's plug-in does not count it
+        return [(kind, number) for kind, number in places if kind != "cuda" or memory(f"GPU:{number}")["current"]]
+
+    def place_of(self, value: Any) -> tuple[str, int] | None:
+        is_own = isinstance(value, tensorflow.Tensor | tensorflow.Variable) and value.device
+        return self._place(value.device) if is_own else None
+
+    def _place(self, name: str) -> tuple[str, int]:
+        kind, index = name.split(":")[-2:]
+        return ("cpu" if kind == "CPU" else self.accelerator()), int(index)
 
     def capability(self, kind: str) -> float | None:
         pair = self._details(kind).get("compute_capability")
         return pair[0] + pair[1] / 10 if pair else None
 
-    def _details(self, kind: str) -> dict:
+    def _details(self, kind: str, index: int = 0) -> dict:
         if kind != "cuda":
             return {}
-        first = tensorflow.config.list_physical_devices("GPU")[0]
-        return tensorflow.config.experimental.get_device_details(first)
+        device = tensorflow.config.list_physical_devices("GPU")[index]
+        return tensorflow.config.experimental.get_device_details(device)
 
     def _built(self) -> list[str]:
         return tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", [])

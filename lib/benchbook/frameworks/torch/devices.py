@@ -4,6 +4,8 @@ Functions of `torch.accelerator` serve every accelerator; only cuda and mps need
 operation is allocated once.
 """
 
+import json
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +30,7 @@ class TorchBackend(Backend):
         accelerator = torch.accelerator.current_accelerator(check_available=True)
         if accelerator is None:
             return None
-        return "rocm" if accelerator.type == "cuda" and torch.version.hip else accelerator.type
+        return _kind(accelerator)
 
     def why_unseen(self, kind: str) -> str | None:
         if kind == "rocm" and not torch.version.hip:
@@ -47,10 +49,42 @@ class TorchBackend(Backend):
             return ""
         return f"torch {self.version} has no code for compute capability {capability:g}; see docs/platforms.md"
 
-    def name(self, kind: str) -> str | None:
+    def name(self, kind: str, index: int = 0) -> str | None:
         module = torch.get_device_module(KINDS[kind].torch_type or kind)
         ask = getattr(module, "get_device_name", None) if KINDS[kind].own_chip else None
-        return ask() if ask else None
+        return ask(index) if ask else None
+
+    def in_use(self) -> list[tuple[str, int]]:
+        """Return the accelerators with reserved memory; the CPU has no queue."""
+        accelerator = torch.accelerator.current_accelerator()
+        module = accelerator and torch.get_device_module(accelerator)
+        if module is None or not getattr(module, "is_initialized", lambda: True)():
+            return []
+        for_all = getattr(module, "current_allocated_memory", lambda: True)  # of mps, which has one device
+        used = getattr(module, "memory_reserved", lambda index: for_all())
+        return [(_kind(accelerator), index) for index in range(module.device_count()) if used(index)]
+
+    def place_of(self, value: Any) -> tuple[str, int] | None:
+        return (_kind(value.device), value.device.index or 0) if isinstance(value, torch.Tensor) else None
+
+    def gather(self, key: str, values: list, seconds: float) -> list[list]:
+        """Return each rank's values through the store of the process group, on no device and in no queue of its own."""
+        group = torch.distributed
+        if not (group.is_available() and group.is_initialized()):
+            return [values]
+        store = group.distributed_c10d._get_default_store()
+        names = [f"benchbook/{key}/{rank}" for rank in range(group.get_world_size())]
+        store.set(names[group.get_rank()], json.dumps(values))
+        deadline = time.monotonic() + seconds
+        while not store.check(names):
+            if time.monotonic() > deadline:
+                late = [str(rank) for rank, name in enumerate(names) if not store.check([name])]
+                raise ValueError(
+                    f"rank {', '.join(late)} has not come as far within {seconds:.0f} s; allowed: a measurement in each"
+                    " rank, with as many steps"
+                )
+            time.sleep(0.001)
+        return [json.loads(store.get(name)) for name in names]
 
     def capability(self, kind: str) -> float | None:
         if kind != "cuda":
@@ -156,6 +190,10 @@ class TorchBackend(Backend):
     def launch(self, device: Device) -> Operation:
         number = torch.zeros(1, device=device.torch_type)
         return lambda previous: number.add_(1)
+
+
+def _kind(device: torch.device) -> str:
+    return "rocm" if device.type == "cuda" and torch.version.hip else device.type
 
 
 BACKEND = TorchBackend()

@@ -216,7 +216,7 @@ def _network(plan: Plan) -> torch.nn.Module:
     if any(base.__name__ == "LightningModule" for base in type(network).__mro__):
         raise ValueError(
             f"network {plan.network!r} is a LightningModule, whose training_step is not run here; allowed: its"
-            " network, or its Trainer with the callback of docs/examples/lightning_meter.py"
+            " network, or its Trainer with benchbook.callbacks.lightning"
         )
     return network
 
