@@ -34,7 +34,7 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
         return torch.device(kind) if kind else None
 
     monkeypatch.setattr(torch.accelerator, "current_accelerator", current_accelerator)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H200")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
@@ -213,7 +213,7 @@ def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypat
     monkeypatch.setitem(devices.KINDS, "hpu", Features(frameworks=("torch",)))
     monkeypatch.setattr(torch.version, "hip", hip)
     _torch_reports(monkeypatch, torch_type)
-    module = SimpleNamespace(get_device_name=lambda: "a GPU", device_count=lambda: 3)
+    module = SimpleNamespace(get_device_name=lambda index: "a GPU", device_count=lambda: 3)
     monkeypatch.setattr(torch, "get_device_module", {torch_type: module}.get)
     device = devices.pick("best")
     assert (device, device.backend.count(device), device.torch_type) == (Device(kind, "a GPU"), 3, torch_type)

@@ -272,7 +272,7 @@ def script(tmp_path, command):
 
 
 def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
-    calls = f"import atexit, sys\natexit.register(open('ended', 'w').close)\n{CALL}\n{CALL}\n"
+    calls = f"import atexit, sys\natexit.register(print, 'ended')\n{CALL}\n{CALL}\n"
     calls += "try:\n    input()\nexcept EOFError:\n    sys.exit()"
     status, said = script(calls, "--processes", "2", "--", "--milliseconds", "5")
     assert status == 0, said

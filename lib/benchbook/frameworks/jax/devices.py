@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy
-from jax._src import xla_bridge
 
 from benchbook.frameworks.backend import Backend, Operation
 from benchbook.frameworks.devices import Device
@@ -44,23 +43,28 @@ class JaxBackend(Backend):
         return jax.devices(kind)[index].device_kind if KINDS[kind].own_chip else None
 
     def in_use(self) -> list[tuple[str, int]]:
-        there = jax.devices() if xla_bridge.backends_are_initialized() else []
+        there = [each for client in self._clients() for each in client.local_devices()]
         return [self._place(each) for each in there if (each.memory_stats() or {}).get("bytes_in_use", 1)]
+
+    def _clients(self) -> list:
+        from jax._src import xla_bridge
+
+        return list(xla_bridge.backends().values()) if xla_bridge.backends_are_initialized() else []
 
     def place_of(self, value: Any) -> tuple[str, int] | None:
         is_there = isinstance(value, jax.Array) and not value.is_deleted()
         return self._place(min(value.devices(), key=lambda each: each.id)) if is_there else None
 
     def _place(self, device: Any) -> tuple[str, int]:
-        kind = "cpu" if device.platform == "cpu" else self.accelerator()
+        is_rocm = "rocm" in device.client.platform_version.lower()
+        kind = device.platform if device.platform != "gpu" else "rocm" if is_rocm else "cuda"
         return kind, jax.devices(device.platform).index(device)
 
     def wait(self, last: Any = None) -> None:
-        if self.in_use():
-            self.synchronize(None)
+        super().wait()
 
     def gather(self, key: str, values: list, seconds: float) -> list[list]:
-        if xla_bridge.backends_are_initialized() and jax.process_count() > 1:
+        if self._clients() and jax.process_count() > 1:
             raise ValueError(f"JAX trains in {jax.process_count()} processes; allowed: one, or ranks of torch")
         return [values]
 

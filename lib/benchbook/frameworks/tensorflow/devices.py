@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy
 import tensorflow
-from tensorflow.python.eager import context
 
 from benchbook.frameworks.backend import Backend, Operation, has_binaries
 from benchbook.frameworks.devices import Device
@@ -47,6 +46,8 @@ class TensorFlowBackend(Backend):
         return self._details(kind, index).get("device_name")
 
     def in_use(self) -> list[tuple[str, int]]:
+        from tensorflow.python.eager import context
+
         started = context.context_safe()
         if started is None or started._context_handle is None:
             return []

@@ -192,7 +192,7 @@ class TorchBackend(Backend):
         return lambda previous: number.add_(1)
 
 
-def _kind(device: torch.device) -> str:
+def _kind(device: Any) -> str:
     return "rocm" if device.type == "cuda" and torch.version.hip else device.type
 
 
