@@ -134,6 +134,7 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
     names = {"index", "points", "search", "90_aggregate", "01_mnist_speedup", "02_torn", "03_other"}
     documents = {path.stem for path in (site.layout.root() / "docs").glob("*.md")}
     assert set(whole.pages) == {f"{name}.html" for name in names} | {f"docs/{name}.html" for name in documents}
+    assert "Measures a loop from the calls of tick" in whole.pages["docs/api.html"].text  # a docstring
     for name, page in whole.pages.items():
         loaded = [tag[key] for tag in page(["script", "link", "img"]) for key in ("src", "href") if key in tag.attrs]
         loaded = [address for address in loaded if not address.startswith("data:")]
