@@ -10,7 +10,6 @@ FILES = (
     "docs/*.md",
     "docs/examples/*.py",
     "notebooks/*.ipynb",
-    "notebooks/budgets.yaml",
     "notebooks/profiles/*.yaml",
     "outputs/examples/*.ipynb",
     "outputs/published/**/*.csv",

@@ -11,11 +11,11 @@ import numpy
 
 from benchbook.judging import intervals, verdicts
 from benchbook.machine import layout
-from benchbook.rows import points
 from benchbook.running import profile_files
+from benchbook.studies.parameters import budget
 
 STUDY = "mnist_speedup"
-RULES = {name: points.budget(STUDY) for name in ("quick", "paper")}
+RULES = {name: budget(STUDY) for name in ("quick", "paper")}
 RULES["paper"] |= profile_files.read(layout.profile("paper"))[STUDY]["parameters"]["budget"]
 CASES = ((0.02, 0.0), (0.02, 0.03), (0.02, 0.05), (0.05, 0.05), (0.1, 0.05), (0.2, 0.05))
 SECOND = ((0.02, 0.04), (0.05, 0.04), (0.1, 0.04))

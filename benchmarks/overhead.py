@@ -76,10 +76,11 @@ def keras_workload(study: str, device: Device):
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":
         data = datasets.triangles(24, 2, 128)
-        made = segmentation.Plan.build(data, device, batch_size=4, num_workers=0)
+        made = segmentation.Plan.build(data, device, batch_size=4, num_workers=0, image_size=128)
         return made, lambda masks, outputs: made.loss(outputs, masks)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return mobilenetv2.Plan.build(datasets.load("shapes"), device, image_size=64, batch_size=32, num_workers=0), loss
+    options = {"image_size": 64, "batch_size": 32, "num_workers": 0, "weights": "random"}
+    return mobilenetv2.Plan.build(datasets.load("shapes"), device, **options), loss
 
 
 def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, Callable]:

@@ -37,7 +37,7 @@ def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
     if study == "simclr_epochs":
         return simclr.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
     if study == "mobilenetv2_energy":
-        options = {"trainable": True, "image_size": 64, "batch_size": 16}
+        options = {"trainable": True, "image_size": 64, "batch_size": 16, "weights": "random"}
         return mobilenetv2.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
     options = {"image_size": 64, "batch_size": 8, "parity_batch_size": 8}
     return resnet50.Plan.build(None, CPU, "tuned", **options, **chosen)

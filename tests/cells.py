@@ -17,10 +17,10 @@ from matplotlib import pyplot
 from traitlets.config import Config
 
 from benchbook.machine import layout
-from benchbook.rows import points
 from benchbook.running.profiles import Point
 from benchbook.studies import experiments
 from benchbook.studies.measurement import Measurement
+from benchbook.studies.parameters import nested
 
 
 def write_notebook(path: Path, title: str, *sources: str) -> Path:
@@ -60,7 +60,7 @@ def main() -> None:
     for point in (Point(**each) for each in json.loads(Path(sys.argv[1]).read_text())):
         if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)
-            run_cells(layout.notebook(point.study), points.nested(point.study, point.parameters))
+            run_cells(layout.notebook(point.study), nested(point.study, point.parameters))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ set that imports benchbook; the others know JSON.
 import argparse
 import contextlib
 import io
-import json
 import multiprocessing
 import os
 import re
@@ -36,9 +35,10 @@ from benchbook.measuring.window import endless
 from benchbook.record import chips, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.report import aggregation, claim_outcomes, costs
-from benchbook.rows import crosschecks, manifests, points, records
+from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies import findings
+from benchbook.studies.parameters import nested
 from benchbook.studies.study import Evidence, Study
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -229,7 +229,7 @@ def first_losses(point: profiles.Point) -> dict:
             with contextlib.redirect_stdout(io.StringIO()):
                 exec(cell["source"], names)
             if "parameters" in cell["metadata"].get("tags", []):
-                names |= points.nested(point.study, point.parameters)
+                names |= nested(point.study, point.parameters)
     workload, batches = names["workload"], endless(names["workload"])
     workload.enter()
     taken = [workload.mean_loss([workload.step(next(batches))]) for _ in range(NUM_LOSSES)]
@@ -256,14 +256,6 @@ def committed_runs() -> list[str]:
     return [Path(path).stem for path in subprocess.check_output(command, cwd=ROOT, text=True).splitlines()]
 
 
-def add_defaults() -> None:
-    """Add the defaults of a new study to those that points' names refer to; those of other studies stay."""
-    known = json.loads(points.DEFAULTS.read_text())
-    for study in studies.every().keys() - known.keys():
-        known[study] = points.in_notebook(study) | {points.BUDGET: points.budget(study)}
-    points.DEFAULTS.write_text(f"{json.dumps(known, indent=1)}\n")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", nargs="?", default="values", choices=["values", "losses"])
@@ -282,8 +274,6 @@ def main() -> None:
         else:
             copy_runs(runs, Path(outputs))
             made = values()
-    if not options.into:
-        add_defaults()
     for name, lines in made.items():
         golden_files.write(lines, (options.into or golden_files.FOLDER) / name)
 

@@ -42,10 +42,10 @@ TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65)))
 SMALL = {
     "mnist_speedup": (GREY, {"variant": "controlled"}),
     "vae_stability": (GREY, {"variant": "controlled"}),
-    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32}),
+    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32, "weights": "random"}),
     "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
     # With one channel, a kernel's scale before a batch norm has no gradient but rounding: a quarter of the width.
-    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25}),
+    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25, "image_size": 128}),
     "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
     "gpt_tokens": (
         TEXT,

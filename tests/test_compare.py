@@ -8,7 +8,7 @@ import pytest
 
 from benchbook.judging import compare
 from benchbook.judging.intervals import Interval
-from benchbook.rows import points
+from benchbook.studies.parameters import declared, point_name
 from rows import make_row, make_rows, write
 from rows import windows as make_windows
 
@@ -76,7 +76,7 @@ def test_machines_of_different_devices_are_paired_by_what_the_point_is():
 
 
 def named(device, **parameters):
-    return points.point_name("mnist_speedup", points.declared("mnist_speedup") | {"device": device} | parameters)
+    return point_name("mnist_speedup", declared("mnist_speedup") | {"device": device} | parameters)
 
 
 def test_what_a_machine_chose_or_wrote_beside_the_parameters_does_not_part_two_points():

@@ -12,7 +12,8 @@ import rows as written
 from benchbook.machine import layout
 from benchbook.measuring.sensors import Energy, Sensor
 from benchbook.measuring.window import train_window
-from benchbook.rows import crosschecks, manifests, networks, points, records
+from benchbook.rows import crosschecks, manifests, networks, records
+from benchbook.studies.parameters import point_name
 from fakes import CPU, run
 from rows import make_row, make_rows
 
@@ -59,7 +60,7 @@ def a_run(
     } | dict(asked)  # fmt: skip
     run_id = f"{start:%Y%m%dT%H%M%SZ}-{zlib.crc32(f'{machine} {start}'.encode()):08x}"
     same = {"study": study, "machine": machine, "chip": chip, "session": session, "run_id": run_id}
-    same |= {"point": points.point_name(study, parameters), "device_count": 1, "precision": "fp32", "image_size": 28}
+    same |= {"point": point_name(study, parameters), "device_count": 1, "precision": "fp32", "image_size": 28}
     same |= {"parameters": 1_199_882, "flops_per_sample": FLOPS} | columns
     rows, awake, elapsed, ahead = [], 1000.0, 5000.0, 0.0
 

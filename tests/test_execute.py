@@ -16,31 +16,47 @@ import pytest
 
 from benchbook.machine import control_groups, layout
 from benchbook.rows import records
-from benchbook.running import execute, profiles, session
+from benchbook.running import execute, session
 from benchbook.running.profiles import Point
+from benchbook.studies import parameters
 from cells import write_notebook
 from processes import wait_for
 
 pytestmark = pytest.mark.notebook
 
-PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "cpu"  # one\n'
+PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "best"  # one\nbudget: dict = {}  # none\n'
+# Declares them, in each process: the study has no folder.
+PLAN = """
+from dataclasses import dataclass
+from benchbook.studies import parameters
+from benchbook.studies.plan import StudyPlan
+
+@dataclass(frozen=True)
+class Plan(StudyPlan):
+    FRAMEWORKS, DATASETS, VARIANTS = ("torch",), (), ("reference", "tuned", "controlled")
+    WITHOUT = ("batch_size", "data_resident", "num_workers", "num_parity_steps")
+    num_processes: int = 1
+
+parameters.plan_of = lambda study: Plan
+"""
 # A study of one row. What goes wrong is told from outside, so that the point stays the same.
-SETUP = """
+SETUP = f"""{PLAN}
 import os, signal, subprocess, time
 from pathlib import Path
 from types import SimpleNamespace
 from benchbook.machine import layout
-layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
+layout.notebooks = lambda: {{"faults": Path(os.environ["FAULTS_NOTEBOOK"])}}
 from benchbook.frameworks import devices
 from benchbook.running import profiles
 from benchbook.measuring import runs
 from benchbook.frameworks.devices import Device
-software = {"framework": "torch", "framework_version": "0", "num_threads": 1}
+software = {{"framework": "torch", "framework_version": "0", "num_threads": 1}}
 devices.backend = lambda framework: SimpleNamespace(software=lambda device: software)  # imports none
 fault = os.environ.get("FAULT", "")
 if fault == "early exception":
     raise ValueError("broken before the run began")
-run = runs.start("faults", profiles.collect("faults", globals()), Device("cpu", "a test's CPU"))
+given = profiles.collect("faults", globals())
+run = runs.start("faults", parameters.point_name("faults", given), given, Device("cpu", "a test's CPU"))
 """
 BODY = """
 if fault == "does not heed":
@@ -69,10 +85,12 @@ def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], 
     """Return the points of a study of one row, whose body fails as the environment's FAULT says."""
     path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, body)
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
+    monkeypatch.setattr(parameters, "plan_of", parameters.plan_of)  # and what PLAN puts in its place
+    exec(PLAN, {})
     for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
         monkeypatch.setenv(name, str(value))
-    parameters = [profiles.declared("faults") | {"variant": variant} for variant in variants]
-    return [Point("faults", profiles.point_name("faults", each), each, seconds) for each in parameters]
+    given = [parameters.declared("faults") | {"device": "cpu", "variant": variant} for variant in variants]
+    return [Point("faults", parameters.point_name("faults", each), each, seconds) for each in given]
 
 
 @pytest.fixture
@@ -103,14 +121,14 @@ def has_row(point: Point) -> bool:
 
 
 # Runs points as a study does, in a process of its own.
-ALONE = """
+ALONE = f"""{PLAN}
 import json, os, signal, sys
 from pathlib import Path
 from benchbook.machine import layout, processes
 for number in processes.STOP_SIGNALS:
     signal.signal(number, signal.SIG_DFL)  # tests may run where one is ignored
 processes.stop_on_signals()
-layout.notebooks = lambda: {"faults": Path(os.environ["FAULTS_NOTEBOOK"])}
+layout.notebooks = lambda: {{"faults": Path(os.environ["FAULTS_NOTEBOOK"])}}
 from benchbook.running import profiles, session
 try:
     sys.exit(len(session.run([profiles.Point(**json.loads(sys.argv[1]))], "tester")))

@@ -218,6 +218,6 @@ def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_add
 @pytest.mark.parametrize(("name", "value"), [("precision", "float16"), ("parity_precisions", "fp32, bf16")])
 def test_an_unknown_precision_is_refused_before_any_row(monkeypatch, tmp_path, name, value):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    with pytest.raises(ValueError, match=f"{name} '{value}': '(float16|fp32,)'; allowed: fp32, tf32, "):
+    with pytest.raises(ValueError, match=f"{name} is '{value}'; allowed: .*fp32.*tf32"):
         profiles.flat("resnet50_cost" if name == "precision" else "vae_stability", {"device": "cpu", name: value})
     assert not list(tmp_path.iterdir())

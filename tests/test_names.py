@@ -12,8 +12,9 @@ from benchbook.frameworks.devices import Device
 from benchbook.machine import identity, layout
 from benchbook.measuring import runs
 from benchbook.record import naming
-from benchbook.rows import packing, points, records
+from benchbook.rows import packing, records
 from benchbook.running.profiles import Point
+from benchbook.studies.parameters import declared
 from rows import contents, make_row, make_rows, make_zip, write
 
 RUN = "20260101T000000Z-1"
@@ -43,7 +44,7 @@ def measured_here() -> None:
 
 
 OUTSIDE = "/../../../../../../../planted"
-PARAMETERS = points.declared("mnist_speedup")
+PARAMETERS = declared("mnist_speedup")
 MEMBERS = [
     *(PLACE.replace(part, name) for part, name in zip(itertools.cycle(PLACE.split("/")), BAD, strict=False)),
     *(f"{prefix}{PLACE}" for prefix in ("/", "../", "../../../../", "deeper/")),
@@ -139,7 +140,7 @@ def test_a_machine_of_another_name_is_refused_wherever_it_is_given(tree, monkeyp
 def test_a_runs_name_is_refused_before_it_is_a_file(tree, value):
     before = contents(tree)
     with pytest.raises(records.SchemaError, match=re.escape(f"column run_id is {value!r}; allowed: up to 128 letters")):
-        runs.start("mnist_speedup", PARAMETERS, Device("cpu", "a CPU", "torch"), value)
+        runs.start("mnist_speedup", "point", PARAMETERS | {"device": "cpu"}, Device("cpu", "a CPU", "torch"), value)
     assert contents(tree) == before
 
 

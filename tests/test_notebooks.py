@@ -22,12 +22,13 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, layout
 from benchbook.measuring import protocol, tuned
-from benchbook.rows import points, records
+from benchbook.rows import records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies import experiments
 from benchbook.studies.datasets import Collection
 from benchbook.studies.measurement import Measurement
+from benchbook.studies.parameters import declared, nested
 from benchbook.studies.process import Process
 from cells import write_points
 from processes import run_cells
@@ -68,7 +69,9 @@ def test_every_parameter_is_typed_literal_and_explained(path):
     tokens = tokenize.generate_tokens(io.StringIO(tagged[0].source).readline)
     explained = [token for token in tokens if token.type == tokenize.COMMENT and token.start[1] > 0]
     parameters = [line for line in tagged[0].source.splitlines() if not line.startswith("#")]
-    assert len(explained) == len(parameters) == len(points.in_notebook(path.stem.partition("_")[2]))
+    study = path.stem.partition("_")[2]
+    names = nested(study, declared(study)) if study != "aggregate" else {}
+    assert len(explained) == len(parameters) == len(names)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -237,7 +240,7 @@ def run_papermill(point: Point, outputs: Path) -> None:
     """Run the notebook as a reader would, who changes a few parameters."""
     defaults = profiles.declared(point.study)
     changed = {name: value for name, value in point.parameters.items() if value != defaults[name]}
-    papermill(point.study, outputs, points.nested(point.study, changed)).check_returncode()
+    papermill(point.study, outputs, nested(point.study, changed)).check_returncode()
 
 
 def papermill(study: str, outputs: Path, given: dict) -> subprocess.CompletedProcess:

@@ -16,6 +16,7 @@ from benchbook.machine import condition, identity, layout, processes
 from benchbook.measuring import failures, runs
 from benchbook.rows import points, records
 from benchbook.running import profiles
+from benchbook.studies.parameters import point_name
 from fakes import CPU, run
 
 
@@ -53,8 +54,8 @@ def marked(tmp_path):
 
 
 def _start(**changes):
-    parameters = profiles.declared("mnist_speedup") | {"device": "best"} | changes
-    return runs.start("mnist_speedup", parameters, CPU)
+    parameters = profiles.declared("mnist_speedup") | {"device": "cpu"} | changes
+    return runs.start("mnist_speedup", point_name("mnist_speedup", parameters), parameters, CPU)
 
 
 def _belongs_to(record, process: int, supervisor: int = 0, birth: float | None = None) -> None:
@@ -105,7 +106,7 @@ def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(mo
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
     assert _files(record.folder) == {f"{record.run_id}.json"}
     monkeypatch.setenv("BENCHBOOK_SESSION", "session-3")
-    together = runs.start("mnist_speedup", manifest["parameters"], CPU, "run-7", 2)
+    together = runs.start("mnist_speedup", "reference-cpu", manifest["parameters"], CPU, "run-7", 2)
     assert (together.run_id, together.common["session"]) == ("run-7", "session-3")
     assert together.manifest["process"] == 2
 

@@ -126,14 +126,6 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert len(records.merge(records.find(folder))) == len(rows)  # it is not measured again
 
 
-def test_a_notebook_edited_during_a_study_leaves_out_its_other_points_by_name(project, tmp_path):
-    text = measured(project, tmp_path / "outputs", TOY_FAULT_1="parameter renamed")
-    assert text.count("toy has no parameter 'variant'") == 1, text
-    rows = records.merge(records.find(tmp_path / "outputs" / "runs"))
-    assert rows["variant"].unique().tolist() == ["reference"]
-    assert set(rows["status"]) == {"ok"}
-
-
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):

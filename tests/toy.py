@@ -44,8 +44,7 @@ STUDY = Study(
 PARAMETERS = """
 variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
-num_processes: int = 1  # that measure
-seed: int = 1  # tells points apart
+budget: dict = {}  # how much to measure
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
 # With TOY_SECONDS, a list, the workload's seconds count, times a factor for each process.
@@ -55,10 +54,12 @@ import json
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchbook.machine import layout
 from benchbook.measuring import protocol, window
+from benchbook.studies.plan import StudyPlan
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
 
@@ -78,15 +79,18 @@ def commit(fault):
         for path in layout.outputs().rglob("*.csv"):
             path.unlink()
             path.mkdir()
-    if fault == "parameter renamed":
-        [path] = (layout.root() / "notebooks").glob("*_toy.ipynb")
-        path.write_text(path.read_text().replace("variant: str", "kind: str"))
     if fault == "kill":
         os.kill(os.getppid(), 9)
         time.sleep(600)
 
 
-class Plan:
+@dataclass(frozen=True)
+class Plan(StudyPlan):
+    FRAMEWORKS, DATASETS, VARIANTS = ("torch",), (), ("reference", "controlled")
+    WITHOUT = ("batch_size", "data_resident", "num_workers", "num_parity_steps")
+
+    num_processes: int = 1
+
     def load(process):
         return None
 

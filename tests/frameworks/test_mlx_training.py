@@ -43,7 +43,9 @@ def build(name, device=CPU, precision="fp32", compiled=False, **options):
         return mnist.Plan.build(digits(), device, "controlled", settings=settings, **options)
     if name == "mobilenetv2":
         options = {"trainable": True, "data_resident": True, "num_workers": 0, "batch_size": 8} | options
-        return mobilenetv2.Plan.build(drawn(), device, "tuned", image_size=32, settings=settings, **options)
+        return mobilenetv2.Plan.build(
+            drawn(), device, "tuned", image_size=32, weights="random", settings=settings, **options
+        )
     options = {"batch_size": 2, "parity_batch_size": 2, "image_size": 32} | options
     return resnet50.Plan.build(None, device, settings=settings, **options)
 

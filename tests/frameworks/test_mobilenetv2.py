@@ -21,7 +21,7 @@ from processes import FRAMEWORK
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
 IS_KERAS = FRAMEWORK != "torch"
 CPU = devices.pick("cpu", FRAMEWORK)
-OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0}
+OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0, "weights": "random"}
 
 
 def images(count: int, seed: int) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -85,7 +85,7 @@ def learning_rate(made) -> float:
 
 @pytest.fixture(scope="module")
 def frozen():
-    return build(weights=("imagenet", lively_weights()))
+    return build(drawn=("imagenet", lively_weights()))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_outputs_are_those_of_the_articles_model(frozen):
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
     """In float64 the frameworks agree to rounding; Keras's Adam adds epsilon elsewhere, so steps agree less closely."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
-    twin = build("torch", weights=("imagenet", lively_weights()))
+    twin = build("torch", drawn=("imagenet", lively_weights()))
     for step, other, tolerance in zip(exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True):
         assert step.loss == pytest.approx(other.loss, rel=tolerance)  # the second is that after a step
 

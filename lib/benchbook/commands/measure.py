@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import pandas
 import typer
@@ -14,13 +14,21 @@ from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import launch
 from benchbook.measuring.rate import Rate
-from benchbook.rows import ceilings, networks, records
-from benchbook.rows.points import FILES, declared, nested
+from benchbook.rows import ceilings, networks
+from benchbook.rows.points import FILES
 from benchbook.running import profiles, session
+from benchbook.studies.parameters import check, declared, model, nested
 from benchbook.studies.your_network import loading
+from benchbook.studies.your_network.plan import Plan
 
 STUDY = "your_network"
 LOOK_SECONDS = 300.0  # to import your code, which may compile extensions
+
+
+def _option(name: str) -> typer.models.OptionInfo:
+    """Return an option of the command line for a parameter of the study."""
+    field = model(STUDY).model_fields[name]
+    return typer.Option(help=": ".join(filter(None, (field.description, ", ".join(get_args(field.annotation))))))
 
 
 def measure(
@@ -33,16 +41,16 @@ def measure(
         ),
     ],
     script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
-    arguments: Annotated[str, typer.Option(help='arguments of the callable, such as "num_classes=10"')] = "",
-    image_size: Annotated[int, typer.Option(help="pixels per side of random images")] = 224,
-    channels: Annotated[int, typer.Option(help="channels of random images")] = 3,
-    loader: Annotated[str, typer.Option(help="file.py:callable; makes batches of (inputs, target) of a size")] = "",
-    loss: Annotated[str, typer.Option(help="file.py:callable of (outputs, target); empty: cross-entropy")] = "",
-    optimizer: Annotated[str, typer.Option(help="sgd, adam or adamw")] = "sgd",
-    learning_rate: Annotated[float, typer.Option(help="the same for all steps")] = 0.01,
-    batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
+    arguments: Annotated[str, _option("arguments")] = Plan.arguments,
+    image_size: Annotated[int, _option("image_size")] = Plan.image_size,
+    channels: Annotated[int, _option("channels")] = Plan.channels,
+    loader: Annotated[str, _option("loader")] = Plan.loader,
+    loss: Annotated[str, _option("loss")] = Plan.loss,
+    optimizer: Annotated[str, _option("optimizer")] = Plan.optimizer,
+    learning_rate: Annotated[float, _option("learning_rate")] = Plan.learning_rate,
+    batch_size: Annotated[int, _option("batch_size")] = Plan.batch_size,
     batch_sizes: Annotated[str, typer.Option(help='further batch sizes, such as "8 64"')] = "",
-    precision: Annotated[str, typer.Option(help=", ".join(records.PRECISIONS))] = "fp32",
+    precision: Annotated[str, _option("precision")] = Plan.precision,
     tuned: Annotated[bool, typer.Option("--tuned", help="search two minutes for the fastest settings first")] = False,
     processes: Annotated[int, number("fresh processes to measure in; an interval needs two", 1, 99)] = 4,
     device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, best, or all of this machine")] = "best",
@@ -61,7 +69,7 @@ def measure(
     for name in FILES:
         if loading.is_file(given[name]):  # a kernel has another current folder
             given[name] = str(Path(given[name]).expanduser().resolve())
-    _look(given | {"batch_size": sizes[0]})
+    _look(check(STUDY, given | {"batch_size": sizes[0]}))
     entry = {"points": [nested(STUDY, given)], "time_limit_minutes": minutes}
     name, points = identify(machine).name, profiles.points_of(STUDY, entry, "all")
     if not session.is_cut_short(points, name):  # the code may have changed since a point was done

@@ -17,25 +17,27 @@ from benchbook.rows import marker, points, records
 
 
 def start(
-    study: str, parameters: dict, device: Device, run_id: str = "", number: int = 1, folder: Path | None = None
+    study: str,
+    point: str,
+    parameters: dict,
+    device: Device,
+    run_id: str = "",
+    number: int = 1,
+    folder: Path | None = None,
 ) -> Run:
     """Begin a run of a study: the rows of one process.
 
     Session and machine come from BENCHBOOK_SESSION and BENCHBOOK_MACHINE; without them the run is a session of its own.
 
     Args:
-        study: the study's name.
-        parameters: the notebook's parameters, from `profiles.collect`.
+        study, point: their names.
+        parameters: of the point, with the device and framework that were picked.
         device: the device that is measured.
         run_id: of the run; empty: a new one.
         number: of the process, see `studies.process`.
         folder: for the rows; None: the point's.
     """
     this = machine.identify()
-    parameters = parameters | {"device": device.kind}
-    if "framework" in parameters:
-        parameters["framework"] = device.framework
-    point = points.point_name(study, parameters)
     folder, run_id = folder or layout.point(this.name, study, point), run_id or new_id()
     recover(folder)
     stated = points.public(parameters)  # without the data's folder, which is private and changes no result

@@ -191,8 +191,8 @@ def _known(manifest: Mapping, study: str) -> dict[str, object]:
         context = networks.describe(str(parameters.get("model"))).sequence_length
         known["sequence_length"] = parameters.get("sequence_length") or context
         try:
-            known["point"] = points.point_name(study, parameters)
-        except (KeyError, OSError, TypeError, ValueError):  # values that the notebook refuses
+            known["point"] = points.name_of(study, parameters) if points.name_of else None
+        except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
             known["point"] = None
     return known
 

@@ -1,20 +1,15 @@
-"""The parameters that a study declares, and a point's name for files and its title for people."""
+"""What of a point's parameters may be published, and what its name says: a title for people, and its work."""
 
-import ast
-import functools
 import hashlib
-import json
 import re
-from pathlib import Path
+from collections.abc import Callable
 
-import yaml
-
-from benchbook.machine import layout, libraries
+from benchbook.machine import libraries
 from benchbook.machine.kinds import KINDS
 
-DEFAULTS = Path(__file__).with_name("defaults.json")
-LISTED = json.loads(DEFAULTS.read_text(encoding="utf-8"))  # by study: what the names of points refer to
-BUDGET = "budget"  # the parameter that says how much to measure; its keys are in notebooks/budgets.yaml
+# Returns a point's name from its study and parameters. It refers to the defaults of the study's Plan, which only
+# packages above this one know: `studies.parameters` sets it.
+name_of: Callable[[str, dict], str] | None = None
 # Parameters that change no result: the data folder, when the processes are enough, and what else a notebook shows.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 UNMEASURED |= {"num_processes", "fewest_processes", "processes_part"}
@@ -38,71 +33,6 @@ NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "d
 NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
 
 
-class NotebookError(ValueError):
-    """A notebook declares a parameter in another form; the message names both and what is allowed."""
-
-
-def declared(study: str) -> dict:
-    """Return a study's parameters with their defaults: the notebook's, with the budget's keys instead of `budget`."""
-    return {name: value for name, value in in_notebook(study).items() if name != BUDGET} | budget(study)
-
-
-def in_notebook(study: str) -> dict:
-    """Return the parameters in the first cell of a study's notebook, with their defaults.
-
-    Raises:
-        NotebookError: a parameter has no type, or a default that is no literal.
-    """
-    notebook = layout.notebook(study)
-    return dict(_defaults(notebook, notebook.stat().st_mtime_ns))
-
-
-def budget(study: str) -> dict:
-    """Return the keys of a study's budget with their defaults; empty if its notebook has no budget."""
-    budgets = layout.root() / "notebooks" / "budgets.yaml"
-    return dict(_defaults(budgets, budgets.stat().st_mtime_ns)[study]) if BUDGET in in_notebook(study) else {}
-
-
-@functools.lru_cache(maxsize=16)
-def _defaults(path: Path, modified: int) -> dict:
-    """Return the defaults in a notebook or in the file of budgets, cached until the file is modified.
-
-    A profile needs them for each point, and a report for each run.
-    """
-    if path.suffix == ".yaml":
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    tagged = [cell["source"] for cell in layout.cells(path) if "parameters" in cell["metadata"].get("tags", [])]
-    allowed = "allowed: a name, a type and a literal, such as num_workers: int = 1"
-    found = {}
-    try:
-        for node in ast.parse(tagged[0] if tagged else "").body:
-            try:
-                found[node.target.id] = ast.literal_eval(node.value)
-            except (AttributeError, ValueError) as error:
-                raise NotebookError(f"{path.name}: parameter {ast.unparse(node)!r}; {allowed}") from error
-    except SyntaxError as error:
-        raise NotebookError(f"{path.name}: parameters, line {error.lineno}: {error.msg}; {allowed}") from error
-    return found
-
-
-def defaults(study: str) -> tuple[dict, dict]:
-    """Return the defaults that names of points refer to: of the parameters outside the budget, and of its keys.
-
-    They are not read from the notebook, whose defaults a user may edit and save. A study that DEFAULTS lacks has those
-    of its notebook.
-    """
-    known = LISTED.get(study) or in_notebook(study) | {BUDGET: budget(study)}
-    return {name: value for name, value in known.items() if name != BUDGET}, known.get(BUDGET, {})
-
-
-def nested(study: str, parameters: dict) -> dict:
-    """Return parameters as a notebook takes them, with the budget's keys inside `budget`."""
-    keys = budget(study)
-    inner = {name: value for name, value in parameters.items() if name in keys}
-    outer = {name: value for name, value in parameters.items() if name not in keys}
-    return outer | ({BUDGET: inner} if keys else {})
-
-
 def public(parameters: dict) -> dict:
     """Return parameters for publication: no data folder, files by name only, `arguments` with texts as a digest."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
@@ -118,47 +48,6 @@ def _without_texts(arguments: str, known: str) -> str:
     others = re.sub(rf"\b{known}=(['\"])[\w.-]+\1", "", arguments) if known else arguments
     has_texts = "'" in others or '"' in others
     return f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}" if has_texts else arguments
-
-
-def non_default(study: str, parameters: dict) -> dict:
-    """Return the parameters that differ from the study's `defaults`, sorted; the folders of files do not count.
-
-    A parameter that is missing counts as its default, so that a new parameter leaves the names of older points.
-
-    Args:
-        study: the study.
-        parameters: by name, with the device and framework that were picked.
-    """
-    outer, inner = defaults(study)
-    known = outer | inner
-    typed = {
-        name: float(value) if type(known.get(name)) is float else value
-        for name, value in sorted(public(parameters).items())
-    }
-    return {name: value for name, value in typed.items() if name not in known or value != known[name]}
-
-
-def point_name(study: str, parameters: dict) -> str:
-    """Return a point's folder name: variant, device, changed parameters without the budget's, and a hash.
-
-    The hash covers all changed parameters except the device, so that the same work has the same hash on every device.
-
-    Args:
-        study: the study.
-        parameters: by name, with the device that was picked (not `best`).
-    """
-    changed = non_default(study, parameters)
-    work = {name: value for name, value in changed.items() if name != "device"}
-    digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
-    leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
-    left_out = {"variant", "device"} | defaults(study)[1].keys()
-    texts = [
-        name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
-        for name, value in changed.items()
-        if name not in left_out
-    ]
-    words = [re.sub(r"[^A-Za-z0-9._]+", "_", text) for text in texts]
-    return f"{'-'.join([*leading, *words])[:MAX_LENGTH]}-{digest}"
 
 
 def setting(name: str) -> str:

@@ -22,10 +22,10 @@ from filelock import FileLock, Timeout
 from benchbook.machine import control_groups, layout, processes
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
-from benchbook.rows import points
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies.measurement import FULL_BYTES, LIMIT, Measurement
+from benchbook.studies.parameters import nested
 
 POLL_SECONDS = 0.5
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
@@ -125,7 +125,7 @@ def _supervise(
     point: Point, run_id: str, notebook: Path, machine_name: str, watch: Callable[[], None], deadline: float
 ) -> tuple[str, str] | None:
     """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
-    command = kernel.command(layout.notebook(point.study), notebook, points.nested(point.study, point.parameters))
+    command = kernel.command(layout.notebook(point.study), notebook, nested(point.study, point.parameters))
     limit, kills = time.monotonic() + point.limit_seconds, control_groups.memory_kills()
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
     # Short, because it holds a kernel's sockets, whose paths may have about a hundred characters.

@@ -9,29 +9,18 @@ is the images of each.
 import ast
 import itertools
 import json
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
-from benchbook.machine.kinds import GROUPS, KINDS
-from benchbook.measuring.trials import PRECISIONS
-from benchbook.rows import manifests, records
-from benchbook.rows.points import BUDGET, FILES, NotebookError, budget, declared, in_notebook, point_name, setting
-from benchbook.rows.schema import describe_error, quoted
+from benchbook.machine.kinds import GROUPS
+from benchbook.rows.points import FILES, setting
+from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
+from benchbook.studies.parameters import BUDGET, budget, check, declared, nested, point_name, require_names
 
-# The allowed values of parameters.
-NAMED = {
-    "variant": records.VARIANTS,
-    "device": ("all", "best", *GROUPS, *KINDS),
-    "framework": ("best", *devices.FRAMEWORKS),
-}
-LISTED = ("precision", "parity_precisions")  # parameters with one or more precisions
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 CALIBRATION = "calibrate"  # the study of ceilings
 ALL_DEVICES = ("device_count", "all")
@@ -101,7 +90,7 @@ def read(profile: str, studies: str = "all", device: str = "all", say: Say = lam
         DeviceUnavailable: a study that `studies` names lacks its framework or its device here. With `all`, such studies
             are skipped, and this is raised only if none remains.
     """
-    entries, points, missing = chosen(profile, studies, say), {}, None
+    entries, points, missing = chosen(profile, studies), {}, None
     for study, entry in entries.items():
         try:
             points |= {point.key: point for point in points_of(study, entry, device)}
@@ -117,15 +106,14 @@ def read(profile: str, studies: str = "all", device: str = "all", say: Say = lam
     return _calibrate_when_needed(list(points.values()))
 
 
-def chosen(profile: str, studies: str = "all", say: Say = lambda line: None) -> dict[str, dict]:
+def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     """Return a profile's entries for some studies, checked; no framework is asked.
 
     Args:
-        profile, studies, say: see `read`.
+        profile, studies: see `read`.
 
     Raises:
-        ValueError: see `read`; it names the file and the key. If `studies` is all, a study whose notebook cannot be
-            read is skipped.
+        ValueError: see `read`; it names the file and the key.
     """
     path = layout.profile(profile)
     content = profile_files.read(path)
@@ -137,20 +125,11 @@ def chosen(profile: str, studies: str = "all", say: Say = lambda line: None) -> 
     entries = {}
     for study in names:
         try:
-            declared(study)
             for parameters in (content[study].get("parameters", {}), *content[study]["points"]):
                 for name, values in parameters.items():
                     for value in _as_list(values):
                         flat(study, {name: 1 if (name, value) == ALL_DEVICES else value})
-            for choices in (_choices(content[study], point) for point in content[study]["points"]):
-                least = min(_as_list(choices.get("search_seconds", 1)))
-                if "tuned" in _as_list(choices.get("variant")) and least <= 0:
-                    raise ValueError(f"{study}: search_seconds is {least!r} with variant tuned; allowed: above 0")
             entries[study] = content[study]
-        except NotebookError as error:
-            if studies != "all" or (study == names[-1] and not entries):
-                raise
-            say(f"Skipped: {study} ({error})")
         except ValueError as error:
             raise ValueError(f"{path.name}: {error}") from error
     return entries
@@ -171,14 +150,15 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
 def collect(study: str, names: dict) -> dict:
     """Return a notebook's current parameters by name, with the keys of its budget.
 
-    Given a parameter that the notebook does not declare, papermill only warns, and would measure the defaults.
+    Given a parameter that the notebook does not have, papermill only warns, and would measure the defaults.
 
     Args:
         study: the study.
         names: the notebook's `globals()`.
 
     Raises:
-        ValueError: papermill was given a parameter that is not declared, or one has another type.
+        ValueError: a parameter is unknown, missing or not allowed, or the notebook sets it after papermill did, because
+            its cell has lost the tag.
     """
     injected = {
         node.targets[0].id: ast.literal_eval(node.value)
@@ -187,7 +167,14 @@ def collect(study: str, names: dict) -> dict:
         for node in ast.parse(source).body
     }
     flat(study, injected)
-    return declared(study) | flat(study, {name: names[name] for name in in_notebook(study)})
+    shown, notebook = nested(study, declared(study)), layout.notebook(study).name
+    for name in shown:
+        if name not in names:
+            raise ValueError(f"{notebook} lacks the parameter {name!r}; allowed: {', '.join(shown)}")
+        if name in injected and names[name] != injected[name]:
+            why = f"{name} is {quoted(names[name])}, though {quoted(injected[name])} was given"
+            raise ValueError(f"{notebook}: {why}; allowed: a cell of parameters with the tag `parameters`")
+    return declared(study) | flat(study, {name: names[name] for name in shown})
 
 
 def flat(study: str, parameters: dict) -> dict:
@@ -201,11 +188,11 @@ def flat(study: str, parameters: dict) -> dict:
     Raises:
         ValueError: an unknown parameter, key or profile, or a value of another type; the message names what is allowed.
     """
-    own, keys = in_notebook(study), budget(study)
+    keys = budget(study)
     for name, value in parameters.items():
-        if name in keys and name not in own:
+        if name in keys:
             raise ValueError(f"{study}: {name} is a key of budget; allowed: budget={{{name!r}: {value!r}}}")
-    _check_names(f"{study} has no parameter", parameters, own)
+    require_names(f"{study} has no parameter", parameters, nested(study, declared(study)))
     inside = parameters.get(BUDGET, {})
     if isinstance(inside, str) and inside.lstrip().startswith("{"):
         with suppress(json.JSONDecodeError):  # else it is refused as the name of a profile
@@ -218,39 +205,8 @@ def flat(study: str, parameters: dict) -> dict:
         inside = content[study].get("parameters", {}).get(BUDGET, {})
     if not isinstance(inside, dict):
         raise ValueError(f"{study}: budget is {quoted(inside)}; allowed: a profile's name or a dict of its keys")
-    _check_names(f"{study}: budget has no key", inside, keys)
-    values = {name: value for name, value in parameters.items() if name != BUDGET} | inside
-    check(study, values)
-    return values
-
-
-def _check_names(complaint: str, given: dict, allowed: dict) -> None:
-    for name, value in given.items():
-        if name not in allowed:
-            raise ValueError(f"{complaint} {quoted(name)} (value {quoted(value)}); allowed: {', '.join(allowed)}")
-
-
-def check(study: str, parameters: dict) -> None:
-    """Refuse parameters and keys of a budget that a study lacks, or whose value has another type or is not allowed.
-
-    Raises:
-        ValueError: names the parameter, its value, and what is allowed.
-    """
-    defaults = declared(study)
-    _check_names(f"{study} has no parameter", parameters, defaults)
-    for name, value in parameters.items():
-        wanted = type(defaults[name])
-        right = type(value) is wanted or (wanted is float and type(value) is int)
-        if not right or (wanted is float and not math.isfinite(value)):
-            raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: a value of type {wanted.__name__}")
-        if value not in (allowed := NAMED.get(name, [value])):
-            raise ValueError(f"{study}: {name} is {quoted(value)}; allowed: {', '.join(allowed)}")
-        if name in LISTED and (unknown := set(value.split()) - set(PRECISIONS)):
-            raise ValueError(f"{study}: {name} {value!r}: {min(unknown)!r}; allowed: {', '.join(PRECISIONS)}")
-    try:
-        manifests.PARAMETERS.validate_python(parameters)  # values that a manifest may not hold are refused
-    except ValidationError as error:
-        raise ValueError(f"{study}: {describe_error(error.errors(include_url=False)[0])}") from error
+    require_names(f"{study}: budget has no key", inside, keys)
+    return check(study, {name: value for name, value in parameters.items() if name != BUDGET} | inside)
 
 
 def points_of(study: str, entry: dict, device: str) -> list[Point]:
@@ -273,8 +229,7 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
                 count = 1 if place["device"] == "cpu" else survey.ask(place.get("framework", "torch")).count
                 size = overrides.get("batch_size", defaults["batch_size"])
                 overrides |= {"device_count": count, "batch_size": count * size}
-            check(study, overrides)
-            parameters = {name: type(defaults[name])(value) for name, value in (defaults | overrides).items()}
+            parameters = defaults | check(study, overrides)
             for name in parameters.keys() & FILES:
                 if ".py:" in parameters[name]:  # in a profile, paths are relative to the project's folder
                     parameters[name] = str(layout.root() / parameters[name])

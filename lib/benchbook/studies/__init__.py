@@ -10,11 +10,15 @@ if TYPE_CHECKING:
     from benchbook.studies.study import Study  # which imports matplotlib; a measuring process does not need it
 
 
+def names() -> list[str]:
+    """Return the names of all studies, in the order of their notebooks."""
+    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
+    return [name for name in layout.notebooks() if name in folders]
+
+
 def every() -> dict[str, "Study"]:
     """Return all studies by name, in the order of their notebooks; studies that repeat an article come first."""
-    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
-    names = [name for name in layout.notebooks() if name in folders]
-    studies = [importlib.import_module(f"{__name__}.{name}.study").STUDY for name in names]
+    studies = [importlib.import_module(f"{__name__}.{name}.study").STUDY for name in names()]
     return {study.name: study for study in sorted(studies, key=lambda study: not study.article)}
 
 

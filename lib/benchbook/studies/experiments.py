@@ -43,6 +43,7 @@ from benchbook.measuring.writer import Run
 from benchbook.rows import records
 from benchbook.studies import figures, process
 from benchbook.studies.measurement import Measurement
+from benchbook.studies.parameters import plan_of
 from benchbook.studies.process import Process
 from benchbook.studies.study import Drawing, Evidence
 
@@ -122,7 +123,7 @@ class Experiment(Process):
     measurement: Measurement | None = None
     attended: bool = False
 
-    study_plan = property(lambda self: process.plan_of(self.measurement.study), doc="The class of the study's plan.")
+    study_plan = property(lambda self: plan_of(self.measurement.study), doc="The class of the study's plan.")
 
     @property
     def try_seconds(self) -> float:

@@ -18,6 +18,7 @@ from benchbook.measuring import failures, launch, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
 from benchbook.studies import process
+from benchbook.studies.parameters import point_name
 from benchbook.studies.process import CHECK
 
 # JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
@@ -48,7 +49,7 @@ class Measurement:
     @cached_property
     def folder(self) -> Path:
         """Return the folder of the point's rows, which stays though the notebook may be edited meanwhile."""
-        return layout.point(self.machine, self.study, points.point_name(self.study, self.parameters))
+        return layout.point(self.machine, self.study, point_name(self.study, self.parameters))
 
     @property
     def programs(self) -> Path:

@@ -5,9 +5,10 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy
+from pydantic import Field
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device
@@ -16,6 +17,7 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
+from benchbook.studies.parameters import BUDGET
 from benchbook.studies.process import Process
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
@@ -23,50 +25,75 @@ Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A point's choices; each study's `Plan` adds its own. `build` makes the workload.
+    """A point's choices, and how much of it to measure; each study's `Plan` adds its own. `build` makes the workload.
+
+    The annotated fields are the study's parameters, see `parameters`; values out of their bounds never come here.
 
     Attributes:
         dataset: what to train on.
         device: where to train, and with which framework.
         variant: `reference` is the article's protocol, `tuned` the fastest settings found on this device.
-        batch_size: images per step.
-        data_resident: keep all images on the device, so that no batch is loaded; not allowed with `reference`.
-        num_workers: threads or processes that prepare batches ahead (0: the training thread prepares them).
-        parity_batch_size: the most images of a step that are repeated in float64, which is slow.
-        seed: of weights, dropout and data order.
         settings: of the computation; `benchbook.measuring.tuned` finds those of `tuned`.
 
     Raises:
-        ValueError: a choice is not allowed.
+        ValueError: choices that do not fit together, or do not fit the data.
         NotImplementedError: the study has no network in the device's framework.
     """
 
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
+    FRAMEWORK: ClassVar[str] = "best"  # the default, if there are several
+    WITHOUT: ClassVar[tuple[str, ...]] = ()  # fields of a base class that are no parameters of this study
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
-    # The lowest values of some choices.
-    LEAST: ClassVar[dict[str, int]] = {"batch_size": 1, "parity_batch_size": 1, "num_workers": 0}
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
     device: Device
     variant: str = "reference"
     _: KW_ONLY
-    batch_size: int = 64
-    data_resident: bool = False
-    num_workers: int = 1
-    parity_batch_size: int = 64
-    seed: int = 1
+    batch_size: Annotated[int, Field(ge=1, description="images a step")] = 64
+    data_resident: Annotated[
+        bool, Field(description="keep all images on the device, so that no loader runs; not with reference")
+    ] = False
+    num_workers: Annotated[int, Field(ge=0, description="threads or processes that prepare batches ahead")] = 1
+    num_processes: Annotated[
+        int, Field(ge=1, description="most fresh processes that measure windows, one after the other"), BUDGET
+    ] = 6
+    fewest_processes: Annotated[int, Field(ge=1, description="fewest of them; an interval needs two"), BUDGET] = 2
+    processes_part: Annotated[
+        float, Field(ge=0, description="known: the processes' part of half the interval is at most this"), BUDGET
+    ] = 0.09
+    num_repeats: Annotated[
+        int, Field(ge=1, description="repeats of the measurement, each from the same initial weights"), BUDGET
+    ] = 1
+    num_windows: Annotated[int, Field(ge=1, description="timed windows in a repeat"), BUDGET] = 1
+    samples_per_window: Annotated[int, Field(ge=0, description="images in a window; 0: one epoch"), BUDGET] = 0
+    window_seconds: Annotated[
+        float, Field(ge=0, description="least length of a window; 0: samples_per_window decides"), BUDGET
+    ] = 0.0
+    num_warmup_steps: Annotated[
+        int, Field(ge=0, description="steps before the clock starts; undone afterwards"), BUDGET
+    ] = 10
+    num_parity_steps: Annotated[
+        int, Field(ge=0, description="steps compared with the CPU in float64; 0: none"), BUDGET
+    ] = 3
+    parity_batch_size: Annotated[int, Field(ge=1, description="most samples of a compared step"), BUDGET] = 64
+    seed: Annotated[
+        int, Field(ge=0, description="of weights, dropout, data order and other random numbers"), BUDGET
+    ] = 1
+    try_seconds: Annotated[
+        float, Field(ge=0, description="how long the notebook's own loop trains; 0 in `benchbook study`"), BUDGET
+    ] = 3.0
+    explore: Annotated[
+        bool, Field(description="whether the last cell tries other settings; false in `benchbook study`"), BUDGET
+    ] = True
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
-        self.require("variant", self.variant in self.VARIANTS, ", ".join(self.VARIANTS))
         may_reside = self.variant != "reference" or not self.data_resident
         self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
-        for name, least in self.LEAST.items():
-            self.require(name, getattr(self, name) >= least, f"{least} or more")
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
@@ -89,14 +116,8 @@ class StudyPlan:
 
     @classmethod
     def load(cls, process: Process) -> Any:
-        """Return the data that a process's parameters name, with at most `num_test_images` test images.
-
-        Raises:
-            ValueError: the study does not train on such data.
-        """
-        if (name := process.parameters["dataset"]) not in cls.DATASETS:
-            raise ValueError(f"dataset {name!r}; allowed: {', '.join(cls.DATASETS)}")
-        data = process.load(cls.find, name)
+        """Return the data that a process's parameters name, with at most `num_test_images` test images."""
+        data = process.load(cls.find, process.parameters["dataset"])
         return data.with_tests(process.parameters.get("num_test_images", 0)) if isinstance(data, Dataset) else data
 
     @classmethod

@@ -8,7 +8,6 @@ of its own. How is said by the study's `Plan`: `load` returns the data, `start` 
 
 import base64
 import functools
-import importlib
 import io
 import os
 import time
@@ -26,6 +25,7 @@ from benchbook.machine import identity, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.datasets import EMBEDDED, Collection
+from benchbook.studies.parameters import plan_of, point_name
 
 CHECK = 0  # the number of the process that compares with float64
 GROUP_SECONDS = 300.0  # a rank waits this long for others, which may compile or read a large data set
@@ -157,11 +157,6 @@ class Process:
         return protocol.Amount(**{name: value for name, value in self.parameters.items() if name in known} | changed)
 
 
-def plan_of(study: str) -> Any:
-    """Return the class of a study's plan."""
-    return importlib.import_module(f"benchbook.studies.{study}.plan").Plan
-
-
 def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, drafts: bool = False) -> Process:
     """Begin a process of a point, on the device that its parameters name; a rank of torchrun joins its group.
 
@@ -185,7 +180,9 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
         index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
         device = replace(device, index=index, count=0 if group.rank else count)  # rank 0 reads the energy of all
     folder = runs.scratch() if drafts or group.rank else None
-    run = runs.start(study, parameters, device, run_id, number, folder)
+    own = {"device": device.kind, "framework": device.framework}
+    picked = parameters | {name: value for name, value in own.items() if name in parameters}
+    run = runs.start(study, point_name(study, picked), picked, device, run_id, number, folder)
     run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
     with run.during("setup"):
         return Process(parameters, devices.with_count(device, count), run, number, group)

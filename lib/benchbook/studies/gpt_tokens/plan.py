@@ -7,15 +7,17 @@ the small network; GPT-2's shape is from https://cdn.openai.com/better-language-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy
+from pydantic import Field
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
 from benchbook.studies.datasets import SYNTHETIC, Text
+from benchbook.studies.parameters import BUDGET, AllowEmbedded, SearchSeconds, words_of
 from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.process import Process
 
@@ -76,30 +78,38 @@ class Plan(StudyPlan):
 
     Attributes:
         dataset: from `load`; None: train on one batch of random tokens on the device.
-        batch_size: sequences per step.
-        model: a key of `SHAPES`.
-        sequence_length: tokens per sequence; 0: the model's context.
-        lora_rank: above 0, all weights are frozen and adapters of this rank are trained in each attention.
         steps_per_epoch: steps between two tests, which count as an epoch.
-        num_test_sequences: of the test; 0: all.
     """
 
     MODEL = "nanogpt_char_small"
     FRAMEWORKS = ("torch", "mlx")
     DATASETS = ("tinyshakespeare", "excerpt", SYNTHETIC)
-    LEAST = StudyPlan.LEAST | {"steps_per_epoch": 1, "num_test_sequences": 0}
+    FRAMEWORK = "torch"
     VARIANTS = ("reference", "controlled", "tuned")
+    WITHOUT = ("num_workers",)
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
 
     dataset: Text | None = field(kw_only=False)
-    batch_size: int = 12
+    model: Annotated[Literal[*SHAPES], Field(description="the network's shape")] = MODEL
+    batch_size: Annotated[int, Field(ge=1, description="sequences a step")] = 12
+    sequence_length: Annotated[int, Field(ge=0, description="tokens of a sequence; 0: the model's context")] = 0
+    lora_rank: Annotated[
+        int, Field(ge=0, description="above 0: all weights are frozen, and adapters of this rank are trained")
+    ] = 0
+    ladder: Annotated[
+        str,
+        words_of(*PRECISIONS, *SWITCHES),
+        Field(description="settings of the computation, controlled"),
+    ] = ""
+    evaluate_each_epoch: Annotated[
+        bool, Field(description="test after every window, each being an epoch; else once, at a repeat's end"), BUDGET
+    ] = False
+    num_test_sequences: Annotated[int, Field(ge=0, description="sequences of the test; 0: all"), BUDGET] = 0
     parity_batch_size: int = 2
-    model: str = MODEL
-    sequence_length: int = 0
-    lora_rank: int = 0
+    search_seconds: SearchSeconds = 120.0
+    allow_embedded: AllowEmbedded = True
     steps_per_epoch: int = 250
-    num_test_sequences: int = 0
 
     @classmethod
     def start(cls, process: Process, data: Text | None) -> Workload:
@@ -108,7 +118,6 @@ class Plan(StudyPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("model", self.model in SHAPES, ", ".join(SHAPES))
         shape, most_tokens = self.shape, self.device.longest_product
         self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
@@ -195,13 +204,7 @@ class Plan(StudyPlan):
 
 
 def read_settings(text: str) -> Settings:
-    """Return settings from words separated by blanks: `SWITCHES`, and precisions, the last of which is used.
-
-    Raises:
-        ValueError: another word.
-    """
+    """Return settings from words separated by blanks: `SWITCHES`, and precisions, the last of which is used."""
     words = text.split()
-    if unknown := [word for word in words if word not in (*PRECISIONS, *SWITCHES)]:
-        raise ValueError(f"ladder {unknown[0]!r}; allowed: {', '.join((*PRECISIONS, *SWITCHES))}")
     precision = ["fp32", *(word for word in words if word in PRECISIONS)][-1]
     return Settings(precision, **{word: True for word in words if word in SWITCHES})

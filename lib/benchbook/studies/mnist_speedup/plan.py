@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
+from benchbook.studies.parameters import AllowEmbedded, SearchSeconds, TestImages
 from benchbook.studies.plan import StudyPlan
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
@@ -26,8 +27,13 @@ class Plan(StudyPlan):
 
     MODEL = "mnist_cnn"
     FRAMEWORKS = ("torch", "mlx")
+    FRAMEWORK = "torch"
     DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled", "tuned")
+
+    num_test_images: TestImages = 0
+    search_seconds: SearchSeconds = 60.0
+    allow_embedded: AllowEmbedded = True
 
     @property
     def workers(self) -> int:

@@ -6,15 +6,25 @@ cache file, so "validation" replayed training images; no variant reproduces that
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy
+from pydantic import Field
 
 from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
 from benchbook.frameworks.workload import Workload
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
+from benchbook.studies.parameters import (
+    BUDGET,
+    AllowEmbedded,
+    DataRoot,
+    ImageSize,
+    LearningRate,
+    SearchSeconds,
+    TestImages,
+)
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 
@@ -27,15 +37,11 @@ class Plan(StudyPlan):
     With `tuned`, torch and MLX fold a frozen network's batch norms into its convolutions.
 
     Attributes:
-        trainable: whether all layers are trained; if not, only the head is, and batch norms are in inference mode.
-        weights: the kind and the arrays that `weights.choose` returns, or a kind to pass to it.
-        image_size: height and width of the enlarged images, in pixels.
-        learning_rate: learning rate of the first step.
+        drawn: the kind and the arrays that `weights.choose` returns; None: choose them.
     """
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
-    LEAST = StudyPlan.LEAST | {"image_size": 32}
     DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
@@ -43,10 +49,20 @@ class Plan(StudyPlan):
 
     num_workers: int = 2
     parity_batch_size: int = 16
-    trainable: bool = False
-    weights: tuple[str, Weights] | str = field(default="random", repr=False)
-    image_size: int = 128
-    learning_rate: float = 5e-4
+    trainable: Annotated[
+        bool, Field(description="train all layers; else the head alone, with batch norms in inference mode")
+    ] = False
+    weights: Annotated[Literal["imagenet", "random"], Field(description="random: drawn from the seed")] = "imagenet"
+    image_size: ImageSize = 128
+    learning_rate: LearningRate = 5e-4
+    allow_random: Annotated[
+        bool, Field(description="if ImageNet's weights are unavailable, use random ones, which the rows name"), BUDGET
+    ] = True
+    num_test_images: TestImages = 0
+    search_seconds: SearchSeconds = 120.0
+    allow_embedded: AllowEmbedded = True
+    data_root: DataRoot = ""
+    drawn: tuple[str, Weights] | None = field(default=None, repr=False)
 
     @classmethod
     def start(cls, process: Process, data: Dataset) -> Workload:
@@ -59,27 +75,26 @@ class Plan(StudyPlan):
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
             process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
-        workload = process.build(cls, data, weights=chosen)
+        workload = process.build(cls, data, drawn=chosen)
         process.run.add_settings(trainable_parameters=workload.trainable_parameters())
         return workload
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("learning_rate", self.learning_rate > 0, "above 0")
         check_batch_size(self.batch_size, len(self.dataset.train_labels))
-        if isinstance(self.weights, str):
+        if self.drawn is None:
             chosen = choose(self.weights, self.num_classes, self.image_size, self.seed)
-            object.__setattr__(self, "weights", chosen)
+            object.__setattr__(self, "drawn", chosen)
 
     @property
     def arrays(self) -> Weights:
         """Return the initial weights by Keras's layer names."""
-        return self.weights[1]
+        return self.drawn[1]
 
     @property
     def momentum(self) -> float:
         """Return the momentum of the batch norms in Keras's convention: the share that each step keeps."""
-        return MOMENTUM[self.weights[0]]
+        return MOMENTUM[self.drawn[0]]
 
     @property
     def folded(self) -> bool:

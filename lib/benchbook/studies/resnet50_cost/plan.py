@@ -7,9 +7,10 @@ is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with convol
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy
+from pydantic import Field
 
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
@@ -17,6 +18,15 @@ from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Collection
+from benchbook.studies.parameters import (
+    BUDGET,
+    AllowEmbedded,
+    DataRoot,
+    ImageSize,
+    Precision,
+    SearchSeconds,
+    TrialBatchSize,
+)
 from benchbook.studies.plan import Inputs, StudyPlan
 from benchbook.studies.process import Process
 from benchbook.studies.resnet50_cost import inputs, weights
@@ -44,32 +54,46 @@ class Plan(StudyPlan):
     Attributes:
         dataset: from `collect`; None: one synthetic batch on the device, without augmentation.
         device: with JAX, its count is the number of devices that train together, all in this process.
-        batch_size: images a step, all devices together.
-        image_size: pixels a side.
-        learning_rate: the highest learning rate for 256 images a step; it is scaled to `batch_size`.
-        schedule_epochs: epochs to which the protocol's schedule of 90 is scaled.
         group: with torch, the devices that train together, each in a process of its own, and this process's rank.
     """
 
     MODEL = "resnet50"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
-    LEAST = StudyPlan.LEAST | {"image_size": 32}
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
+    WITHOUT = ("data_resident",)
     find = staticmethod(datasets.collect)
 
     dataset: Collection | None = field(kw_only=False)
-    batch_size: int = 256
+    device_count: Annotated[int, Field(ge=1, description="devices that train together; on a CPU, processes")] = 1
+    batch_size: Annotated[int, Field(ge=1, description="images a step, all devices together")] = 32
+    image_size: ImageSize = 224
+    precision: Precision = "fp32"
     num_workers: int = 2
+    evaluate_each_epoch: Annotated[
+        bool, Field(description="test after every epoch: a curve, whose windows are whole epochs")
+    ] = False
+    allow_embedded: AllowEmbedded = True
+    target_accuracy: Annotated[
+        float, Field(gt=0, le=1, description="time, energy and cost to this accuracy are read off the curve"), BUDGET
+    ] = 0.757
+    price_per_hour: Annotated[float, Field(ge=0, description="US dollars for this machine; 0: unknown"), BUDGET] = 0.0
+    electricity_per_kwh: Annotated[float, Field(ge=0, description="US dollars; 0: unknown"), BUDGET] = 0.0
+    num_windows: int = 3
+    samples_per_window: int = 320
     parity_batch_size: int = 8
-    image_size: int = 224
-    learning_rate: float = 0.1
-    schedule_epochs: float = EPOCHS
+    search_seconds: SearchSeconds = 120.0
+    trial_batch_size: TrialBatchSize = 64
+    learning_rate: Annotated[
+        float, Field(gt=0, description="the highest for 256 images a step; it is scaled to the batch size"), BUDGET
+    ] = 0.1
+    schedule_epochs: Annotated[
+        float, Field(gt=0, description="epochs for which the learning rate's schedule is planned"), BUDGET
+    ] = float(EPOCHS)
+    data_root: DataRoot = ""
     group: Group = field(default_factory=Group)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("learning_rate", "schedule_epochs"):
-            self.require(name, getattr(self, name) > 0, "above 0")
         # torch has a process for each device, JAX one for all devices.
         count = self.group.size if self.device.framework == "torch" else self.device.count
         if self.batch_size % count:

@@ -5,11 +5,14 @@ come from other code, which was not released.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy
+from pydantic import Field
 
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
+from benchbook.studies.parameters import BUDGET, Precision, SearchSeconds, TestImages
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 
@@ -26,24 +29,35 @@ class Plan(StudyPlan):
     """A point's choices: grey square images with masks; Nesterov momentum; a learning rate that falls after one epoch.
 
     As in the article, images are not shuffled.
-
-    Attributes:
-        width: factor for the channels of every layer; with any value but 1 it is not the article's network.
     """
 
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
+    DATASETS = ()  # its images are generated
     shuffles = False
 
+    image_size: Annotated[int, Field(gt=0, multiple_of=STEP, description="pixels a side")] = ARTICLE_SIZE
+    width: Annotated[float, Field(gt=0, description="factor of every layer's channels; the article's network is 1")] = (
+        1.0
+    )
     batch_size: int = 16
+    precision: Precision = "fp32"
+    sustained_minutes: Annotated[
+        float, Field(ge=0, description="above 0: train so long without a pause, and nothing else")
+    ] = 0.0
+    num_images: Annotated[int, Field(ge=1, description="generated training images"), BUDGET] = 500
+    num_test_images: TestImages = 100
+    cooldown_seconds: Annotated[float, Field(ge=0, description="pause between repeats"), BUDGET] = 0.0
+    num_windows: int = 2
+    num_warmup_steps: int = 2
     parity_batch_size: int = 2
+    search_seconds: SearchSeconds = 120.0
     seed: int = 42
-    width: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require("width", self.width > 0, "above 0")
-        self.require("image_size", self.image_size % STEP == 0, f"multiples of {STEP}")
+        side = self.dataset.train_images.shape[1]
+        self.require("image_size", self.image_size == side, f"{side}, as the data")
         self.order(0)  # raises if the images do not fill a batch
 
     @classmethod

@@ -8,9 +8,13 @@ The source reads each image from a PNG file; here all images are in memory.
 
 import functools
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from benchbook.machine import identity
 from benchbook.measuring import trials
+from benchbook.studies.parameters import BUDGET, AllowEmbedded, DataRoot, SearchSeconds, TestImages, TrialBatchSize
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 
@@ -29,29 +33,41 @@ class Plan(StudyPlan):
     keeps the images on the device and augments a batch there when the batch is requested, so the time counts as input.
     On the CPU all of it is host wait; on an accelerator it is queued before the step's work.
 
-    Attributes:
-        num_workers: worker processes of `controlled`; -1: one for each core that this process may use.
-        num_bank_images: how many images vote, evenly spread; 0: all.
-        matrix: a key of COMPILERS: how `measure` tries each precision.
     """
 
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
-    LEAST = StudyPlan.LEAST | {"num_workers": EVERY_CORE}
+    WITHOUT = ("data_resident",)
 
-    batch_size: int = BATCH_SIZE
-    num_workers: int = EVERY_CORE
+    batch_size: Annotated[int, Field(ge=2, description="images a step, each in two views")] = BATCH_SIZE
+    num_workers: Annotated[
+        int, Field(ge=EVERY_CORE, description="processes that augment, with controlled; -1: one for each core")
+    ] = EVERY_CORE
+    matrix: Annotated[Literal[*COMPILERS], Field(description="try each precision; all: eager and compiled")] = "none"
+    num_warmup_steps: int = 3
     parity_batch_size: int = 16
     seed: int = 0
-    num_bank_images: int = 0
-    matrix: str = "none"
+    num_bank_images: Annotated[
+        int, Field(ge=0, description="training images that vote in the evaluation, evenly spread; 0: all"), BUDGET
+    ] = 0
+    num_test_images: TestImages = 0
+    num_resident_steps: Annotated[
+        int, Field(ge=0, description="steps timed on resident batches, for the input's share; 0: none"), BUDGET
+    ] = 3
+    search_seconds: SearchSeconds = 120.0
+    trial_batch_size: TrialBatchSize = 128
+    matrix_seconds: Annotated[float, Field(ge=0, description="no trial of the matrix begins after this"), BUDGET] = (
+        600.0
+    )
+    matrix_batch_size: Annotated[int, Field(ge=2, description="most images a step in the matrix"), BUDGET] = 128
+    allow_embedded: AllowEmbedded = True
+    data_root: DataRoot = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         count = self.num_samples
-        self.require("matrix", self.matrix in COMPILERS, ", ".join(COMPILERS))
-        self.require("batch_size", 2 <= self.batch_size <= count, f"2 to {count}, the training images")
+        self.require("batch_size", self.batch_size <= count, f"2 to {count}, the training images")
 
     @classmethod
     def measure(cls, process: Process) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.studies.mnist_speedup import plan as mnist
+from benchbook.studies.parameters import Precisions
 from benchbook.studies.process import Process
 
 
@@ -23,9 +24,13 @@ class Plan(mnist.Plan):
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
+    WITHOUT = ("search_seconds",)
     shuffles = True  # on every device
 
     batch_size: int = 128
+    num_windows: int = 10
+    num_parity_steps: int = 20
+    parity_precisions: Precisions = "fp32 amp_bf16"
 
     @classmethod
     def measure(cls, process: Process) -> None:

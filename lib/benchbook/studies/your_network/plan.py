@@ -1,14 +1,15 @@
 """The plan of your own network: its choices, and the names of your code."""
 
 import hashlib
-import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from benchbook.frameworks.devices import Device
-from benchbook.judging.agreement import tolerance_of
 from benchbook.measuring import calibration
 from benchbook.rows.points import FILES
+from benchbook.studies.parameters import LearningRate, Precision, SearchSeconds
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.process import Process
 from benchbook.studies.your_network import loading
@@ -22,40 +23,42 @@ class Plan(StudyPlan):
 
     Attributes:
         dataset: None; batches come from `loader`.
-        network: `module:callable` or `file.py:callable` that returns a torch.nn.Module.
-        arguments: keyword arguments of that callable, as Python writes them.
-        image_size, channels: of random images, if there is no loader.
         loader: `file.py:callable` from a batch size to an iterable of (inputs, target), such as a DataLoader or a list.
             Inputs are an array, a tuple of the network's arguments, or a dictionary of its keyword arguments; they may
             contain lists and dictionaries of arrays. A dictionary without a target is for a network that computes its
             own loss. Each epoch iterates it again, and its time counts. Batches of another size are skipped, such as
             the last of an epoch.
-        loss: `file.py:callable` from outputs and target to a scalar; empty: the network's own loss, or the
-            cross-entropy of logits.
-        optimizer: one of OPTIMIZERS.
-        learning_rate: of all steps.
     """
 
     MODEL = ""  # see `columns`
     FRAMEWORKS = ("torch",)
-    LEAST = StudyPlan.LEAST | {"image_size": 1, "channels": 1}
+    DATASETS = ()
+    WITHOUT = ("data_resident", "num_workers")
 
-    network: str = "torchvision.models:resnet18"
-    arguments: str = ""
-    image_size: int = 224
-    channels: int = 3
-    loader: str = ""
-    loss: str = ""
-    optimizer: str = "sgd"
-    learning_rate: float = 0.01
-    batch_size: int = 32
+    network: Annotated[str, Field(description="module:callable or file.py:callable, which makes a torch.nn.Module")] = (
+        "torchvision.models:resnet18"
+    )
+    arguments: Annotated[str, Field(description='arguments of the callable, such as "num_classes=10"')] = ""
+    image_size: Annotated[int, Field(ge=1, description="pixels a side of random images")] = 224
+    channels: Annotated[int, Field(ge=1, description="channels of random images")] = 3
+    loader: Annotated[str, Field(description="file.py:callable; makes batches of (inputs, target) of a size")] = ""
+    loss: Annotated[
+        str, Field(description="file.py:callable of (outputs, target); empty: the network's own, or cross-entropy")
+    ] = ""
+    optimizer: Annotated[Literal[*OPTIMIZERS], Field(description="with momentum 0.9, if it is sgd")] = "sgd"
+    learning_rate: LearningRate = 0.01
+    batch_size: Annotated[int, Field(ge=1, description="samples a step")] = 32
+    precision: Precision = "fp32"
+    num_windows: int = 6
+    window_seconds: float = 1.5
+    num_warmup_steps: int = 5
+    num_parity_steps: int = 1
     parity_batch_size: int = 16
+    search_seconds: SearchSeconds = 120.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         loading.keywords(self.arguments)
-        self.require("optimizer", self.optimizer in OPTIMIZERS, ", ".join(OPTIMIZERS))
-        self.require("learning_rate", 0 < self.learning_rate < math.inf, "above 0, and finite")
 
     @classmethod
     def load(cls, process: Process) -> None:
@@ -87,7 +90,6 @@ def look(given: dict[str, Any]) -> None:
     """
     choices = {each.name: given[each.name] for each in fields(Plan) if each.name in given.keys() - {"device"}}
     Plan(None, Device("cpu", "any"), **choices)
-    tolerance_of(given["precision"])
     for name in FILES:
         if given[name]:
             loading.resolve(given[name], name)
