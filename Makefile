@@ -39,7 +39,7 @@ $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpre
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study plan report examples test test-slow lint bench lab lock pack share picture address clean
+.PHONY: help setup study plan report examples test test-slow lint bench derived lab lock pack share picture address clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -75,6 +75,11 @@ bench: $(READY) ## Compare the measured loop with a plain one and with Keras's f
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
 	@for bench in $(filter intervals soak scale parity loops rates,$(STUDIES)); do \
 		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
+
+derived: $(READY) ## Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
+	@$(BIN)/python benchmarks/fit_memory.py
+	@$(BIN)/python benchmarks/predictions.py
+	@$(BIN)/python tests/golden.py
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)

@@ -16,8 +16,14 @@ import numpy
 import pandas
 
 from benchbook.machine import layout
-from benchbook.record import observations, rules
+from benchbook.record import articles, chips, observations, predict, rules
+from benchbook.rows import networks
 
+# Chips that people compare, and the precision in which they are asked for.
+COMPARED = dict.fromkeys(("Apple M1 Max", "Apple M4", "Apple M4 Max", "Apple M5 Max"), "fp32")
+COMPARED |= dict.fromkeys(("RTX 3060", "RTX 4090", "RTX 5090", "RX 7900 XTX", "A100 80GB", "H100 80GB SXM"), "amp_fp16")
+COMPARED |= dict.fromkeys(("MI300X", "TPU v5e"), "bf16")
+USUAL = "resnet50, 224 px"
 GRID = (0.1, 0.25, 0.4, 1.0)
 COLUMNS = {"error": "deviation", "ratio_error": "ratio_deviation"}
 NAMES = {"error": "the rule", "ratio_error": "ratio"}
@@ -67,6 +73,38 @@ def cells(table: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     return {name: own for name, own in named.items() if len(own) >= rules.FEWEST}
 
 
+def compared() -> pandas.DataFrame:
+    """Return COMPARED next to a published rate of each, predicted without the chip, if there is one.
+
+    Returns:
+        Columns: chip, work, published, predicted (a range, or why there is none), source. ResNet-50 comes first.
+    """
+    rule, shown = rules.by_kind()[rules.IMAGES], []
+    known = rule.lines.groupby("work")["product"].transform("nunique").ge(observations.FEWEST_PRODUCTS)
+    for name, precision in COMPARED.items():
+        chip = chips.resolve(name)
+        family, product = observations.chip_figures(chip, precision)["family"], chips.product(chip)
+        lines = rule.lines.assign(exact=rule.lines["chip"].str.startswith(chip), usual=rule.lines["work"].eq(USUAL))
+        own = lines[known & lines["product"].eq(product) & lines["family"].eq(family)]
+        if own.empty:
+            try:
+                answer = predict.rate(predict.Question(chip, "resnet50", precision))
+                bounds = f"{answer.low:,.0f} to {answer.high:,.0f}"
+            except predict.Unknown as reason:
+                bounds = f"none: {reason}"
+            shown.append((chip, f"ResNet-50, 224 px, {precision}", "none found", bounds, ""))
+            continue
+        own = own.sort_values(["usual", "exact", "rate"]).tail(1)
+        middles, deviations = rule.predict(own, numpy.flatnonzero(lines["product"].eq(product)))
+        low, high = numpy.exp(middles + rules.DEVIATIONS * deviations * numpy.array([-1, 1]))
+        (line,) = own.to_dict("records")
+        work = f"{line['work'].replace(line['network'], networks.title(line['network']))}, {line['computed']}"
+        shown.append(
+            (line["chip"], work, f"{line['rate']:,.0f}", f"{low:,.0f} to {high:,.0f}", articles.citation(line))
+        )
+    return pandas.DataFrame(shown, columns=["chip", "work", "published", "predicted", "source"])
+
+
 def main(words: list[str]) -> None:
     """Print the constants and the table."""
     print(f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}", flush=True)
@@ -84,6 +122,7 @@ def main(words: list[str]) -> None:
             found = rules._measures(own.assign(publication=""), "shown_")
             shares = " | ".join(f"{100 * found[each]:.1f} %" for each in ("median_error", "within_2", "coverage"))
             print(f"| {group} | {name} | {found['pairs']} | {shares} |", flush=True)
+    print(compared().to_markdown(index=False))
 
 
 if __name__ == "__main__":

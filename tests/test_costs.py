@@ -64,7 +64,7 @@ def test_measured_and_published_come_first_and_a_prediction_is_a_range_for_chips
         assert not known & {(line.chip, line.family) for line in predicted}
         assert all(line.low < line.seconds < line.high for line in predicted)
         assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
-        assert bool(predicted) == (task.key in ("resnet50", "gpt2")), "the others have fewer than 5 products on record"
+        assert bool(predicted) != ("Nothing is predicted" in task.note)
 
 
 def test_a_line_has_memory_what_fits_and_dated_prices(every):

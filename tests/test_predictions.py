@@ -166,8 +166,8 @@ def test_an_answer_says_how_sure_it_is():
     own = own[own["group"].eq("NVIDIA, half")]
     median = numpy.expm1(own["error"]).abs().median()
     assert known.basis == other.basis
-    assert f"half of such predictions are within {median:.0%}" in known.basis
-    assert f"({len(own)} published rates of NVIDIA, half, each hidden with its chip and publication)" in known.basis
+    assert known.basis.startswith(f"half of such predictions are within {wording.percent(median)}, and ")
+    assert f"{len(own)} published rates of NVIDIA, half, each hidden with its chip and publication)" in known.basis
 
 
 def test_a_small_batch_takes_no_shorter_step_than_any_on_record():

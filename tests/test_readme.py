@@ -13,6 +13,7 @@ import yaml
 
 from benchbook.commands import cli
 from benchbook.machine import layout
+from benchbook.rows import networks
 from benchbook.running import profiles
 
 DOCS = (layout.root() / "docs").glob("*.md")
@@ -92,6 +93,12 @@ BENCHMARKS = {path.stem: path for path in (layout.root() / "benchmarks").glob("*
 @pytest.mark.parametrize("name", sorted(BENCHMARKS.keys() - {"networks"}))  # whose torch operator is registered once
 def test_every_benchmark_finds_what_it_imports(name):
     assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main"))
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_0", "nanogpt_char_small", "simclr_resnet18"])  # one of each source
+def test_activations_on_record_are_those_that_the_script_counts(name):
+    counted = runpy.run_path(str(BENCHMARKS["fit_memory"]))["activation_bytes"](name)
+    assert counted == networks.table().loc[name, "activation_bytes"]
 
 
 def test_the_benchmark_of_parity_names_faults_that_exist():

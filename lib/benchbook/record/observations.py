@@ -20,7 +20,7 @@ IMAGES, LANGUAGE_MODELS = "images", "language models"
 RECORD, ARTICLES = "the record", "the articles of our studies"
 SIZES = ("image_size", "sequence_length")
 PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
-DATE, BATCH = 2021.0, 64.0  # year of a chip and batch size if none are stated
+BATCH = 64.0  # if none is stated
 MOST = 8  # chips of a board
 FEWEST_PRODUCTS = 5
 SHORTEST = 1e11  # operations of the smallest step that is used of articles: 10 ms at 10 TFLOP/s
@@ -127,11 +127,10 @@ def work_name(network: str, image_size: float) -> str:
 
 @functools.cache
 def chip_figures(chip: str, precision: str) -> dict:
-    """Return a chip's product, vendor, family (of precisions), and peak, bandwidth, fp32 and released.
+    """Return a chip's product, vendor, family (of precisions), and the logarithms of its peak, bandwidth and fp32 peak.
 
-    The last four are logarithms, but released is years / 3; they are NaN if no source gives them. If the fp32 peak of a
-    chip was never published, as for TPUs, that of its matrix units divided by the median ratio of other chips stands
-    for it in 16 bits.
+    The last three are NaN if no source gives them. If the fp32 peak of a chip was never published, as for TPUs, that of
+    its matrix units divided by the median ratio of other chips stands for it in 16 bits.
 
     Args:
         chip: its canonical name.
@@ -145,6 +144,5 @@ def chip_figures(chip: str, precision: str) -> dict:
         of, matrix = PLAIN_HALF, printed["fp16_tflops"]
     units = {"fp32": fp32, "tf32": matrix / 2}.get(of, matrix)
     figures = {"peak": numpy.fmax(fp32, units), "bandwidth": printed["bandwidth_gb_s"], "fp32": fp32}
-    released = float(numpy.nan_to_num(chips.released(chip), nan=DATE)) / 3
-    known = {"product": printed["product"], "vendor": printed["vendor"], "family": of, "released": released}
+    known = {"product": printed["product"], "vendor": printed["vendor"], "family": of}
     return known | {name: math.log(value) for name, value in figures.items()}

@@ -68,14 +68,12 @@ class Range:
         value: the middle.
         low: the lower bound.
         high: the upper bound.
-        rule: its name.
-        basis: the rule and how sure it is, in words.
+        basis: how sure it is and by which rule, in words.
     """
 
     value: float
     low: float
     high: float
-    rule: str
     basis: str
 
 
@@ -223,7 +221,7 @@ def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
             question,
         )
     value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
-    return Range(value, low, high, rules.by_kind()[kind].name, rules.basis(kind, vendor, family))
+    return Range(value, low, high, rules.basis(kind, vendor, family))
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import pandas
 import threadpoolctl
 from scipy.special import stdtrit
 
+from benchbook.judging import wording
 from benchbook.record import observations
 from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
 
@@ -23,7 +24,7 @@ ANSWER = "the answer"
 HIDDEN = ["product", "publication"]  # all rates with one of its values are hidden with a rate
 LEVEL = 0.95  # of values below the upper bound of a 90 % range
 DEVIATIONS = NormalDist().inv_cdf(LEVEL)  # from the middle of a range to a bound
-FEWEST, FEWEST_PUBLICATIONS = 10, 3  # errors and publications of the smallest group whose errors are stated
+FEWEST = 10  # errors of the smallest group whose errors are stated
 # Standard deviations of the logarithm of a rate: of the effects of names alone and in pairs, of a unit of the numbers,
 # and of what is left.
 CONSTANTS = {"names": 1.0, "pairs": 0.25, "arithmetic": 0.1, "no_update": 1.0, "rest": 0.4}
@@ -173,17 +174,14 @@ def errors() -> pandas.DataFrame:
 
 @functools.cache
 def basis(kind: str, vendor: str, family: str) -> str:
-    """Return a rule's name and how sure its answers are, by the errors of the group, or of the kind if it has few."""
-    table = hidden()
-    table = table[table["kind"].eq(kind)]
-    own = table[table["group"].eq(f"{vendor}, {family}")]
-    if len(own) < FEWEST or own["publication"].nunique() < FEWEST_PUBLICATIONS:
-        own, vendor, family = table, "", ""
-    found, group = _measures(own), ", ".join(filter(None, (vendor, family))) or kind
+    """Return how sure a rule's answers are, in words, by the errors of the group, or of the record if it has few."""
+    known = errors()[errors()["rule"].eq(ANSWER)].set_index("group")
+    group = kind if kind == LANGUAGE_MODELS else f"{vendor}, {family}"
+    group = group if group in known.index else observations.RECORD
+    median, hold = map(wording.percent, known.loc[group, ["median_error", "coverage"]])
     return (
-        f"{by_kind()[kind].name}; half of such predictions are within {found['median_error']:.0%}, and"
-        f" {found['coverage']:.0%} of their 90 % ranges hold ({found['pairs']} published rates of {group}, each hidden"
-        " with its chip and publication)"
+        f"half of such predictions are within {median}, and {hold} of their 90 % ranges hold ({by_kind()[kind].name};"
+        f" {known.loc[group, 'pairs']} published rates of {group}, each hidden with its chip and publication)"
     )
 
 
