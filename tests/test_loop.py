@@ -46,7 +46,8 @@ def brief(monkeypatch):
 
     monkeypatch.setattr(loops.sizes, "width", 8)
     monkeypatch.setattr(loops.sizes, "side", 6)
-    monkeypatch.setattr(loop.stretch, "STRETCH_STEPS", 20)
+    monkeypatch.setattr(loop.stretch, "STRETCH_STEPS", 8)
+    monkeypatch.setattr(loop.stretch, "STRETCH_SECONDS", 8.0)
     monkeypatch.setattr(loop.stretch, "CYCLES", 2)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -273,7 +274,7 @@ def script(tmp_path, command):
 
 def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
     calls = f"import atexit, sys\natexit.register(print, 'ended')\n{CALL}\n{CALL}\n"
-    calls += "try:\n    input()\nexcept EOFError:\n    sys.exit()"
+    calls += "try:\n    input()\nexcept EOFError:\n    import click\n    click.command()(sys.exit).main([])"
     status, said = script(calls, "--processes", "2", "--", "--milliseconds", "5")
     assert status == 0, said
     assert said.count("Process 1 of 2: ") == 2

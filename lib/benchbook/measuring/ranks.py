@@ -37,6 +37,8 @@ class Ranks:
         own = [platform.node(), os.getpid(), steps, *values]
         tables = [each.gather(f"{self.name}/{self._exchanges}", own, seconds) for each in devices.imported()]
         table = max(tables, key=len, default=[own])
+        if len(table) < self.count:
+            raise ValueError(f"the group of {self.count} ranks is gone; allowed: rate() before it is destroyed")
         self._exchanges, self.count, self.speaks = self._exchanges + 1, len(table), table[0][:2] == own[:2]
         if self.count > 1:
             processes.ranks.update(process for node, process, *_ in table if node == own[0])
