@@ -31,8 +31,8 @@ from torch.nn import functional as F
 
 import benchbook
 from benchbook import callbacks, loop
+from benchbook.machine.launch import LOOPBACK
 from benchbook.measuring import scripts
-from benchbook.measuring.launch import LOOPBACK
 from benchbook.measuring.rate import Rate
 
 BATCH, RUNS, SECONDS = 32, 3, 8.0

@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchbook.machine import processes
-from benchbook.measuring import launch, protocol
+from benchbook.machine import launch, processes
+from benchbook.measuring import protocol
 from benchbook.rows import records
 from fakes import CPU, run
 

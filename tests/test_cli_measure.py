@@ -10,8 +10,8 @@ import pytest
 
 from benchbook.commands import measure
 from benchbook.commands.output import SOME_LEFT_OUT
-from benchbook.machine import layout
-from benchbook.measuring import failures, launch
+from benchbook.machine import launch, layout
+from benchbook.measuring import failures
 from benchbook.measuring.window import window
 from benchbook.rows import networks, records
 from benchbook.running import session
@@ -26,7 +26,7 @@ def call_here(monkeypatch, tmp_path):
     apart = launch.call
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
 
-    def call(function, *arguments, log, seconds):
+    def call(function, *arguments, seconds, log=None):
         try:
             return pkgutil.resolve_name(function)(*arguments), None
         except ValueError as error:

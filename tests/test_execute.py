@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from benchbook.machine import control_groups, layout
+from benchbook.machine import control_groups, launch, layout
 from benchbook.rows import records
 from benchbook.running import execute, session
 from benchbook.running.profiles import Point
@@ -67,8 +67,7 @@ with run.during("train"):
     run.append(samples=1, seconds=1.0)
     if fault == "exception":
         raise RuntimeError("broken on purpose in " + str(Path.home()))
-    if fault == "notebook torn":  # as by a full disk
-        (run.folder / f"{run.run_id}.ipynb").write_text('{"cells": [')
+    if fault == "disk full":
         os.kill(os.getppid(), 9)
         time.sleep(600)
     if fault in ("kernel dies", "out of memory"):
@@ -138,19 +137,22 @@ except processes.Stopped as stop:
 
 
 def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, tmp_path, monkeypatch):
-    """It reads no user's settings of IPython, and deletes its own temporary files alone."""
+    """It runs in this environment's kernel, reads no user's settings of IPython, and needs no short TMPDIR."""
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00.py").write_text(f"open({str(tmp_path / 'read')!r}, 'w')")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    other = tmp_path / "t" / f"benchbook-{2**22 + 1}-live"  # the process has this number in its own container
-    other.mkdir(parents=True)
-    monkeypatch.setattr("tempfile.tempdir", str(other.parent))
+    notebook = layout.notebook("faults")
+    notebook.write_text(notebook.read_text().replace('"name": "python3"', '"name": "conda-env-other-py"'))
+    place = tmp_path / ("t" * 97)
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     with pytest.raises(ValueError, match=r"no parameter 'batchsize'.*allowed: variant, device"):
         run_with(replace(point, parameters=point.parameters | {"batchsize": 1}), "", monkeypatch)
     assert not folder_of(point).exists()  # an error before anything runs
     assert run_with(point, "", monkeypatch) == "ok"
-    assert list(other.parent.iterdir()) == [other]
+    assert not list(place.iterdir())
     assert not (tmp_path / "read").exists()
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
@@ -166,16 +168,20 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     [
         ("exception", "crashed", "RuntimeError: broken on purpose in ~", ["train", "train"]),
         ("early exception", "crashed", "ValueError: broken before the run began", ["setup"]),
-        ("kernel dies", "crashed", "the kernel died", ["train", "train"]),
-        ("out of memory", "out_of_memory", "it took more memory than there is", ["train", "train"]),
-        ("notebook torn", "crashed", "the kernel died, because the disk is full", ["train", "train"]),
+        ("kernel dies", "crashed", "Kernel died", ["train", "train"]),
+        ("no start", "crashed", "Kernel died before replying to kernel_info; it last printed: no room", ["setup"]),
+        ("out of memory", "out_of_memory", "Kernel died, because there was no memory left", ["train", "train"]),
+        ("disk full", "crashed", "the process was ended by SIGKILL, because the disk is full", ["train", "train"]),
     ],
 )
-def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, fault, status, message, phases):
+def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, tmp_path, fault, status, message, phases):
     if fault == "out of memory":
         kills = iter((0, 1))  # what Linux has counted before the run and after it
         monkeypatch.setattr(control_groups, "memory_kills", lambda: next(kills))
-    if fault == "notebook torn":
+    if fault == "no start":  # as where the path of a socket is too long
+        (tmp_path / "ipykernel_launcher.py").write_text("raise SystemExit('no room')")
+        monkeypatch.syspath_prepend(tmp_path)
+    if fault == "disk full":
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=4096))
     assert run_with(point, fault, monkeypatch) == status
     rows = rows_of(point)
@@ -200,7 +206,7 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     monkeypatch.chdir(started_in)
     late = point.limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late * has_row(point))
-    monkeypatch.setattr(execute, "time", clock)
+    monkeypatch.setattr(launch, "time", clock)
     assert run_with(point, "hangs", monkeypatch) == "timeout"
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
     assert "540 s" in rows_of(point)["message"].iloc[-1]  # two processes and five minutes
@@ -211,14 +217,14 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
 def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(point, monkeypatch):
     long = replace(point, time_limit_seconds=5000)
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * has_row(point))  # leaps once the run hangs
-    monkeypatch.setattr(execute, "time", clock)
+    monkeypatch.setattr(launch, "time", clock)
     monkeypatch.setenv("FAULT", "hangs")
     assert session.run([long], "tester", time.monotonic() + 1000) == [
         (long, "stopped by the deadline; its finished windows are kept")
     ]
     assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [["train", "ok"], ["train", "interrupted"]]
     assert rows_of(point)["message"].iloc[-1] == "stopped by the deadline"
-    monkeypatch.setattr(execute, "time", time)
+    monkeypatch.setattr(launch, "time", time)
     monkeypatch.setenv("FAULT", "")
     assert session.run([long], "tester") == []
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted", "ok"]

@@ -12,7 +12,8 @@ import pytest
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
-from benchbook.measuring import launch, protocol
+from benchbook.machine import launch
+from benchbook.measuring import protocol
 from benchbook.rows import records
 from fakes import CPU, run
 from processes import wait_for
@@ -54,7 +55,7 @@ def test_a_process_that_hangs_or_is_stopped_is_killed_at_its_limit(log, tmp_path
 CALLER = """
 import sys
 from pathlib import Path
-from benchbook.measuring import launch
+from benchbook.machine import launch
 launch.call("launch_cases:hang", sys.argv[1], log=Path(sys.argv[2]))
 """
 

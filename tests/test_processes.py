@@ -10,8 +10,7 @@ import psutil
 import pytest
 
 from benchbook.__main__ import describe
-from benchbook.machine import processes
-from benchbook.measuring import launch
+from benchbook.machine import launch, processes
 from processes import run_python
 
 

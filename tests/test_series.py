@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from benchbook.machine import kinds, layout
-from benchbook.measuring import launch
+from benchbook.machine import kinds, launch, layout
 from benchbook.running import profiles, series, session
 from benchbook.running.profiles import Point
 from small import has

@@ -1,6 +1,5 @@
 """The command `benchbook measure`: the user's network, measured like a study's, or the loop in a script."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -9,10 +8,9 @@ import typer
 
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, number, say, say_table, short
 from benchbook.judging import intervals, statistics, wording
-from benchbook.machine import layout
+from benchbook.machine import launch, layout, temporary
 from benchbook.machine.identity import identify
 from benchbook.machine.kinds import KINDS
-from benchbook.measuring import launch
 from benchbook.measuring.rate import Rate
 from benchbook.rows import ceilings, networks
 from benchbook.rows.points import FILES
@@ -88,9 +86,7 @@ def measure(
 
 def _look(given: dict) -> None:
     """Check choices and your code in a process of its own, before anything is written."""
-    with tempfile.TemporaryDirectory() as folder:
-        function = "benchbook.studies.your_network.plan:look"
-        _, failed = launch.call(function, given, log=Path(folder, "log"), seconds=LOOK_SECONDS)
+    _, failed = launch.call("benchbook.studies.your_network.plan:look", given, seconds=LOOK_SECONDS)
     if failed:
         raise ValueError(f"{given['network']!r} {failed.message}" if failed.is_late else failed.message)
 
@@ -101,8 +97,8 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
         raise ValueError(f"script {str(script)!r} is not a file; allowed: a Python file, or {loading.FORMS}")
     loops: list[list[float]] = []  # the rates of each loop in the script, one for each process
     for place in range(1, count + 1):
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder, "log")
+        with temporary.folder() as folder:
+            log = folder / "log"
             given = str(script.resolve()), arguments
             done, failed = launch.call("benchbook.measuring.scripts:run", *given, log=log, seconds=seconds)
             printed = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()

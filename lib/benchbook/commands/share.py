@@ -4,7 +4,6 @@ import io
 import json
 import os
 import subprocess
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +13,7 @@ import pandas
 import typer
 
 from benchbook.commands.output import say, short
-from benchbook.machine import identity
+from benchbook.machine import identity, temporary
 from benchbook.machine.processes import output
 from benchbook.rows import packing, schema
 
@@ -109,8 +108,7 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
         OSError: `gh` or git failed; the message has the last line that it printed.
     """
     branch, title = f"rows-{machine}", f"Add rows of {machine}"
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with temporary.folder() as folder:
         login = _run(folder, "gh", "api", "user", "--jq", ".login")
         fields = "nameWithOwner,viewerPermission,defaultBranchRef"
         target = json.loads(_run(folder, "gh", "repo", "view", repository, "--json", fields))

@@ -1,4 +1,4 @@
-"""Ask each framework for its devices in a short-lived process: `python -m benchbook.frameworks.survey jax`.
+"""Ask each framework for its devices in a short-lived process.
 
 A framework holds the devices that it lists. JAX reserves a TPU for its process, so that a kernel of the same study
 would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. The process that plans a
@@ -6,15 +6,13 @@ study therefore imports no framework. Each framework has a separate process: som
 crash affects one framework only.
 """
 
-import json
-import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.backend import Refused
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
-from benchbook.machine import identity, processes
+from benchbook.machine import identity, launch
 
 TIMEOUT_SECONDS = 300.0  # a first import reads GB from a slow disk
 
@@ -93,21 +91,17 @@ def ask(framework: str) -> Answer:
 
 
 def _ask_elsewhere(framework: str) -> Answer:
-    command = [sys.executable, "-m", "benchbook.frameworks.survey", framework]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
-    except subprocess.TimeoutExpired as error:
-        raise DeviceUnavailable(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds") from error
-    if done.returncode:
-        reasons = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        raise DeviceUnavailable(f"{framework} could not be asked for its devices: {reasons[-1]}")
-    answer = json.loads(done.stdout.splitlines()[-1])  # a library may print before it
-    if "missing" in answer:
-        raise FrameworkMissing(answer["missing"])
-    if "failed" in answer:
-        raise DeviceUnavailable(f"{framework} cannot open its devices here ({answer['failed']})")
-    found, refused = tuple(Device(**each) for each in answer["devices"]), answer["refused"]
-    return Answer(found, refused and Refused(**refused), tuple(answer["compiles_first"]), answer["count"])
+    answer, failed = launch.call(f"{__name__}:{_ask_here.__name__}", framework, seconds=TIMEOUT_SECONDS)
+    if failed is None:
+        return answer
+    if failed.is_late:
+        raise DeviceUnavailable(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds")
+    if failed.name == FrameworkMissing.__name__:
+        raise FrameworkMissing(failed.message)
+    if failed.name:
+        reason = " ".join(f"{failed.name}: {failed.message}".split())[:300]
+        raise DeviceUnavailable(f"{framework} cannot open its devices here ({reason})")
+    raise DeviceUnavailable(f"{framework} could not be asked for its devices: {failed.message}")
 
 
 def _ask_here(framework: str) -> Answer:
@@ -115,19 +109,3 @@ def _ask_here(framework: str) -> Answer:
     slow = tuple(each.kind for each in picked if each.backend.compiles_first(each))
     count = 1 if picked[0].is_cpu else picked[0].backend.count(picked[0])
     return Answer(picked, devices.backend(framework).refused(), slow, count)
-
-
-def main() -> None:
-    """Print the devices of the framework named on the command line as one line of JSON, or the error."""
-    try:
-        answer = asdict(_ask_here(sys.argv[1]))
-    except FrameworkMissing as error:
-        answer = {"missing": str(error)}
-    except Exception as error:  # of any type that a library has
-        answer = {"failed": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
-    print("\n" + json.dumps(answer))
-    processes.exit_at_once()
-
-
-if __name__ == "__main__":
-    main()

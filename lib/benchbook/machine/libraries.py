@@ -6,10 +6,10 @@ named after the network's library.
 
 import importlib
 import sys
-import tempfile
 from dataclasses import dataclass
 from types import ModuleType
 
+from benchbook.machine import temporary
 from benchbook.machine.variables import setting
 
 
@@ -62,7 +62,7 @@ def import_alone(name: str) -> ModuleType:
     skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
     sys.modules.update(dict.fromkeys(skipped))  # Python takes None for a module that is not installed
     try:
-        with tempfile.TemporaryDirectory() as empty, setting(KERAS_HOME=empty):
+        with temporary.folder() as empty, setting(KERAS_HOME=str(empty)):
             return importlib.import_module(name)
     finally:
         for other in skipped:

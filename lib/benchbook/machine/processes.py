@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import psutil
 
-LAUNCHER = "benchbook.measuring.launch"  # the module of the command line, see there
+LAUNCHER = "benchbook.machine.launch"  # the module of the command line, see there
 ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from benchbook.machine import layout
+from benchbook.machine import launch, layout
 
 # The messages of torch on a CPU, XLA, cuBLAS, cuDNN and Metal for a lack of memory, in errors of a general type.
 SHORT_OF_MEMORY = re.compile(
@@ -30,6 +30,13 @@ STATUSES = {
 def status_of(error_name: str, message: str) -> str:
     """Return the status of a row for an exception."""
     return "out_of_memory" if SHORT_OF_MEMORY.search(message) else STATUSES.get(error_name, "crashed")
+
+
+def of_process(failed: launch.Failed) -> tuple[str, str]:
+    """Return status and message of the row of a process that failed."""
+    if failed.is_late:
+        return "timeout", failed.message
+    return status_of(failed.name, failed.message), ": ".join(filter(None, (failed.name, failed.message)))
 
 
 def is_death(row: dict) -> bool:

@@ -2,15 +2,14 @@
 
 import atexit
 import os
-import shutil
-import tempfile
 import uuid
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchbook.frameworks.devices import Device
-from benchbook.machine import condition, layout
+from benchbook.machine import condition, layout, temporary
 from benchbook.machine import identity as machine
 from benchbook.measuring.writer import Run
 from benchbook.rows import marker, points, records
@@ -121,9 +120,9 @@ def resume(folder: Path, run_id: str) -> Run | None:
 
 def scratch() -> Path:
     """Return a folder for rows that are discarded when this process ends."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    until_the_end = ExitStack()
+    atexit.register(until_the_end.close)
+    return until_the_end.enter_context(temporary.folder())
 
 
 def new_id() -> str:

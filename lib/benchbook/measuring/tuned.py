@@ -14,7 +14,6 @@ step.
 
 import functools
 import itertools
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
@@ -25,9 +24,10 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation
 from benchbook.judging.confirmation import REFERENCE, TUNED
+from benchbook.machine import launch, temporary
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import failures, launch, parity, sensors
+from benchbook.measuring import failures, parity, sensors
 from benchbook.measuring.sensors import NO_SENSOR
 from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
 from benchbook.measuring.writer import Run
@@ -156,12 +156,12 @@ def fastest(
     if not time_limit_seconds > 0:
         raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned settings come from a search)")
     end, best, ratio, lines = time.monotonic() + time_limit_seconds, Settings(), 1.0, {}
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary.folder() as folder:
         if device.features.aborts:
-            attempt = functools.partial(_attempt_in_process, end, Path(folder), build)
+            attempt = functools.partial(_attempt_in_process, end, folder, build)
         else:
             ready = {best: _ready(build, best)}  # outside of a trial: an error of the reference's own is raised
-            attempt = functools.partial(_attempt, Path(folder), build, ready)
+            attempt = functools.partial(_attempt, folder, build, ready)
         for change in changes:
             trial, begun = replace(best, **change), time.monotonic()
             if end - begun <= RESERVE * time_limit_seconds:
@@ -215,7 +215,7 @@ def _attempt_in_process(
     """Return what `_attempt` does, from its own process: an operation that the device lacks may abort the process."""
     seconds = max(LEAST_SECONDS, end - time.monotonic())
     task = (folder, build, {}, stage, trial, other)
-    result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, log=folder / "log", seconds=seconds)
+    result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, seconds=seconds)
     if failed is None:
         return result
     if failed.is_late:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchbook.machine import condition, processes
-from benchbook.measuring import failures, launch
+from benchbook.machine import condition, launch, processes
+from benchbook.measuring import failures
 from benchbook.rows import marker, records
 
 

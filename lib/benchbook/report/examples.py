@@ -8,13 +8,12 @@ import base64
 import io
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import nbformat
 from PIL import Image
 
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.report import cleaning
 from benchbook.running import kernel
 
@@ -54,11 +53,11 @@ def write(study: str) -> Path:
     """Execute a study's notebook, write it without this computer's folders into outputs/examples; return its path."""
     source = layout.notebook(study)
     target = layout.root() / "outputs" / "examples" / source.name
-    with tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as folder:
-        if study in PARAMETERS:
-            os.environ |= {"JPY_SESSION_NAME": "example", "BENCHBOOK_OUTPUTS": folder}  # see `experiments.is_attended`
-        executed = Path(folder, source.name)
-        kernel.execute(source, executed, PARAMETERS.get(study, {}), Path(folder))
+    with temporary.folder() as folder:
+        if study in PARAMETERS:  # see `experiments.is_attended`
+            os.environ |= {"JPY_SESSION_NAME": "example", "BENCHBOOK_OUTPUTS": str(folder)}
+        executed = folder / source.name
+        kernel.execute(source, executed, PARAMETERS.get(study, {}))
         notebook = cleaning.read(executed)
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         if "image/png" in output.get("data", {}):

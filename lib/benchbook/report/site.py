@@ -7,11 +7,10 @@ import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.measuring.failures import last_line
 from benchbook.running import execute, kernel
 
@@ -61,10 +60,9 @@ def write() -> Path:
     executed.parent.mkdir(parents=True, exist_ok=True)
     # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    lock = execute.acquire(outputs / ".report.lock", LOCK_SECONDS)
-    with lock, tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True) as sockets:
+    with execute.acquire(outputs / ".report.lock", LOCK_SECONDS):
         try:
-            kernel.execute(layout.notebook("aggregate"), executed, {}, Path(sockets))
+            kernel.execute(layout.notebook("aggregate"), executed, {})
         except Exception as error:
             message = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
             raise RuntimeError(f"the aggregation failed: {message}") from error
@@ -100,8 +98,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     """
     from sphinx.application import Sphinx
 
-    with tempfile.TemporaryDirectory(prefix="benchbook-") as temporary:
-        source, built = Path(temporary, "source"), Path(temporary, "site")
+    with temporary.folder() as place:
+        source, built = place / "source", place / "site"
         shutil.copytree(figures / "pages", source)
         for name in ("index.md", "points.md", "_static/page.css", "_static/start.js", "_static/points.js"):
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
@@ -113,7 +111,7 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
         settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
-        app = Sphinx(source, None, built, f"{temporary}/doctrees", "html", settings, status=None, warning=io.StringIO())
+        app = Sphinx(source, None, built, f"{place}/doctrees", "html", settings, status=None, warning=io.StringIO())
         app.connect("html-page-context", _add_policy, priority=900)  # after furo's
         app.build()
         shutil.rmtree(folder, ignore_errors=True)

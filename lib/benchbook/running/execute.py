@@ -7,11 +7,8 @@ write their own rows; what else fails is written here.
 
 import math
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,15 +16,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from benchbook.machine import control_groups, layout, processes
+from benchbook.machine import launch, layout, processes, temporary
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
-from benchbook.studies.measurement import FULL_BYTES, LIMIT, Measurement
+from benchbook.studies.measurement import LIMIT, Measurement
 from benchbook.studies.parameters import nested
 
-POLL_SECONDS = 0.5
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
@@ -125,51 +121,34 @@ def _supervise(
     point: Point, run_id: str, notebook: Path, machine_name: str, watch: Callable[[], None], deadline: float
 ) -> tuple[str, str] | None:
     """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
-    command = kernel.command(layout.notebook(point.study), notebook, nested(point.study, point.parameters))
-    limit, kills = time.monotonic() + point.limit_seconds, control_groups.memory_kills()
+    files = str(layout.notebook(point.study)), str(notebook), nested(point.study, point.parameters)
+    left = deadline - time.monotonic()
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
-    # Short, because it holds a kernel's sockets, whose paths may have about a hundred characters.
-    temporary = tempfile.TemporaryDirectory(prefix="benchbook-", ignore_cleanup_errors=True)
-    with temporary as place, notebook.with_suffix(".log").open("w") as file:
-        environment = os.environ | {
+    with temporary.folder() as place:
+        variables = {
             "BENCHBOOK_RUN_ID": run_id,
             "BENCHBOOK_MACHINE": machine_name,
             "BENCHBOOK_OUTPUTS": str(layout.outputs()),
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
             LIMIT: str(point.time_limit_seconds),
             "PYTHONUNBUFFERED": "1",
-            "TMPDIR": place,  # torch's compiled kernels stay where they were, for later runs
+            "TMPDIR": str(place),  # torch's compiled kernels stay where they were, for later runs
             "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(compiled),
         }
-        options = {"stdout": file, "stderr": file, "stdin": subprocess.DEVNULL, "env": environment}
-        child = subprocess.Popen(command, **options, start_new_session=True)
-        ended = threading.Event()  # wakes this process when the child ends; frequent polling would disturb the windows
-        threading.Thread(target=lambda: (child.wait(), ended.set()), daemon=True).start()
         try:
-            while not ended.wait(POLL_SECONDS):
-                if time.monotonic() > limit:
-                    return "timeout", f"took longer than its limit of {point.limit_seconds:.0f} s"
-                if time.monotonic() > deadline:
-                    return "interrupted", "stopped by the deadline"
-                watch()
+            error, failed = launch.call(
+                f"{kernel.__name__}:{kernel.attempt.__name__}",
+                *files,
+                log=notebook.with_suffix(".log"),
+                seconds=min(point.limit_seconds, left),
+                variables=variables,
+                on_wait=watch,
+                interrupt_seconds=0.0,
+            )
         finally:
-            processes.kill([*processes.tree(child.pid), *processes.of_run(run_id)])
-            child.wait()
-    if not child.returncode:
-        return None
-    if error := _error_in(notebook):
-        return failures.status_of(*error), ": ".join(error)
-    if control_groups.memory_kills() > kills:
-        return "out_of_memory", "the kernel was killed, because it took more memory than there is"
-    is_full = shutil.disk_usage(notebook.parent).free < FULL_BYTES
-    return "crashed", "the kernel died, because the disk is full" if is_full else "the kernel died"
-
-
-def _error_in(notebook: Path) -> tuple[str, str] | None:
-    """Return name and text of the exception that ended an executed notebook, or None."""
-    try:
-        outputs = [output for cell in layout.cells(notebook) for output in cell.get("outputs", [])]
-    except (OSError, ValueError):  # it is missing, or incomplete because the disk was full
-        return None
-    errors = [(output["ename"], output["evalue"]) for output in outputs if output["output_type"] == "error"]
-    return errors[0] if errors else None
+            processes.kill(processes.of_run(run_id))
+    if failed and failed.is_late and left < point.limit_seconds:
+        return "interrupted", "stopped by the deadline"
+    if failed:
+        return failures.of_process(failed)
+    return (failures.status_of(*error), ": ".join(error)) if error else None

@@ -7,19 +7,11 @@ The newest executed notebook of each study is kept in outputs/executed. A report
 outputs/examples: others may come from anywhere, since `benchbook add` writes below outputs/runs.
 """
 
-import json
-import os
+import logging
 import shutil
-import sys
-import tempfile
 from pathlib import Path
 
-from benchbook.machine import layout, processes, variables
-
-
-def command(notebook: Path, executed: Path, parameters: dict) -> list[str]:
-    """Return the command that executes a notebook in a process of its own."""
-    return [sys.executable, "-m", "benchbook.running.kernel", str(notebook), str(executed), json.dumps(parameters)]
+from benchbook.machine import launch, layout, temporary, variables
 
 
 def executed() -> Path:
@@ -33,31 +25,44 @@ def keep(notebook: Path, study: str) -> None:
     shutil.copyfile(notebook, executed() / layout.notebook(study).name)
 
 
-def execute(notebook: Path, executed: Path, parameters: dict, folder: Path) -> None:
-    """Execute a notebook, in a kernel whose sockets are in a folder of this run, without the user's IPython settings.
+def execute(notebook: Path, executed: Path, parameters: dict) -> None:
+    """Execute a notebook in this environment's kernel, whichever it was saved with, without a user's IPython settings.
 
     By default, sockets are numbered files in the current folder, and two kernels may use the same ones.
+
+    Raises:
+        PapermillExecutionError: of papermill, with name and text of the exception that ended a cell.
+        Died: the kernel died.
     """
     import papermill
     from traitlets.config import Config
 
-    settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
-    # All files of a run are written after its last cell; a framework's regular shutdown takes one or two seconds more.
-    settings.NotebookClient.shutdown_kernel = "immediate"
     paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
-    # Streams are merged, so that the last state of a progress bar is kept.
-    options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
-    with variables.setting(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):  # this environment's kernel
-        papermill.execute_notebook(*paths, parameters, **options)
+    with temporary.folder() as folder:
+        settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
+        # All files of a run are written after its last cell; a framework's regular shutdown takes a second or two more.
+        settings.NotebookClient.shutdown_kernel = "immediate"
+        # Streams are merged, so that the last state of a progress bar is kept.
+        options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
+        options |= {"kernel_name": "python3", "language": "python"}
+        with variables.setting(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):
+            try:
+                papermill.execute_notebook(*paths, parameters, **options)
+            except RuntimeError as error:  # nbclient's and jupyter_client's, such as "Kernel died"
+                raise launch.Died(str(error)) from error
 
 
-def main() -> None:
-    """Execute NOTEBOOK into EXECUTED with PARAMETERS, a JSON object; end when the supervisor ends."""
-    supervisor = int(os.environ["BENCHBOOK_SUPERVISOR"])
-    processes.when_gone(supervisor, lambda: processes.kill(processes.tree(os.getpid())))
-    notebook, executed, parameters = sys.argv[1:]
-    execute(notebook, executed, json.loads(parameters), Path(tempfile.gettempdir()))  # a folder of this run alone
+def attempt(notebook: Path, executed: Path, parameters: dict) -> tuple[str, str] | None:
+    """Execute a notebook; return name and text of the exception that ended a cell, or None. `launch.call` calls this.
 
+    Raises:
+        Died: the kernel died.
+    """
+    import papermill
 
-if __name__ == "__main__":
-    main()
+    logging.disable(logging.ERROR)  # nbclient's report of a kernel's death would follow the kernel's own last line
+    try:
+        execute(notebook, executed, parameters)
+    except papermill.PapermillExecutionError as error:
+        return error.ename, error.evalue
+    return None

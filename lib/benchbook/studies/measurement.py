@@ -13,8 +13,8 @@ import pandas
 
 from benchbook.frameworks import allocator
 from benchbook.judging import intervals
-from benchbook.machine import control_groups, identity, kinds, layout
-from benchbook.measuring import failures, launch, runs
+from benchbook.machine import identity, kinds, launch, layout
+from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
 from benchbook.studies import process
@@ -24,7 +24,6 @@ from benchbook.studies.process import CHECK
 # JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 LIMIT = "BENCHBOOK_PROCESS_SECONDS"  # the environment's limit of one process
-FULL_BYTES = 2**20  # a disk with less free space counts as full
 ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
 MOST_FAILURES = 2  # in a row, of other kinds
 
@@ -156,7 +155,7 @@ class Measurement:
         if number != CHECK and kinds.KINDS[given["device"]].shares_programs and PROGRAMS not in os.environ:
             variables[PROGRAMS] = str(self.programs)
         folder.mkdir(parents=True, exist_ok=True)
-        log, kills = folder / f"{run_id}.log", control_groups.memory_kills()
+        log = folder / f"{run_id}.log"
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
             *(self.study, given, run_id, number, is_warm),
@@ -167,14 +166,7 @@ class Measurement:
             on_message=lambda row: on_row(number, row),
         )
         if failed:
-            status = "timeout" if failed.is_late else failures.status_of(failed.name, failed.message)
-            message = f"{failed.name}: {failed.message}" if failed.name else failed.message
-            if not failed.name and not failed.is_late:
-                if control_groups.memory_kills() > kills:
-                    status, message = "out_of_memory", "the process was killed, because there was no memory left"
-                elif shutil.disk_usage(folder).free < FULL_BYTES:
-                    message = "the process died, because the disk is full"
-            self.fail(number, run_id, status, message)
+            self.fail(number, run_id, *failures.of_process(failed))
         if log.exists() and not log.stat().st_size:
             log.unlink()
 

@@ -1,8 +1,9 @@
 """Call a function in a fresh Python process, or in one process for each device, and wait for its result.
 
-One launcher serves the processes of a point, the ranks of torchrun and the trials of a search. A child runs
-`python -m benchbook.measuring.launch FOLDER`. Its standard input is a pipe from this process, so that it exits when
-this process ends, however that happens. Its standard output carries messages. What the function prints goes to a log.
+One launcher serves notebooks, the processes of a point, the ranks of torchrun, the trials of a search and the
+questions for devices. A child runs `python -m benchbook.machine.launch FOLDER`. Its standard input is a pipe from this
+process, so that it and its descendants end when this process ends, however that happens. Its standard output carries
+messages. What the function prints goes to a log.
 """
 
 import importlib
@@ -12,10 +13,10 @@ import os
 import pickle
 import platform
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -26,19 +27,25 @@ from typing import Any, NamedTuple
 import cloudpickle
 import psutil
 
-from benchbook.machine import processes
+from benchbook.machine import control_groups, processes, temporary
 
 INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
+POLL_SECONDS = 0.5  # between two calls of `on_wait`; frequent ones would disturb windows
 MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line
+FULL_BYTES = 2**20  # a disk with less free space counts as full
 listener: Callable[[Any], None] | None = None  # takes the messages of this process
+
+
+class Died(RuntimeError):
+    """A process that the called function started died; the message says which."""
 
 
 class Failed(NamedTuple):
     """How a child failed.
 
     Attributes:
-        name: of the exception's type; empty if the child was killed or died.
+        name: of the exception's type; MemoryError if Linux killed the child to free memory; empty if it died otherwise.
         message: of the exception, or a sentence that says how the child ended.
         is_late: whether it exceeded its limit.
     """
@@ -51,45 +58,52 @@ class Failed(NamedTuple):
 def call(
     function: str,
     *arguments: Any,
-    log: Path,
+    log: Path | None = None,
     seconds: float = math.inf,
     variables: dict[str, str] | None = None,
     num_ranks: int = 1,
     on_message: Callable[[Any], None] = lambda message: None,
+    on_wait: Callable[[], None] = lambda: None,
+    interrupt_seconds: float = INTERRUPT_SECONDS,
 ) -> tuple[Any, Failed | None]:
     """Call a function in a fresh process, and wait until the process has ended.
 
-    An interrupt of this process is forwarded once to the child, which may then write its last row.
+    An interrupt of this process is forwarded once to the child, which may then write its last row. However the call
+    ends, the child and its descendants are gone.
 
     Args:
         function: as "module:name".
         arguments: its arguments; cloudpickle sends functions that a cell defines, too.
-        log: the file to which the child's prints are appended.
+        log: the file to which the child's prints are appended; None: they are not kept.
         seconds: the limit, after which the child and its descendants are killed.
         variables: the child's environment variables, in addition to this process's.
         num_ranks: above 1, torchrun starts so many processes, and each calls the function. If one fails, all end.
         on_message: called with each message that the function sends by `send`.
+        on_wait: called twice a second.
+        interrupt_seconds: in which an interrupted child may end by itself; 0: it is killed at once.
 
     Returns:
         The function's result (of rank 0) and None, or None and how the child failed.
     """
-    command = [sys.executable, "-m", "benchbook.measuring.launch"]
+    command = [sys.executable, "-m", processes.LAUNCHER]
     if num_ranks > 1:  # Source: https://docs.pytorch.org/docs/stable/elastic/run.html
         options = ["--standalone", f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1"]  # a name may not resolve
         command[1:2] = ["-m", "torch.distributed.run", *options, "-m"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # a user's folder may be in it
     environment |= {"GLOO_SOCKET_IFNAME": LOOPBACK[platform.system()]} if platform.system() in LOOPBACK else {}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    kills = control_groups.memory_kills()
+    with temporary.folder() as folder:
+        log = log or folder / "log"
         (folder / "task").write_bytes(cloudpickle.dumps((function, arguments)))
         with log.open("ab") as file:
             streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file}
             environment |= variables or {}
-            child = subprocess.Popen([*command, place], **streams, env=environment, start_new_session=True)
+            child = subprocess.Popen([*command, str(folder)], **streams, env=environment, start_new_session=True)
             try:
-                in_time = _follow(child, time.monotonic() + seconds, on_message)
+                in_time = _follow(child, time.monotonic() + seconds, on_message, on_wait)
             except BaseException:
-                _interrupt(child)
+                if interrupt_seconds:
+                    _interrupt(child, interrupt_seconds)
                 raise
             finally:
                 processes.kill(processes.tree(child.pid))
@@ -101,7 +115,9 @@ def call(
         if not status and (folder / "result").exists():  # else it left by os._exit
             return pickle.loads((folder / "result").read_bytes()), None
         errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))]
-    return None, Failed(**errors[0]) if errors else _death(status, log)
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+        failed = Failed(**errors[0]) if errors else Failed("", f"the process {how}")
+        return None, failed if failed.name else _death(failed.message, log, kills)
 
 
 def send(message: Any) -> None:
@@ -110,12 +126,17 @@ def send(message: Any) -> None:
         listener(message)
 
 
-def _follow(child: subprocess.Popen, deadline: float, on_message: Callable[[Any], None]) -> bool:
+def _follow(
+    child: subprocess.Popen, deadline: float, on_message: Callable[[Any], None], on_wait: Callable[[], None]
+) -> bool:
     """Pass on messages until the child closes its output, and return True; at the deadline return False."""
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         rest = b""
-        while selector.select(None if math.isinf(deadline) else max(0.0, deadline - time.monotonic())):
+        while (left := deadline - time.monotonic()) > 0:
+            if not selector.select(min(left, POLL_SECONDS)):
+                on_wait()
+                continue
             text = os.read(child.stdout.fileno(), 2**16)
             if not text:
                 child.wait(INTERRUPT_SECONDS)
@@ -126,26 +147,36 @@ def _follow(child: subprocess.Popen, deadline: float, on_message: Callable[[Any]
     return False
 
 
-def _interrupt(child: subprocess.Popen) -> None:
+def _interrupt(child: subprocess.Popen, seconds: float) -> None:
     for process in processes.tree(child.pid):
         try:
             process.send_signal(signal.SIGINT)
         except psutil.Error:  # it has just ended
             continue
     try:
-        child.wait(INTERRUPT_SECONDS)
+        child.wait(seconds)
     except subprocess.TimeoutExpired:
         return
 
 
-def _death(status: int, log: Path) -> Failed:
-    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+def _death(how: str, log: Path, kills: int) -> Failed:
+    """Return why a child died without an exception of its own: for want of memory or of room on the disk, or unknown.
+
+    Args:
+        how: in words.
+        log: of the child, whose last line may tell.
+        kills: from `control_groups.memory_kills` before the child began.
+    """
+    if control_groups.memory_kills() > kills:
+        return Failed("MemoryError", f"{how}, because there was no memory left")
     last = ""
     with suppress(FileNotFoundError), log.open("rb") as file:  # a user may have removed it
         file.seek(max(0, log.stat().st_size - MOST_LOG_BYTES))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
         last = next((line for line in reversed(lines) if line), "")
-    return Failed("", f"the process {how}" + (f"; it last printed: {last[:300]}" if last else ""))
+        if shutil.disk_usage(log.parent).free < FULL_BYTES:
+            how += ", because the disk is full"
+    return Failed("", how + (f"; it last printed: {last[:300]}" if last else ""))
 
 
 def main() -> None:
@@ -165,8 +196,11 @@ def main() -> None:
         module, name = function.split(":")
         result = getattr(importlib.import_module(module), name)(*arguments)
     except BaseException as error:
-        failure = {"name": type(error).__name__, "message": str(error)}
+        is_death = isinstance(error, Died)
+        failure = {"name": "" if is_death else type(error).__name__, "message": str(error)}
         (folder / f"error-{rank}").write_text(json.dumps(failure))
+        if is_death:  # so that the log ends with the last words of what died
+            os._exit(1)
         raise
     if rank == "0":
         (folder / "result").write_bytes(pickle.dumps(result))
@@ -176,10 +210,13 @@ def main() -> None:
 def _exit_with_parent(parent: int) -> None:
     while os.read(parent, 1024):
         pass
-    os._exit(1)
+    try:
+        processes.kill(processes.tree(os.getpid())[:-1])
+    finally:
+        os._exit(1)
 
 
 if __name__ == "__main__":
-    from benchbook.measuring import launch  # whose `send` the called function imports, not this module's
+    from benchbook.machine import launch  # whose `send` the called function imports, not this module's
 
     launch.main()
