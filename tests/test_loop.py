@@ -14,7 +14,9 @@ from benchbook import loop
 from benchbook.commands.output import SOME_FAILED
 from benchbook.frameworks import devices
 from benchbook.machine import contention
+from benchbook.measuring.rate import Rate
 from benchbook.measuring.sensors import Energy, Sensor
+from benchbook.record import chips
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 import loops
@@ -105,6 +107,23 @@ def test_all_samples_over_all_seconds_and_the_time_in_the_slowest_windows(now, c
     assert "unknown device (device= names it)" in said
     assert "no energy counter" in said
     assert said.endswith("Your loop: not compared with float64.\n")
+
+
+@pytest.mark.parametrize(
+    ("device", "chip"),
+    [
+        ("NVIDIA GeForce RTX 3060 (cuda, PyTorch)", "NVIDIA GeForce RTX 3060"),
+        ("2 ranks, each on Apple M1 (metal, TensorFlow)", "Apple M1"),
+        ("4 x NVIDIA A100-SXM4-40GB (cuda, JAX)", "NVIDIA A100-SXM4-40GB"),
+        ("AMD EPYC (cpu, PyTorch)", ""),
+        ("an unknown device (device= names it)", ""),
+    ],
+)
+def test_the_rate_of_a_gpu_names_the_command_that_compares_it(device, chip):
+    said = str(Rate(8.0, 2, 1.0, ((8.0, 1.0),), None, None, None, 0.0, device))
+    line = f'On another chip, as published: benchbook compare "{chip}" "RTX 4090"'
+    assert (line in said) is bool(chip)
+    assert chip == "" or chips.listed(chip)
 
 
 def test_cycles_are_whole_ten_or_as_many_as_fit(now):

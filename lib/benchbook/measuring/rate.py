@@ -1,5 +1,6 @@
 """The rate of a loop of the user's own, and what is said of it."""
 
+import re
 from dataclasses import dataclass
 
 from benchbook.judging import wording
@@ -71,4 +72,6 @@ class Rate:
             ", ".join(parts),
         ]
         lines += filter(None, (self.note, hint if (share or 0) > HINT_SHARE else ""))
+        if chip := re.match(r"(?:.*each on )?(?:\d+ x )?((?!an unknown).+) \((?!cpu)", self.device):
+            lines.append(f'On another chip, as published: benchbook compare "{chip[1]}" "RTX 4090"')
         return "\n  ".join([*lines, "Your loop: not compared with float64."])
