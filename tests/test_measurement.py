@@ -20,8 +20,10 @@ from benchbook.studies.measurement import Measurement
 
 MEASURE = """
 import json, sys
+from benchbook.machine import contention
 from benchbook.studies.measurement import Measurement
 given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1]), **json.loads(sys.argv[3])}
+contention.others_share = lambda: 0.0
 measurement = Measurement("toy", "desk", given, "s")
 measurement.measure()
 print(json.dumps(measurement.finished()))
@@ -116,6 +118,32 @@ def test_a_point_ends_when_it_is_known_and_after_a_kill_too(measure, tmp_path, m
         faults = {}
     done = measure(5, faults, **ENOUGH)
     assert list(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("patience", "busy", "faults", "count", "used", "is_unstable"),
+    [
+        ("60", "2", {}, 3, 2, False),
+        ("60", "2", {3: "kill"}, 3, 3, False),  # the killed process has windows
+        ("0", "2", {}, 2, 2, True),  # both count, as there is no other
+        ("0.1", "1", {}, 2, 2, True),
+    ],
+)
+def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_is_patience(
+    measure, tmp_path, monkeypatch, patience, busy, faults, count, used, is_unstable
+):
+    monkeypatch.setenv("TOY_SECONDS", "[1, 1, 1, 1, 1]")
+    monkeypatch.setenv("TOY_BUSY", busy)
+    monkeypatch.setenv("BENCHBOOK_PATIENCE", patience)
+    if faults:
+        assert measure(5, faults, **ENOUGH).returncode == -signal.SIGKILL
+    done = measure(5, {}, **ENOUGH)
+    assert list(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
+    described = manifests.read_all(tmp_path / "runs")
+    rows = records.merge(records.find(tmp_path / "runs"))
+    [line] = verdicts.summarise(rows, condition.samples(described)).to_dict("records")
+    assert (line["num_processes"], line["num_disturbed"]) == (used, int(not is_unstable))
+    assert verdicts.is_unstable(line["verdict"]) is verdicts.has(line["verdict"], "cpu_shared") is is_unstable
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,9 @@ def test_what_children_have_done_is_ours_after_they_have_ended():
 def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(outputs, spinner, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     line = Line(Point("mnist_speedup", "p-1", {}, 60), "desk")
-    for patience, waits in (("0.1", True), ("0", False)):
+    for patience, waits in ((0.1, True), (0.0, False)):
         capsys.readouterr()
-        monkeypatch.setenv("BENCHBOOK_PATIENCE", patience)
-        line.wait_until_calm()
+        line.wait_until_calm(patience)
         assert ("waiting: other processes take" in capsys.readouterr().out) is waits
 
 

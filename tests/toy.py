@@ -47,7 +47,8 @@ device: str = "best"  # cpu, or best
 budget: dict = {}  # how much to measure
 """
 # With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
-# With TOY_SECONDS, a list, the workload's seconds count, times a factor for each process.
+# With TOY_SECONDS, a list, the workload's seconds count, times a factor for each process; others take half of the CPU
+# beside the processes whose numbers are in TOY_BUSY.
 # With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
 PLAN = """
 import json
@@ -57,7 +58,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchbook.machine import layout
+from benchbook.machine import condition, contention, layout
 from benchbook.measuring import protocol, window
 from benchbook.studies.plan import StudyPlan
 from benchbook.studies.toy.workload import Clock, FakeWorkload
@@ -99,6 +100,10 @@ class Plan(StudyPlan):
         if factors := json.loads(os.environ.get("TOY_SECONDS", "[]")):
             advance, factor = clock.advance, factors[process.number - 1]
             clock.advance, window.time = lambda seconds: advance(factor * seconds), clock
+            condition.clocks = lambda: (clock.seconds, clock.seconds)
+            counted = dict.fromkeys(("cpu_own_seconds", "cpu_stolen_seconds"), 0.0)
+            taken = lambda: 0.5 * clock.seconds * (str(process.number) in os.environ.get("TOY_BUSY", ""))
+            contention.cpu_seconds = lambda: counted | {"cpu_cores": 1, "cpu_busy_seconds": taken()}
         process.workload = FakeWorkload(clock)
 
     def measure(process):

@@ -53,7 +53,7 @@ def study(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    retry: Annotated[bool, typer.Option("--retry", help="run failed points again")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="run failed and unstable points again")] = False,
     executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
 ) -> None:

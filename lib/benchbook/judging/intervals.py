@@ -111,6 +111,12 @@ def processes_part(values: Sequence[float], processes: Sequence) -> float:
     return half_widths(numpy.var(logs, ddof=1), len(logs))[0] if len(logs) > 1 else math.inf
 
 
+def processes_needed(deviation: float, part: float, fewest: int, most: int) -> int:
+    """Return after how many processes with this deviation their part of half the interval is narrow enough."""
+    counts = range(max(2, fewest), most)
+    return next((count for count in counts if half_widths(deviation**2, count)[0] <= part), most)
+
+
 def interval(values: Sequence[float], processes: Sequence, deviations: Deviations = UNPAIRED) -> Interval:
     """Return the geometric mean over processes of their median values, with a 95 % interval.
 

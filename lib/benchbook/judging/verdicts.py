@@ -13,6 +13,7 @@ A steady run must not be flagged: every rule requires a difference that matters 
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ REASONS = {
     "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU", "the machine's host was busy"),
     "few_processes": (TOO_FEW, "", ""),
 }
+OUTSIDE = ("sleep", "gpu_shared", "cpu_shared", "cpu_stolen")  # reasons that are not of the measured work's making
 # Standard deviations of steady windows and of steady processes; the first is also the largest drift of a steady point.
 STEADY, STEADY_PROCESSES = 0.05, 0.04
 FALSE_ALARMS = 0.005  # the share of steady points that exceed one of these by chance
@@ -116,6 +118,8 @@ def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
 def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point without windows.
 
+    Windows that `undisturbed` leaves out do not count; num_disturbed is the number of their processes.
+
     A point that trained wrong has status `wrong` and the reason as its message. Its variant is tuned only if it was
     confirmed to be faster; see `confirmation.table`.
 
@@ -123,18 +127,23 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
         rows: any; only measured rows of each point's last session count.
         conditions: from `condition.samples`, of any runs; None: unknown.
     """
-    summary = statistics.summarise(rows)
+    every = statistics.newest(rows[rows["source"] == "measured"])
+    measured = undisturbed(every, conditions)
+    summary = statistics.summarise(measured)
+    trained = (each[each["phase"] == "train"].groupby(POINT_KEY)["run_id"].nunique() for each in (every, measured))
+    left_out = operator.sub(*trained).to_dict()
     named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
-    measured = statistics.newest(rows[rows["source"] == "measured"])
-    reasons, stabilities = training(measured), dict(_stabilities(measured, conditions))
+    reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
     lines = []
     for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict("records"):
         key = tuple(line[name] for name in POINT_KEY)
         verdict = Verdict((*stabilities.get(key, Verdict()).reasons, *reasons.get(key, ())))
         line |= {"verdict": verdict if line["num_windows"] else None, "variant": named.get(key, line["variant"])}
         is_wrong = verdict.kind == WRONG and line["status"] == "ok"
+        line["num_disturbed"] = left_out.get(key, 0)
         lines.append(line | ({"status": WRONG, "message": verdict.text(WRONG)} if is_wrong else {}))
-    judged = pandas.DataFrame(lines, summary.index, ["verdict", "variant", "status", "message"], dtype=object)
+    columns = ["verdict", "variant", "status", "message", "num_disturbed"]
+    judged = pandas.DataFrame(lines, summary.index, columns, dtype=object)
     return summary.assign(**judged)
 
 
@@ -214,6 +223,35 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
     return Verdict(tuple(reasons or ([("few_processes",)] if few else [])))
 
 
+def disturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> set[str]:
+    """Return the runs whose windows something outside of the work disturbed; how fast they were does not matter.
+
+    Args:
+        rows: any; only measured rows count.
+        conditions: from `condition.samples`, of any runs; None: unknown.
+    """
+    if conditions is None:
+        return set()
+    known = rows[(rows["source"] == "measured") & rows["run_id"].isin(conditions["run_id"])]
+    judged = _stabilities(known, conditions, [*POINT_KEY, "run_id"])
+    return {run for (*_, run), verdict in judged if any(has(verdict, code) for code in OUTSIDE)}
+
+
+def undisturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pandas.DataFrame:
+    """Return rows without the training windows of disturbed processes, where a session of a point has two others.
+
+    Args:
+        rows, conditions: see `disturbed`.
+    """
+    windows = rows["phase"].eq("train") & rows["source"].eq("measured") & rows["status"].eq("ok")
+    is_disturbed = rows["run_id"].isin(disturbed(rows, conditions)) & windows
+    if not is_disturbed.any():
+        return rows
+    key = [*POINT_KEY, "session"]
+    others = rows[windows & ~is_disturbed].groupby(key)["run_id"].nunique()
+    return rows[~(is_disturbed & pandas.MultiIndex.from_frame(rows[key]).isin(others.index[others > 1]))]
+
+
 def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
     """Return rows without the measured sessions of a point that another session of this point displaces.
 
@@ -225,7 +263,7 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
         conditions: from `condition.samples`, of any runs; None: unknown.
     """
     key = [*POINT_KEY, "session"]
-    measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
+    measured = undisturbed(rows[(rows["source"] == "measured") & rows["session"].notna()], conditions)
     repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
     windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
     complete = windows.groupby(key)["run_id"].nunique() > 1
@@ -303,7 +341,7 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
     }
     yield from ((code,) for code, is_so in disturbances.items() if is_so)
     yield from (("variables", text) for text in dict.fromkeys(sample.get("variables") for sample in samples) if text)
-    if sum(lengths) <= 0:
+    if sum(lengths) < contention.SAMPLE_SECONDS:  # the system's counters are too coarse
         return
     taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
     limits = {"cpu_shared": contention.OTHERS_SHARE, "cpu_stolen": contention.STOLEN_SHARE}

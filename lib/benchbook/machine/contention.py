@@ -1,6 +1,8 @@
 """How much of the computer others take: their processes, and the hypervisor of a virtual machine."""
 
+import os
 import time
+from collections.abc import Callable
 
 import psutil
 
@@ -8,6 +10,8 @@ from benchbook.machine import identity, processes
 
 OTHERS_SHARE = 0.05  # share of the CPU time of our cores; an idle system takes about 0.01
 STOLEN_SHARE = 0.05
+PATIENCE = "BENCHBOOK_PATIENCE"  # in the environment: the seconds that a point may lose to others, see `patience`
+PATIENCE_SECONDS = 120.0
 SAMPLE_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 
 
@@ -50,6 +54,24 @@ def others_share() -> float:
     before, start = cpu_seconds(), time.monotonic()
     time.sleep(SAMPLE_SECONDS)
     return shares(before, cpu_seconds(), time.monotonic() - start)[0]
+
+
+def patience() -> float:
+    """Return how many seconds a point may wait for a calm machine and measure what others disturb."""
+    return float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
+
+
+def wait_until_calm(seconds: float, say: Callable[[float], object] = lambda share: None) -> float:
+    """Wait while others take much of the CPU; return the seconds waited.
+
+    Args:
+        seconds: the longest wait.
+        say: called with the others' share.
+    """
+    started = time.monotonic()
+    while (waited := time.monotonic() - started) < seconds and (share := others_share()) > OTHERS_SHARE:
+        say(share)
+    return waited
 
 
 def consumed(process: psutil.Process) -> float:

@@ -62,8 +62,10 @@ def windows(evidence: Evidence) -> Drawing:
     rows = rows.assign(number=range(1, len(rows) + 1))
     with figures.style():
         figure, axes = figures.canvas(2.8)
-        for process, (_, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
-            axes.plot(own["number"], own["samples_per_second"].astype(float), "o-", label=f"process {process}")
+        disturbed = verdicts.disturbed(rows, evidence.conditions)
+        for process, (run_id, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
+            label = f"process {process}{', disturbed' * (run_id in disturbed)}"
+            axes.plot(own["number"], own["samples_per_second"].astype(float), "o-", label=label)
         if pandas.notna(point["low"]):
             axes.axhspan(point["low"], point["high"], alpha=0.15, label=figures.WHISKERS[point["interval"]])
         axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")

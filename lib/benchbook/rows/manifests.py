@@ -55,6 +55,7 @@ Manifest = open_mapping(
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
+    waited_seconds=_NUMBER,
 )
 _ADAPTER = TypeAdapter(Manifest)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from benchbook.machine import launch, layout, processes, temporary
+from benchbook.machine import contention, launch, layout, processes, temporary
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.running import kernel, profiles
@@ -28,7 +28,11 @@ LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 
 
 def execute(
-    point: Point, machine_name: str, watch: Callable[[Path], None] = lambda folder: None, deadline: float = math.inf
+    point: Point,
+    machine_name: str,
+    watch: Callable[[Path], None] = lambda folder: None,
+    deadline: float = math.inf,
+    patience: float = 0.0,
 ) -> list[str]:
     """Run a point's notebook, which measures it in the session that BENCHBOOK_SESSION names.
 
@@ -37,6 +41,7 @@ def execute(
         machine_name: the machine of the rows.
         watch: called twice a second with the folder of the point's rows.
         deadline: on the monotonic clock; the point is then stopped.
+        patience: seconds that its measurement may lose to others, see `contention.patience`.
 
     Returns:
         The status of each of its processes that has ended. The point is over unless `interrupted` is among them.
@@ -50,7 +55,7 @@ def execute(
     folder.mkdir(parents=True, exist_ok=True)
     notebook = folder / f"{run_id}.ipynb"
     try:
-        failure = _supervise(point, run_id, notebook, machine_name, lambda: watch(folder), deadline)
+        failure = _supervise(point, run_id, notebook, machine_name, lambda: watch(folder), deadline, patience)
     except Stopped as stop:
         runs.recover(folder, ("interrupted", f"stopped by {stop}"))
         raise
@@ -118,7 +123,13 @@ def acquire(lock: Path, seconds: float) -> AbstractContextManager:
 
 
 def _supervise(
-    point: Point, run_id: str, notebook: Path, machine_name: str, watch: Callable[[], None], deadline: float
+    point: Point,
+    run_id: str,
+    notebook: Path,
+    machine_name: str,
+    watch: Callable[[], None],
+    deadline: float,
+    patience: float,
 ) -> tuple[str, str] | None:
     """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
     files = str(layout.notebook(point.study)), str(notebook), nested(point.study, point.parameters)
@@ -131,6 +142,7 @@ def _supervise(
             "BENCHBOOK_OUTPUTS": str(layout.outputs()),
             "BENCHBOOK_SUPERVISOR": str(os.getpid()),
             LIMIT: str(point.time_limit_seconds),
+            contention.PATIENCE: str(patience),
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": str(place),  # torch's compiled kernels stay where they were, for later runs
             "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(compiled),

@@ -1,6 +1,5 @@
 """The lines of one point in the terminal: its title, its progress, and its result."""
 
-import os
 import shutil
 import sys
 import textwrap
@@ -14,7 +13,6 @@ from benchbook.machine import condition, contention, layout
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 
-PATIENCE_SECONDS = 60.0
 MARGIN = 9  # columns before a result
 MESSAGE_CHARACTERS = 120  # of a failure; the report and the log have the whole message
 
@@ -40,14 +38,10 @@ class Line:
         lines = sum(len(path.read_bytes().splitlines()) - 1 for path in new)
         self._draw(f"{lines} rows of {len(new)} processes")
 
-    def wait_until_calm(self) -> None:
-        """Wait while other processes take much of the CPU; at most BENCHBOOK_PATIENCE seconds."""
-        patience = float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS))
-        deadline = time.monotonic() + patience
-        while patience and (share := contention.others_share()) > contention.OTHERS_SHARE:
-            self._draw(f"waiting: other processes take {share:.0%} of the CPU")
-            if time.monotonic() > deadline:
-                return
+    def wait_until_calm(self, seconds: float) -> float:
+        """Wait while other processes take much of the CPU; return the seconds waited, at most so many."""
+        say = "waiting: other processes take {:.0%} of the CPU".format
+        return contention.wait_until_calm(seconds, lambda share: self._draw(say(share)))
 
     def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
         """Print the result.

@@ -13,22 +13,26 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy
 import pandas
 
-from benchbook.judging import statistics, verdicts, wording
-from benchbook.machine import condition, layout
+from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.machine import condition, contention, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
-from benchbook.rows import manifests, marker, records
+from benchbook.rows import ceilings, manifests, marker, records
 from benchbook.running import execute, series
-from benchbook.running.profiles import Point
+from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
+from benchbook.studies.measurement import Measurement
+from benchbook.studies.process import CHECK
 
 ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar points share, the most important first
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
+POINTS_OF_PATIENCE = 2.5  # a study loses at most so many times what a point may, see `contention.patience`
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
 START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
@@ -47,7 +51,7 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     Args:
         points: from `profiles.read`.
         name: of the machine.
-        retry: run failed points again; if there are any, a new session begins.
+        retry: run failed and unstable points again; if there are any, a new session begins.
         deadline: on the monotonic clock.
 
     Returns:
@@ -63,8 +67,10 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     check_room(folder)
     with execute.only_one(folder / ".study.lock"), awake():
         file = folder / SESSION
-        failed = [point for point in points if retry and forget_failure(folder / point.study / point.name)]
-        if failed:
+        again = _unreliable(points, name) if retry else ()
+        for point in again:
+            forget(_state(name, point))
+        if again:
             file.unlink(missing_ok=True)
         if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may damage it
             marker.write_atomically(file, runs.new_id())
@@ -96,7 +102,9 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
     """
     recover(machine_name)
     left_out, spent, end = [], [], deadline - END_SECONDS
-    estimates = estimate_seconds(points, machine_name).set_index(["study", "point"])["seconds"].astype(float).to_dict()
+    patience = contention.patience() if math.isinf(deadline) else 0.0
+    left = POINTS_OF_PATIENCE * patience - sum(_lost(point, machine_name) for point in points)
+    estimates = _estimates(points, machine_name)
     print(_announced(points, machine_name, estimates), flush=True)
     for number, point in enumerate(points, start=1):
         folder, position = _state(machine_name, point), f"{number}/{len(points)}"
@@ -108,15 +116,16 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             Line(point, machine_name, position).end(execute.skip(point, machine_name, OUT_OF_MEMORY, reason))
             _write_done(folder, [OUT_OF_MEMORY])
             continue
-        estimate, left = estimates[point.key], max(0.0, end - time.monotonic())
-        if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > left:
-            left_out.append((point, f"needs about {wanted:.0f} s, {left:.0f} s were left"))
+        estimate, until = estimates[point.key], max(0.0, end - time.monotonic())
+        if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > until:
+            left_out.append((point, f"needs about {wanted:.0f} s, {until:.0f} s were left"))
             continue
         line, begun = Line(point, machine_name, position), time.monotonic()
         try:
-            if math.isinf(deadline):
-                line.wait_until_calm()
-            statuses = execute.execute(point, machine_name, line.watch, end)
+            before, allowed = _lost(point, machine_name), max(0.0, min(patience, left))
+            waited = line.wait_until_calm(allowed)
+            statuses = execute.execute(point, machine_name, line.watch, end, allowed - waited)
+            left -= waited + _lost(point, machine_name) - before
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
             else:
@@ -129,9 +138,17 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
                 raise
             left_out.append((point, f"{type(error).__name__}: {error}"))
             statuses = [type(error).__name__]
-        spent.append((time.monotonic() - begun, estimate))
+        if point.study == CALIBRATION:
+            estimates = _estimates(points, machine_name)
+        else:
+            spent.append((time.monotonic() - begun, estimate))
         line.end(statuses, _left(spent, [estimates[each.key] for each in points[number:]]))
     return left_out
+
+
+def _estimates(points: list[Point], machine_name: str) -> dict[tuple[str, str], float]:
+    lines = estimate_seconds(points, machine_name).set_index(["study", "point"])
+    return lines["seconds"].astype(float).to_dict()
 
 
 def _announced(points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]) -> str:
@@ -155,8 +172,14 @@ def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
     """
     known = [pair for pair in spent if not math.isnan(pair[1])]
     scale = sum(taken for taken, _ in known) / sum(estimate for _, estimate in known) if known else 1.0
-    mean = sum(taken for taken, _ in spent) / len(spent)
+    mean = sum(taken for taken, _ in spent) / len(spent) if spent else 0.0
     return sum(mean if math.isnan(each) else scale * each for each in later)
+
+
+def _lost(point: Point, machine_name: str) -> float:
+    """Return how many seconds a point of this session has lost to others."""
+    session = os.environ["BENCHBOOK_SESSION"]
+    return Measurement(point.study, machine_name, point.parameters, session).state().lost
 
 
 def is_done(folder: Path) -> bool:
@@ -235,34 +258,64 @@ def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.D
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return an estimate of each point's time.
 
-    A point that this machine has measured is expected to take as long again. Another point is estimated from the most
-    similar rows of its study and device, if there are any: the planned images over the median rate, scaled by the area
-    of an image, plus, for each process, the median time of the study's processes outside their windows. The time limit
-    is the upper bound either way.
+    A point that this machine has measured is expected to take as long again, in as many processes as make it known. One
+    that only another machine has measured takes as long as there, scaled by both machines' matrix products. Another
+    point is estimated from the most similar rows of its study and device, if there are any: the planned images over the
+    median rate, scaled by the area of an image, plus, for each process, the median time of the study's processes
+    outside their windows. The time limit is the upper bound either way.
 
     Returns:
-        Columns: study, point, num_processes, seconds (missing where nothing was measured yet), limit_seconds.
+        Columns: study, point, num_processes (expected), seconds (missing where nothing was measured yet),
+        limit_seconds.
     """
-    rows = read_rows(machine_name)
-    measured, described = statistics.summarise(rows), manifests.read_all(layout.runs(machine_name))
-    in_windows = rows["seconds"].where(rows["phase"] == "train", 0.0).astype(float)
-    taken = in_windows.groupby([rows["run_id"], rows["study"], rows["point"]]).sum().reset_index()  # the oldest first
-    processes = [described.get(run_id, {}).get("process_seconds") for run_id in taken["run_id"]]
-    taken = taken.assign(process=pandas.Series(processes, taken.index, float)).dropna(subset="process")
-    taken["outside"] = taken["process"] - taken["seconds"]
+    folder = layout.outputs() / "runs"
+    rows, described = records.gather(records.find(folder), lambda line: None), manifests.read_all(folder)
+    trained = rows["phase"].eq("train")
+    timed = rows.assign(seconds=rows["seconds"].where(trained, 0.0).astype(float))
+    timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))
+    groups = timed.groupby(["run_id", "machine", "device", "session", "study", "point"])
+    taken = groups.agg(seconds=("seconds", "sum"), rate=("rate", "median")).reset_index()  # the oldest first
+    for column, key in (("process", "process_seconds"), ("number", "process")):
+        told = [described.get(run_id, {}).get(key) for run_id in taken["run_id"]]
+        taken[column] = pandas.Series(told, taken.index, float)
+    taken = taken.dropna(subset="process").assign(outside=taken["process"] - taken["seconds"])
+    best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
+    products = best.groupby(["machine", "device"])["rate"].max().to_dict()
+    measured = statistics.summarise(rows[rows["machine"] == machine_name])
     lines = [
-        (*point.key, point.parameters.get("num_processes", 1), _estimate(point, measured, taken), point.limit_seconds)
+        (*point.key, *_estimate(point, machine_name, measured, taken, products), point.limit_seconds)
         for point in points
     ]
     return pandas.DataFrame(lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"])
 
 
-def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame) -> float | None:
-    """Return the seconds of a point; `taken` has each run's seconds: of its process, and outside its windows."""
-    plan, of_study = point.parameters, taken[taken["study"] == point.study]
-    count = plan.get("num_processes", 1)
-    if len(again := of_study[of_study["point"] == point.name].tail(count + 1)):
-        return (count + 1) * again["process"].mean() + START_SECONDS
+def _estimate(
+    point: Point, machine_name: str, measured: pandas.DataFrame, taken: pandas.DataFrame, products: dict
+) -> tuple[int, float | None]:
+    """Return the expected processes and the seconds of a point.
+
+    Args:
+        point, machine_name: see `estimate_seconds`.
+        measured: the machine's summary.
+        taken: each run's seconds, of its process, in its windows and outside, and its rate.
+        products: rates of matrix products by machine and device.
+    """
+    plan, most = point.parameters, point.parameters.get("num_processes", 1)
+    wanted = plan.get("processes_part", 0.0), plan.get("fewest_processes", most), most
+    again = taken[(taken["study"] == point.study) & (taken["point"] == point.name)]
+    own = again["machine"] == machine_name
+    if len(again := again[own] if own.any() else again):
+        again = again[again["session"] == again["session"].iloc[-1]]
+        places = [(machine, plan["device"]) for machine in (again["machine"].iloc[-1], machine_name)]
+        there, here = (products.get(place, math.nan) for place in places)
+        scale = 1.0 if own.any() or math.isnan(there / here) else there / here
+        is_check = again["number"] == CHECK
+        deviation = numpy.log(again.loc[~is_check, "rate"]).std()
+        count = intervals.processes_needed(deviation if deviation >= 0 else verdicts.STEADY, *wanted)
+        seconds = again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
+        return count, scale * seconds + START_SECONDS
+    count, taken = intervals.processes_needed(verdicts.STEADY, *wanted), taken[taken["machine"] == machine_name]
+    of_study = taken[taken["study"] == point.study]
     same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
     alike = measured[same & measured["samples_per_second"].notna()]
     for name in ALIKE:
@@ -270,11 +323,11 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
         alike = closer if len(closer) else alike
     lasting = plan.get("window_seconds", 0)
     if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan) or (alike.empty and not lasting):
-        return None
+        return count, None
     epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
     window = plan["samples_per_window"] or (0 if lasting else epoch)
     if pandas.isna(window):  # an epoch of a data set that this machine has not read yet
-        return None
+        return count, None
     sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
     rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
     windows, is_tuned = plan["num_repeats"] * plan["num_windows"], plan.get("variant") == "tuned"
@@ -285,7 +338,7 @@ def _estimate(point: Point, measured: pandas.DataFrame, taken: pandas.DataFrame)
     outside = (of_study if len(of_study) else taken)["outside"].median() if len(taken) else PROCESS_SECONDS
     # One more process searches and compares with float64.
     first = outside + is_tuned * plan.get("search_seconds", 0)
-    return first + count * (seconds + pauses + outside) + START_SECONDS
+    return count, first + count * (seconds + pauses + outside) + START_SECONDS
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
@@ -298,12 +351,15 @@ def is_cut_short(points: list[Point], machine_name: str) -> bool:
     return not {point.key for point in points}.isdisjoint(zip(begun["study"], begun["point"], strict=True))
 
 
-def forget_failure(point: Path) -> bool:
-    """Mark a failed point as not done; return whether it had failed."""
-    failed = not {"ok"}.issuperset(_statuses(point))
-    if failed:
-        forget(point)
-    return failed
+def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
+    """Return the points that failed, and those that are unstable."""
+    conditions = condition.samples(manifests.read_all(layout.runs(machine_name)))
+    judged = verdicts.counting(read_rows(machine_name, lambda line: None), conditions)
+    judged = verdicts.summarise(judged, conditions)
+    unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
+    keys = {*zip(unstable["study"], unstable["point"], strict=True)}
+    failed = {point.key for point in points if not {"ok"}.issuperset(_statuses(_state(machine_name, point)))}
+    return [point for point in points if point.key in keys | failed]
 
 
 def forget(point: Path) -> None:

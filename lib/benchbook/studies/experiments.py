@@ -186,7 +186,8 @@ class Experiment(Process):
         gc.collect()
         left = self.measurement.left()  # nothing if the study's note of the point's end was lost
         if not left and "BENCHBOOK_SUPERVISOR" not in os.environ:  # the cell runs again
-            self.measurement.session, left = runs.new_id(), self.measurement.numbers
+            self.measurement.session = runs.new_id()
+            left = self.measurement.left()
         planned, count = self.amount(), self.measurement.count
         total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
         check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"

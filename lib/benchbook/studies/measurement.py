@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas
 
 from benchbook.frameworks import allocator
-from benchbook.judging import intervals
-from benchbook.machine import identity, kinds, launch, layout
+from benchbook.judging import intervals, verdicts
+from benchbook.machine import condition, contention, identity, kinds, launch, layout
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
@@ -26,6 +27,25 @@ PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 LIMIT = "BENCHBOOK_PROCESS_SECONDS"  # the environment's limit of one process
 ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
 MOST_FAILURES = 2  # in a row, of other kinds
+
+
+class State(NamedTuple):
+    """How far the measurement of a point is.
+
+    Attributes:
+        left: the numbers of the processes that may still run; none if the point is over.
+        part: the processes' part of half the interval so far.
+        num_counted, num_disturbed: the processes that have measured and count, and those that others disturbed.
+        lost: seconds of waits and of disturbed processes.
+        patience: seconds for which to wait for a calm machine now.
+    """
+
+    left: list[int]
+    part: float
+    num_counted: int
+    num_disturbed: int
+    lost: float
+    patience: float
 
 
 @dataclass
@@ -56,24 +76,9 @@ class Measurement:
         return layout.state(self.machine) / self.study / self.folder.name / "programs"
 
     @property
-    def numbers(self) -> range:
-        """Return the numbers of all processes; without steps to compare and without a search, there is no CHECK."""
-        checks = self.parameters.get("num_parity_steps") or self.parameters.get("variant") == "tuned"
-        return range(CHECK if checks else 1, self.count + 1)
-
-    @property
     def count(self) -> int:
         """Return the most processes that measure windows."""
         return 1 if self.in_kernel else self.parameters.get("num_processes", 1)
-
-    def is_known(self) -> bool:
-        """Return whether enough processes have measured; this is told from the rows alone, as after a kill."""
-        rows = self.rows()
-        ended = [run for run, (_, status) in self._ended(rows).items() if status in records.TRAINED]
-        windows = rows[rows["run_id"].isin(ended)].query("phase == 'train' and samples_per_second > 0")
-        fewest = self.parameters.get("fewest_processes", self.count)
-        part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
-        return windows["run_id"].nunique() >= fewest and part <= self.parameters.get("processes_part", 0)
 
     def rows(self) -> pandas.DataFrame:
         """Return this session's rows of the point."""
@@ -91,11 +96,11 @@ class Measurement:
 
         The status of CHECK is `diverged` if training does not agree with float64.
         """
-        return dict(self._ended(self.rows()).values())
+        return dict(self._ended(self.rows(), manifests.read_all(self.folder)).values())
 
-    def _ended(self, rows: pandas.DataFrame) -> dict[str, tuple[int, str]]:
+    def _ended(self, rows: pandas.DataFrame, described: dict[str, dict]) -> dict[str, tuple[int, str]]:
         """Return number and status of each run that has ended, the oldest first; not the interrupted."""
-        described, found = manifests.read_all(self.folder), {}
+        found = {}
         for run_id, own in rows.groupby("run_id", sort=True):
             manifest = described.get(run_id, {})
             agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
@@ -106,31 +111,58 @@ class Measurement:
 
     def left(self) -> list[int]:
         """Return the numbers of the processes that may still run; none if the point is over."""
-        done = self.finished()
-        is_done = is_over(done) or self.is_known()
-        return [] if is_done else [number for number in self.numbers if number not in done]
+        return self.state().left
+
+    def state(self) -> "State":
+        """Return what the point's rows and manifests tell, so that a killed measurement continues alike.
+
+        The point is over when the processes' part of half its interval is narrow enough, or after the most processes. A
+        process that something outside disturbed does not count, until the point has lost its patience.
+        """
+        rows, described, given = self.rows(), manifests.read_all(self.folder), self.parameters
+        ended, conditions = self._ended(rows, described), condition.samples(described)
+        done, disturbed = dict(ended.values()), verdicts.disturbed(rows, conditions)
+        lost = sum(described[run].get("process_seconds") or 0.0 for run in disturbed)
+        lost += sum(described.get(run, {}).get("waited_seconds") or 0.0 for run in ended)
+        patience = 0.0 if self.in_kernel else max(0.0, contention.patience() - lost)
+        runs = [run for run, (number, _) in ended.items() if number != CHECK]
+        counted = [run for run in runs if run not in disturbed] if patience else runs
+        windows = rows[rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])]
+        windows = windows if patience else verdicts.undisturbed(windows, conditions)
+        windows = windows[windows["phase"].eq("train") & windows["samples_per_second"].gt(0)]
+        part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
+        is_known = windows["run_id"].nunique() >= given.get("fewest_processes", self.count)
+        is_known &= part <= given.get("processes_part", 0)
+        # Without steps to compare and without a search, there is no CHECK.
+        checks = given.get("num_parity_steps") or given.get("variant") == "tuned"
+        last = max(done, default=0)
+        further = range(last + 1, last + 1 + self.count - len(counted))
+        left = [] if is_over(done) or is_known else [*[CHECK][: bool(checks) and CHECK not in done], *further]
+        patience = patience if disturbed.intersection(runs[-1:]) else 0.0
+        return State(left, part, len(counted), len(disturbed), lost, patience)
 
     def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
         """Run the processes that are left. One that fails adds a row; the next one may run all the same.
+
+        After a process that others disturbed, this waits for a calm machine.
 
         Args:
             on_row: called with a process's number and with phase, status and rate of each row that it writes.
         """
         runs.recover(self.folder)
         first_id = os.environ.get("BENCHBOOK_RUN_ID")  # the executed notebook has the name of this run
-        left = self.left()
-        while left:
-            number, *others = left
+        while (state := self.state()).left:
+            number = state.left[0]
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
-            self._run(number, run_id, on_row)
-            left = self.left()
-            if left not in (others, []):  # it was interrupted
+            self._run(number, run_id, state.patience, on_row)
+            if run_id not in self._ended(self.rows(), manifests.read_all(self.folder)):  # it was interrupted
                 return
         shutil.rmtree(self.programs, ignore_errors=True)
 
-    def _run(self, number: int, run_id: str, on_row: Callable[[int, dict], None]) -> None:
-        """Run one process; write its failure if it could not."""
+    def _run(self, number: int, run_id: str, patience: float, on_row: Callable[[int, dict], None]) -> None:
+        """Run one process, after a wait for a calm machine; write its failure if it could not."""
+        waited = contention.wait_until_calm(patience, lambda share: on_row(number, {"phase": "waiting for others"}))
         given, folder = self.parameters, self.folder
         count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
         if self.in_kernel and count == 1:
@@ -158,7 +190,7 @@ class Measurement:
         log = folder / f"{run_id}.log"
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
-            *(self.study, given, run_id, number, is_warm),
+            *(self.study, given, run_id, number, is_warm, waited),
             log=log,
             seconds=float(os.environ.get(LIMIT, math.inf)),
             variables=variables,

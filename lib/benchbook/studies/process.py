@@ -188,14 +188,19 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
         return Process(parameters, devices.with_count(device, count), run, number, group)
 
 
-def run(study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False) -> None:
+def run(study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False, waited: float = 0.0) -> None:
     """Do the work of one process of a point, and write its run; `launch.call` calls this.
+
+    Args:
+        study, parameters, run_id, number: see `begin`.
+        waited: the seconds for which the measurement waited for a calm machine before.
 
     Raises:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
     process.is_warm = is_warm
+    process.run.manifest["waited_seconds"] = round(waited, 1)
     if allocator.ENVIRONMENT.items() <= os.environ.items():
         process.run.add_settings(keeps_memory=True)
     plan = plan_of(study)

@@ -44,7 +44,7 @@ class Evidence:
 
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
-    _newest = cached_property(lambda self: statistics.newest(self.measured))
+    _newest = cached_property(lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions))
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
     names = cached_property(lambda self: naming.from_rows(self.rows, self.folder))
