@@ -173,13 +173,14 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     monkeypatch, tmp_path, device, of_user, warm
 ):
     """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison shares nothing."""
-    seen, left = [], [[0, 1, 2, 3], [1, 2, 3], [2, 3], [3], []]
+    seen, ids, left = [], [], [[0, 1, 2, 3], [1, 2, 3], [2, 3], [3], []]
 
-    def call(function, study, given, run_id, number, is_warm, *, variables, **how):
+    def call(function, study, given, run_id, number, is_warm, waited, *, variables, **how):
         if folder := variables.get(measurement.PROGRAMS):  # as JAX does, which makes the folder
             Path(folder).mkdir(parents=True, exist_ok=True)
             (Path(folder) / "jit_step-cache").touch()
         seen.append((number, is_warm, folder))
+        ids.append(run_id)
         return None, None
 
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
@@ -187,7 +188,9 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     if of_user:
         monkeypatch.setenv(measurement.PROGRAMS, of_user)
     monkeypatch.setattr(measurement.launch, "call", call)
-    monkeypatch.setattr(Measurement, "left", lambda self: left.pop(0))
+    state = measurement.State([], 0.0, 0, 0, 0.0, 0.0)
+    monkeypatch.setattr(Measurement, "state", lambda self: state._replace(left=left.pop(0)))
+    monkeypatch.setattr(Measurement, "_ended", lambda self, rows, described: ids)
     given = {"device": device, "framework": "jax", "num_processes": 3, "num_parity_steps": 1, "variant": "reference"}
     measured = Measurement("resnet50_cost", "desk", given, "s")
     measured.programs.mkdir(parents=True)

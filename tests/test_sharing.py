@@ -70,7 +70,7 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(outputs, s
 )
 def test_windows_beside_others_are_unstable_with_the_reason(taken, stolen, expected):
     rates = [100.0, 101.0, 99.0, 100.0, 102.0, 98.0]
-    rows = make_rows(windows(rates))
+    rows = make_rows([*windows(rates), *windows(rates, run_id="run-2")])
     samples = []
     for number in range(7):  # one before the first window; 10 s and 20 CPU seconds each
         share = number / 6

@@ -15,7 +15,7 @@ from benchbook.commands import measure, record, share
 from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, number, say, say_table, short
 from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, wording
+from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
 from benchbook.machine import condition, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
@@ -30,7 +30,6 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
 
-MOST_FINDINGS = 3
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
@@ -282,6 +281,24 @@ def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str
     return name, points
 
 
+def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
+    """Return a session's points for the terminal: rate, half of its interval, processes, and what is doubtful."""
+    shown = []
+    for line in lines.to_dict("records"):
+        rate, low, high, unit = statistics.in_units(line)
+        is_known, verdict = pandas.notna(rate), line["verdict"]
+        doubt = str(verdict) if verdict and verdict.is_doubtful else ""
+        shown.append({
+            "point": f"{line['study']}: {setting(line['point'])}",
+            "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
+            "half": f"{(high / low) ** 0.5 - 1:.0%}" if line["interval"] == intervals.INTERVAL else "",
+            "processes": line["num_processes"],
+            "disturbed": line["num_disturbed"],
+            "note": doubt if line["status"] == "ok" else line["status"],
+        })  # fmt: skip
+    return pandas.DataFrame(shown).rename(columns={"half": "±"})
+
+
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float) -> None:
     """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
@@ -296,10 +313,18 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     machine = lines["machine"].iloc[0]
     if until - time.monotonic() > REPORT_SECONDS:
         page, evidence = _write_report(), Evidence.of_machine(machine)
-        measured = [each for name, each in studies.every().items() if name in set(lines["study"])]
-        for each in measured[:MOST_FINDINGS]:  # the report has the findings of all machines
-            if text := findings.finding(each, evidence, measured=True):
-                say(text)
+        say_table(f"All points of {machine}", _table(lines))
+        for name, each in studies.every().items():
+            if name in set(lines["study"]):
+                first, *_ = findings.finding(each, evidence, measured=True).split(". ")
+                say(f"{each.question} {wording.sentence(first) or 'No point of this machine answers it yet.'}")
+        unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
+        if unsure.any() or lines["num_disturbed"].any():
+            disturbed = wording.count(int(lines["num_disturbed"].gt(0).sum()), "point")
+            say(
+                f"{disturbed} had disturbed processes, which do not count; {unsure.sum()} of {len(lines)} are unstable."
+            )
+            say("Next: `make study RETRY=1` measures unstable points again.")
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")

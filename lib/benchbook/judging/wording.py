@@ -10,6 +10,9 @@ from benchbook.judging.verdicts import CHANGED, REASONS, UNPROVEN, UNSTABLE, Ver
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
 
+# What a text of this module has after its number, in one unit of its kind.
+UNITS = {word: size for size, word in LARGE} | {unit: length for unit, length, _ in LENGTHS} | {"": 1.0}
+
 
 def number(value: float) -> str:
     """Return a number with two significant digits, or three from 100 on; from a million on with a word."""
@@ -78,12 +81,16 @@ def times(ratio: float) -> str:
 
 
 def span(values: pandas.Series, say=number) -> str:
-    """Return the smallest and the largest value; if both read the same, only once."""
+    """Return the smallest and the largest value in the unit of the latter; if both read the same, only once."""
     low, high = say(values.min()), say(values.max())
     if low == high:
         return low
-    unit = f" {high.rpartition(' ')[2]}" if " " in high else ""
-    return f"{low.removesuffix(unit)} to {high}"
+    (value, _, own), (_, _, unit) = low.partition(" "), high.partition(" ")
+    if own != unit and {own, unit} <= UNITS.keys():
+        value = _rounded(float(value.replace(",", "")) * UNITS[own] / UNITS[unit])
+    elif own != unit:
+        value = low
+    return f"{value} to {high}"
 
 
 def joined(words: list[str]) -> str:
@@ -108,13 +115,7 @@ def hedges(point: dict) -> list[str]:
     reasons = []
     if point.get("interval") == intervals.RANGE:
         reasons.append("one process only")
-    if isinstance(verdict := point.get("verdict"), Verdict):
-        reasons += [
-            REASONS[code][2].format(*values)
-            for kind in (UNSTABLE, UNPROVEN, CHANGED)
-            for code, *values in verdict.reasons
-            if REASONS[code][0] == kind
-        ]
+    reasons += [word for kind in (UNSTABLE, UNPROVEN, CHANGED) for word in causes(point.get("verdict"), kind)]
     if point.get("variant") == confirmation.UNCONFIRMED:
         reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":
@@ -122,9 +123,18 @@ def hedges(point: dict) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def hedged(point: dict, *further: str) -> str:
-    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if there are none."""
-    words = [*filter(None, further), *hedges(point)]
+def causes(verdict: object, kind: str) -> list[str]:
+    """Return a verdict's reasons of one kind in a sentence's words; none for a missing verdict."""
+    reasons = verdict.reasons if isinstance(verdict, Verdict) else ()
+    return [REASONS[code][2].format(*values) for code, *values in reasons if REASONS[code][0] == kind]
+
+
+def hedged(point: dict, *further: str, said: str = "") -> str:
+    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if there are none.
+
+    Hedges in the text `said` are left out.
+    """
+    words = [*filter(None, further), *(hedge for hedge in hedges(point) if hedge not in said)]
     return f" ({'; '.join(words)})" if words else ""
 
 

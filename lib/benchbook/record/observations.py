@@ -120,6 +120,24 @@ def _as_figure(row: dict) -> dict:
     return named | {"metric": "throughput", "unit": "img/s", "value": row["rate"], "settings": json.dumps(settings)}
 
 
+def neighbour(network: str, image_size: float, precision: str) -> tuple[str, float] | None:
+    """Return the product whose rate at this work was published most often, and the median of these rates, in images/s.
+
+    Published `fp32` is often TF32, so both count there.
+
+    Args:
+        network, image_size, precision: columns of a row.
+    """
+    work = work_name(networks.describe(network).name, image_size)
+    alike = {"fp32": ("fp32", "tf32")}.get(precision, (precision,))
+    small = of_articles()  # with steps too short for predictions
+    small = small.assign(work=list(map(work_name, small["network"], small["image_size"])), product=small["chip"])
+    lines = next((each for each in (images(), small) if each["work"].eq(work).any()), small)
+    rates = lines[lines["work"].eq(work) & lines["computed"].isin(alike)].groupby("product")["rate"]
+    best = rates.agg(["size", "median"]).sort_values("size", kind="stable").tail(1)
+    return None if best.empty else (best.index[0], float(best["median"].iloc[0]))
+
+
 def work_name(network: str, image_size: float) -> str:
     """Return a network with its image size, if that is known."""
     return f"{network}, {image_size:g} px" if image_size > 0 else network

@@ -10,6 +10,7 @@ import pandas
 
 from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout
+from benchbook.record import observations
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 
@@ -30,13 +31,20 @@ class Line:
         self.started = time.monotonic()
         self.folder = layout.point(machine_name, point.study, point.name)
         self.there = set(records.find(self.folder))
+        self.ended, self.so_far = 0, "no process yet"
         print(_wrapped(f"{position:>{MARGIN - 2}}  {point.title}"), flush=True)
 
     def watch(self, folder: Path) -> None:
-        """Show the number of rows so far, if the output is a terminal."""
+        """Show the processes so far and the width of their interval, if the output is a terminal."""
         new = [path for path in records.find(folder) if path not in self.there]
-        lines = sum(len(path.read_bytes().splitlines()) - 1 for path in new)
-        self._draw(f"{lines} rows of {len(new)} processes")
+        ended = sum(path.with_suffix(".json").exists() for path in new)
+        if sys.stdout.isatty() and ended != self.ended:  # reading more often would disturb the windows
+            self.ended, point = ended, _judged(folder, new)
+            if pandas.notna(point["samples_per_second"]):
+                width = f"±{(point['high'] / point['low']) ** 0.5 - 1:.0%}"
+                rate = f"{wording.rate(statistics.in_units(point)[0])} {statistics.in_units(point)[3]}/s"
+                self.so_far = f"{wording.count(point['num_processes'], 'process')}, {rate} {width} so far"
+        self._draw(self.so_far)
 
     def wait_until_calm(self, seconds: float) -> float:
         """Wait while other processes take much of the CPU; return the seconds waited, at most so many."""
@@ -63,10 +71,9 @@ class Line:
 
 def result(folder: Path) -> str:
     """Return the doubts, the rate and the interval of a point's rows, or how it failed; empty without rows."""
-    rows = records.gather(records.find(folder), lambda line: None)
-    if rows.empty:
+    point = _judged(folder, records.find(folder))
+    if not point:
         return ""
-    [point] = verdicts.summarise(rows, condition.samples(manifests.read_all(folder))).to_dict("records")
     parts = []
     if point["status"] != "ok":
         failure = f"{point['status']}: {point['message']}" if point["message"] else point["status"]
@@ -75,9 +82,19 @@ def result(folder: Path) -> str:
         rate, low, high, unit = statistics.in_units(point)
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
         parts.append(f"{wording.rate(rate)} {unit}/s ({bounds})")
+        known = [name for name in ("model", "image_size", "precision") if pandas.notna(point[name])]
+        if len(known) == 3 and (other := observations.neighbour(*(point[name] for name in known))):
+            parts.append(f"{other[0]} {wording.rate(other[1])}, published")
     if point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful:  # ceilings have no verdict
         parts.insert(0, str(point["verdict"]))
     return "; ".join(parts)
+
+
+def _judged(folder: Path, paths: list[Path]) -> dict:
+    """Return the line of a point's summary, from some of its files; empty without rows."""
+    rows = records.gather(paths, lambda line: None)
+    judged = verdicts.summarise(rows, condition.samples(manifests.read_all(folder))) if len(rows) else rows
+    return next(iter(judged.to_dict("records")), {})
 
 
 def _wrapped(text: str) -> str:

@@ -32,6 +32,7 @@ ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar poi
 IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
+FIRST_ANSWERS = 3  # points after which a user may stop
 POINTS_OF_PATIENCE = 2.5  # a study loses at most so many times what a point may, see `contention.patience`
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
@@ -122,14 +123,10 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             continue
         line, begun = Line(point, machine_name, position), time.monotonic()
         try:
-            before, allowed = _lost(point, machine_name), max(0.0, min(patience, left))
-            waited = line.wait_until_calm(allowed)
-            statuses = execute.execute(point, machine_name, line.watch, end, allowed - waited)
-            left -= waited + _lost(point, machine_name) - before
+            statuses, lost = _run_point(point, machine_name, line, end, max(0.0, min(patience, left)))
+            left -= lost
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
-            else:
-                _write_done(folder, statuses)
         except Stopped:
             line.end(["interrupted"], 0)
             raise
@@ -142,7 +139,12 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             estimates = _estimates(points, machine_name)
         else:
             spent.append((time.monotonic() - begun, estimate))
-        line.end(statuses, _left(spent, [estimates[each.key] for each in points[number:]]))
+        later = points[number:]
+        seconds_left = _left(spent, [estimates[each.key] for each in later])
+        line.end(statuses, seconds_left)
+        if len(spent) == FIRST_ANSWERS and later:
+            many, lasting = wording.count(len(later), "point"), wording.duration(seconds_left)
+            print(f"First answers are above; the other {many} take about {lasting}; Ctrl-C keeps all.", flush=True)
     return left_out
 
 
@@ -174,6 +176,16 @@ def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
     scale = sum(taken for taken, _ in known) / sum(estimate for _, estimate in known) if known else 1.0
     mean = sum(taken for taken, _ in spent) / len(spent) if spent else 0.0
     return sum(mean if math.isnan(each) else scale * each for each in later)
+
+
+def _run_point(point: Point, machine_name: str, line: Line, end: float, patience: float) -> tuple[list[str], float]:
+    """Run one point; return the statuses of its processes, and the seconds lost to others: at most `patience`."""
+    before = _lost(point, machine_name)
+    waited = line.wait_until_calm(patience)
+    statuses = execute.execute(point, machine_name, line.watch, end, patience - waited)
+    if "interrupted" not in statuses:
+        _write_done(_state(machine_name, point), statuses)
+    return statuses, waited + _lost(point, machine_name) - before
 
 
 def _lost(point: Point, machine_name: str) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from benchbook.judging import intervals, wording
+from benchbook.judging import intervals, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.studies import quantities, tables
 from benchbook.studies.findings import Sentence
@@ -17,7 +17,7 @@ from benchbook.studies.study import Evidence
 SECONDS = {"seconds": 1, "minutes": 60}  # in each unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}  # of a share, for charts
-RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches
+RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches, with an optional verdict
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,8 @@ def input_shares(
         saved.append((share.value, share.low, share.high, share.kind))
     names = ["share", "share_low", "share_high", "share_interval"]
     saved = pandas.DataFrame(saved, joined.index, names).astype(dict.fromkeys(names[:3], float))
+    if "verdict_ready" in joined:
+        joined["verdict"] = list(map(verdicts.worse, joined["verdict"], joined["verdict_ready"]))
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
     columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *names]
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)

@@ -69,6 +69,8 @@ class Sentence:
         every = self.lines(table)
         lines, line, failed = self._decided(every), self.line(table), _failures(table)
         if lines.empty:
+            if self.equal is not None and _has(every, verdicts.is_unstable).any():
+                return f"{failed}Not decided, because a point of the comparison is unstable"
             return failed + (self.undecided if len(every) else self.none)
         values = dict(line or {})
         if "framework" in values:
@@ -78,14 +80,17 @@ class Sentence:
         value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)
         used = pandas.DataFrame([line]) if line else lines
         doubts = (verdicts.UNSTABLE, verdicts.is_unstable), (verdicts.UNPROVEN, verdicts.is_unproven)
-        first = next((f"{word.capitalize()}: " for word, is_so in doubts if _has(used, is_so).all()), "")
+        doubt = next((word for word, is_so in doubts if _has(used, is_so).all()), "")
+        causes = wording.causes(values.get("verdict"), doubt)
+        first = doubt and f"{doubt.capitalize()}{f' ({wording.joined(causes)})' if causes else ''}: "
         last = self.measured if is_measured(lines.iloc[0].to_dict()) else ", published"
         return failed + first + self.text.format(**values | {"value": value}) + last
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
-        """Return the lines whose interval leaves out `equal`; a range of one process decides nothing."""
+        """Return the lines whose interval leaves out `equal`; a range, or an unstable point, decides nothing."""
         if self.equal is None or lines.empty:
             return lines
+        lines = lines[~_has(lines, verdicts.is_unstable)]
         numbers = [_interval(line, self.column) for line in lines.to_dict("records")]
         return lines[[one.kind != intervals.RANGE and not one.low <= self.equal <= one.high for one in numbers]]
 
@@ -122,7 +127,8 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     key = line["machine"], study.name, line.get("point")
     points = evidence.summary.set_index(statistics.POINT_KEY, drop=False)
     point = points.loc[key].to_dict() if key in points.index else {}
-    return title(lines, evidence.names) + wording.hedged(point, *further)
+    text = title(lines, evidence.names)
+    return text + wording.hedged(point, *further, said=text)
 
 
 def stand_in(line: dict, dataset: str) -> str:

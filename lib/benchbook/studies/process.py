@@ -193,6 +193,7 @@ def run(study: str, parameters: dict, run_id: str, number: int, is_warm: bool = 
 
     Args:
         study, parameters, run_id, number: see `begin`.
+        is_warm: see `Process`.
         waited: the seconds for which the measurement waited for a calm machine before.
 
     Raises:

@@ -68,7 +68,7 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     """
     points = _points(evidence)
     points = points[points["batch_size"] == BATCH_SIZE]
-    resident = points[points["loader"] == "resident"].set_index(PLACE)[RATE]
+    resident = points[points["loader"] == "resident"].set_index(PLACE)[[*RATE, "verdict"]]
     loops = points[points["loader"].isin(["reference", "equal loader"])]
     return input_shares(loops, resident, PLACE, ("framework", "loader"))
 
