@@ -33,7 +33,7 @@ COMMITTED = sorted(path.stem for path in (layout.root() / "notebooks" / "profile
 VARIANTS = {study: plan.VARIANTS for study, plan in PLANS.items()} | {"calibrate": ("",)}
 # Points whose answer a newcomer does not miss: other workers alone, and searches but MNIST's.
 LEFT_OUT = {("quick", study, "controlled") for study in ("simclr_epochs", "gpt_tokens")}
-LEFT_OUT |= {("quick", "vae_stability", "reference", "cpu")}
+LEFT_OUT |= {("quick", "vae_stability", "reference", "cpu"), ("quick", "mnist_speedup", "tuned", "cpu")}
 LEFT_OUT |= {("quick", study, "tuned") for study in VARIANTS if study not in ("calibrate", "mnist_speedup")}
 WITHOUT_TORCH = {"segmentation_scaling"}  # whose accelerators are not torch's
 
@@ -243,21 +243,22 @@ def test_each_articles_own_setting_is_a_point_on_its_kinds_of_device(monkeypatch
 
 
 def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(monkeypatch):
-    has(monkeypatch, _computer("torch", "tensorflow"))
+    has(monkeypatch, dict.fromkeys(("torch", "tensorflow"), ("cuda",)))
     order = [(point.study, point.parameters.get("framework")) for point in profiles.read("quick")]
     assert order[0] == ("calibrate", "torch")
     assert order[1][0] == "mnist_speedup"  # the first answer waits for nothing else
-    assert order[order.index(("calibrate", "tensorflow")) + 1] == ("mobilenetv2_energy", "tensorflow")
+    assert order[order.index(("calibrate", "tensorflow")) + 1][0] == "mobilenetv2_energy"
 
 
 def test_quick_has_no_short_window_and_an_interval_for_each_point(monkeypatch):
     _has(monkeypatch, "cpu")
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
-    assert min(point.parameters["window_seconds"] for point in measured) >= 1.0  # none is an epoch of a tiny set
-    assert min(point.parameters["num_windows"] for point in measured) == 2
+    for given in (point.parameters for point in measured):  # none is an epoch of a tiny set
+        assert given["window_seconds"] >= 1.0 or given["samples_per_window"] >= 128
     assert {point.parameters["fewest_processes"] for point in measured} == {2}  # which have an interval
     assert {point.parameters["processes_part"] for point in measured} == {0.09}
-    assert min(point.parameters["num_processes"] for point in measured) == 3
+    assert min(point.parameters["num_processes"] for point in measured) == 2
+    assert {point.study for point in measured} == {*PLANS} - {"your_network"}  # each has a point on a CPU
 
 
 @pytest.mark.parametrize("study", VARIANTS)

@@ -73,6 +73,9 @@ def study(
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
     _show(lines, left_out, until)
+    entries = profiles.chosen(profile, studies)
+    if texts := [f"{study} ({entry['left']})" for study, entry in entries.items() if entry.get("left")]:
+        say(f"Left to other profiles: {'; '.join(texts)}.")
     if left_out:
         say("Next: run the same command again; it measures the points that were left out.")
         raise typer.Exit(SOME_LEFT_OUT)

@@ -24,6 +24,7 @@ class Entry(BaseModel):
     points: Annotated[list[Parameters], Field(min_length=1)]
     parameters: Parameters = {}
     time_limit_minutes: Annotated[float, Field(strict=True, ge=0.01, le=100 * 24 * 60)]
+    left: Annotated[str, Field(max_length=200)] = ""  # what is left to another profile, in words
 
 
 STUDIES = TypeAdapter(Annotated[dict[str, Entry], Field(min_length=1)])
