@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchbook import studies
+from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.record.naming import Name, Names
@@ -63,6 +64,29 @@ def test_a_sound_point_has_no_hedge_and_an_unstable_one_says_so_first():
     unstable = finding(starts(5, (50.0, 150.0, 60.0, 140.0, 55.0, 145.0)))
     assert unstable.startswith("Unstable (its speed varied): One MNIST epoch")
     assert unstable.count("its speed varied") == 1
+
+
+@pytest.mark.parametrize(
+    ("reasons", "low", "said"),
+    [
+        ((), 1.2, "It is 1.50 times as fast"),
+        ((), 0.9, "No difference is shown"),
+        ((("spread", 0.1),), 1.2, "Not decided, because a point of the comparison is unstable"),
+    ],
+)
+def test_two_points_of_which_one_is_unstable_decide_nothing(reasons, low, said):
+    title = Sentence(
+        "It is {value} times as fast", "", "ratio", wording.times, "most", equal=1, undecided="No difference is shown"
+    )
+    line = {
+        "source": "measured",
+        "ratio": 1.5,
+        "low": low,
+        "high": 1.8,
+        "interval": "interval",
+        "verdict": Verdict(reasons),
+    }
+    assert title(pandas.DataFrame([line]), Names({}, {})) == said
 
 
 def test_a_steady_point_speaks_before_a_faster_unstable_one():

@@ -22,7 +22,7 @@ from benchbook.machine import identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
-from benchbook.running.progress import result
+from benchbook.running.progress import Line, result
 from fakes import run
 from processes import environment_of_tests, study, wait_for
 from rows import make_row, write
@@ -280,6 +280,17 @@ def test_a_point_is_printed_with_rate_and_bounds_or_how_it_failed_and_a_ceiling_
         for study, point in (("mnist_speedup", "good"), ("mnist_speedup", "bad"), ("calibrate", "ceiling"))
     }
     assert shown == {"good": "80 images/s (range 80)", "bad": "crashed: planted", "ceiling": ""}
+
+
+def test_a_running_point_shows_its_processes_and_the_width_so_far(desk, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    line = Line(Point("mnist_speedup", "good", {}, 60), identity.identify().name)
+    line.watch(line.folder)
+    for number, rate in enumerate((80.0, 84.0)):
+        desk("mnist_speedup", f"r-{number}", 5.0, point="good", samples_per_second=rate)
+    line.watch(line.folder)
+    said = capsys.readouterr().out
+    assert said.index("no process yet") < said.index("2 processes, 82 images/s ±13% so far")
 
 
 def estimate(point: Point) -> float:
