@@ -92,8 +92,9 @@ class ArticleEpoch:
             name: of the quantity, after `cpu_` or `accelerator_`.
         """
         way, (article_way, *_) = self.ways
-        alike = (table["source"] == "measured") & (table[way] == article_way) & (table["dataset"] == self.dataset)
-        whole = table[alike & (table["status"] == "ok") & table[f"evaluate_{self.unit}"].notna()]
+        alike = "source == 'measured' and dataset == @self.dataset and status == 'ok'"
+        alike += f" and {way} == {article_way!r} and evaluate_{self.unit}.notna()"
+        whole = table.query(alike, engine="python")
         whole = whole.assign(**{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")})
         processors = ["cpu" if device == "cpu" else "accelerator" for device in whole["device"]]
         return [

@@ -15,7 +15,6 @@ from benchbook.studies.study import Evidence, Study, cached
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
 LARGEST_IMAGE_SIZE = 196  # pixels a side; above it the article's M1 crashed
-TRAINING = ("compile", "warmup", "train")  # the phases of that crash
 # A converging network's loss falls by this share from the first window to the last, and its test accuracy is this much
 # over chance.
 LEAST_FALL, LEAST_GAIN = 0.05, 0.15
@@ -25,6 +24,12 @@ TEN_CLASSES = ("cifar10", "shapes")  # data sets with as many; their copies and 
 GUESSING_LOSS = math.log(NUM_CLASSES)
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 LAYERS = {True: "all layers", False: "last layer"}
+# Of the claims: their points, those of rates and joules, and rows of the crash; events by rates and verdict.
+REFERENCE = "source == 'measured' and variant == 'reference' and device != 'cpu' and dataset == 'cifar10'"
+REFERENCE += " and framework == 'tensorflow'"
+ARTICLE = f"image_size == 128 and batch_size == 64 and learning_rate == {LEARNING_RATE} and status == 'ok'"
+TRIED = f"image_size > {LARGEST_IMAGE_SIZE} and phase in ['compile', 'warmup', 'train']"
+EVENTS = {"frozen_diverged": ("==", NOT_CONVERGED), "lower_rate_converged": ("<", CONVERGED)}
 
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
 _ALIKE = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "batch_size", "image_size"]
@@ -123,34 +128,23 @@ def claimed(evidence: Evidence) -> list[dict]:
         joules are those at 128 px and batch 64. The three events are of TensorFlow, the article's framework: crashed is
         a process that training over LARGEST_IMAGE_SIZE ended, as the article's; an exception is no evidence.
     """
-    table = settings(evidence)
-    table = table[(table["source"] == "measured") & (table["variant"] == "reference") & (table["device"] != "cpu")]
-    table = table[(table["dataset"] == "cifar10") & (table["framework"] == "tensorflow")]
-    article = table[(table["image_size"] == 128) & (table["batch_size"] == 64)]
-    article = article[(article["learning_rate"] == LEARNING_RATE) & (article["status"] == "ok")]
-    article = article.sort_values("weights")  # imagenet before random
-    article = article.drop_duplicates(["machine", "device", "trainable"])
-    values = []
-    for line in article.to_dict("records"):
+    table, values = settings(evidence).query(REFERENCE, engine="python"), []
+    article = table.query(ARTICLE, engine="python").sort_values("weights")  # imagenet before random
+    for line in article.drop_duplicates(["machine", "device", "trainable"]).to_dict("records"):
         values.append(quantities.between(line, "rate" if line["trainable"] else "frozen_rate", "images_per_second"))
         if line["trainable"] and pandas.notna(line["joules_per_image"]):
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    rows = evidence.newest(NAME).query(f"image_size > {LARGEST_IMAGE_SIZE} and phase in @TRAINING", engine="python")
-    rows = rows.merge(table[["machine", "point"]])
+    rows = evidence.newest(NAME).query(TRIED, engine="python").merge(table[["machine", "point"]])
     rows = rows.assign(died=[failures.is_death(line) for line in rows.to_dict("records")])
-    trained = rows["phase"].eq("train") & rows["status"].isin(records.TRAINED)
-    for _, own in rows[rows["died"] | trained].groupby("machine"):
+    for _, own in rows.query(f"died or phase == 'train' and status in {[*records.TRAINED]}").groupby("machine"):
         died = own.groupby(["point", "run_id"])["died"].any()
         values.append(quantities.event(own.iloc[0].to_dict(), "crashed_over_196", died))
-    judged = _judged(evidence).merge(table[["machine", "point", "chip", "source"]])
-    judged = judged[judged["verdict"] != NOT_JUDGED]
-    at, converged = judged["learning_rate"], judged["verdict"] == CONVERGED
-    first, lower = (at == LEARNING_RATE, ~converged), (at < LEARNING_RATE, converged)
-    for name, (chosen, happened) in {"frozen_diverged": first, "lower_rate_converged": lower}.items():
-        for _, own in judged.assign(happened=happened)[chosen].groupby("machine"):
-            values.append(quantities.event(own.iloc[0].to_dict(), name, own["happened"]))
+    judged = _judged(evidence).merge(table[["machine", "point", "chip", "source"]]).query("verdict != @NOT_JUDGED")
+    for name, (rates, verdict) in EVENTS.items():
+        for _, own in judged.query(f"learning_rate {rates} {LEARNING_RATE}").groupby("machine"):
+            values.append(quantities.event(own.iloc[0].to_dict(), name, own["verdict"] == verdict))
     return values
 
 

@@ -13,7 +13,7 @@ from benchbook.studies.charts import Bars, Points
 from benchbook.studies.datasets import Collection
 from benchbook.studies.findings import Sentence
 from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
+from benchbook.studies.study import Drawing, Evidence, Study, cached
 
 NAME = "resnet50_cost"
 NUM_DEVICES = 4  # chips in the article's claims
@@ -27,8 +27,9 @@ CLAIMED_RATES = {  # by data set and global batch
     ("synthetic", 256): "small_batch_rate",
 }
 TARGET_ACCURACY = 0.757  # the article's
-LARGER = "variant == 'reference' and status == 'ok' and device != 'cpu' and framework == 'tensorflow'"
-LARGER += " and precision == 'fp32' and dataset == 'cifar10' and image_size == 128 and batch_size == 64"
+HALF = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
+TRAINED = "variant == 'reference' and status == 'ok' and device != 'cpu' and samples_per_second.notna()"
+LARGER = "framework == 'tensorflow' and precision == 'fp32' and image_size == 128"  # of the MobileNetV2 article
 ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 # What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
@@ -93,8 +94,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         ideal ratio), low, high, interval (the kind of these bounds), num_windows (the smaller number), verdict (the
         worse one).
     """
-    measured = table[table["source"].eq("measured") & table["status"].eq("ok") & table["images_per_second"].notna()]
-    measured = measured.to_dict("records")
+    measured = "source == 'measured' and status == 'ok' and images_per_second.notna()"
+    measured = table.query(measured, engine="python").to_dict("records")
     alone = [line for line in measured if line["device_count"] == 1]
     ones = {(*(line[name] for name in _ALIKE), line["batch_size"]): line for line in alone}
     lines = []
@@ -180,7 +181,7 @@ def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
         rows: one run's, with columns phase, epoch and accuracy.
         accuracy: a fraction.
     """
-    reached = rows[(rows["phase"] == "evaluate") & (rows["accuracy"] >= accuracy).fillna(False)]
+    reached = rows.query("phase == 'evaluate' and accuracy >= @accuracy")
     return float(reached["epoch"].min()) if len(reached) else None
 
 
@@ -218,35 +219,32 @@ def claimed(evidence: Evidence) -> list[dict]:
     for _, curve in printed.groupby("machine"):
         best = _best(curve)
         values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
-    four = evidence.measured[evidence.measured["study"] == NAME]
-    four = statistics.newest(four[_has_four_chips(four) & (four["dataset"] == "imagenet")])
-    tested = four[(four["phase"] == "evaluate") & four["accuracy"].notna()]
+    four = evidence.measured.query("study == @NAME and dataset == 'imagenet'")
+    four = statistics.newest(four[_has_four_chips(four)])
+    tested = four.query("phase == 'evaluate' and accuracy.notna()", engine="python")
     for _, own in tested.groupby("machine"):
         last = own.sort_values(["epoch", "run_id", "repeat"]).iloc[-1]
-        curve = tested[(tested["run_id"] == last["run_id"]) & (tested["repeat"] == last["repeat"])]
+        curve = own.query(f"run_id == {last['run_id']!r} and repeat == {last['repeat']}")
         best = _best(curve)
         values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
         gains = curve.set_index("epoch")["accuracy"].astype(float).diff()
         before, after = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]], gains.get(DROP_EPOCHS[0] + 1)
         if after is not None and len(before) == NUM_BEFORE:
             values.append(quantities.exact(best, "jumped_at_first_drop", after > max(LEAST_JUMP, before.max())))
-    listed, measured = prices.on_demand(evidence.prices), points(evidence)
-    measured = measured[measured["source"] == "measured"].sort_values("price_per_hour", na_position="first")
+    listed = prices.on_demand(evidence.prices)
+    measured = points(evidence).query("source == 'measured'").sort_values("price_per_hour", na_position="first")
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
         price = prices.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
-    half = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
-    alike = f"variant == 'reference' and status == 'ok' and device != 'cpu' and precision in {half}"
-    alike = evidence.points(NAME).query(alike).sort_values("samples_per_second")
-    alike = alike[_has_four_chips(alike)]
-    alike = alike.dropna(subset="samples_per_second").drop_duplicates(["machine", "dataset", "batch_size"], keep="last")
-    for point in alike.to_dict("records"):
-        if name := CLAIMED_RATES.get((point["dataset"], point["batch_size"])):
-            values.append(quantities.between(point | {"source": "measured"}, name, "samples_per_second"))
-    larger = evidence.points(NAME).assign(source="measured").query(LARGER, engine="python")
-    for point in most_samples(larger, ["machine"]).to_dict("records"):
-        values.append(quantities.between(point, "larger_rate", "samples_per_second"))
-    return values + _purchases(alike.assign(source="measured"))
+    trained = evidence.points(NAME).assign(source="measured").query(TRAINED, engine="python")
+    trained = trained.sort_values("samples_per_second")
+    alike = trained[_has_four_chips(trained) & trained["precision"].isin(HALF)]
+    for rates, names in ((alike, CLAIMED_RATES), (trained.query(LARGER), {("cifar10", 64): "larger_rate"})):
+        rates = rates.drop_duplicates(["machine", "dataset", "batch_size"], keep="last")
+        for point in rates.to_dict("records"):
+            if name := names.get((point["dataset"], point["batch_size"])):
+                values.append(quantities.between(point, name, "samples_per_second"))
+    return values + _purchases(alike)
 
 
 def _purchases(lines: pandas.DataFrame) -> list[dict]:

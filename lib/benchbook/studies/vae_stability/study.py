@@ -51,16 +51,15 @@ def claimed(evidence: Evidence) -> list[dict]:
     The losses belong to the steps that the article printed. They are taken from the steps compared with float64 at the
     article's batch size. A loss at given weights and data has no interval; several runs give their median.
     """
-    rows, values = evidence.measured, []
-    rows = rows[(rows["study"] == NAME) & (rows["dataset"] == "mnist") & (rows["precision"] == "fp32")]
-    trained = statistics.newest(rows[(rows["phase"] == "train") & (rows["variant"] == "reference")])
+    published, values = "dataset == 'mnist' and precision == 'fp32'", []
+    trained = f"study == @NAME and phase == 'train' and variant == 'reference' and {published}"
+    trained = statistics.newest(evidence.measured.query(trained))
     for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
         diverged = (windows["status"] == "diverged").groupby(windows["run_id"]).any()
         name, happened = ("cpu_trained", ~diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.event(windows.iloc[0].to_dict(), name, happened))
-    steps = agreement.steps(evidence.newest(NAME))
-    steps = steps[(steps["dataset"] == "mnist") & (steps["precision"] == "fp32") & (steps["device"] != "cpu")]
-    steps = steps[steps["step"].isin(list(PRINTED_STEPS)) & steps["samples"].eq(BATCH_SIZE) & steps["loss"].notna()]
+    own = f"{published} and device != 'cpu' and step in {[*PRINTED_STEPS]} and samples == @BATCH_SIZE and loss.notna()"
+    steps = agreement.steps(evidence.newest(NAME)).query(own, engine="python")
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):
         values.append(quantities.exact(rows.iloc[0].to_dict(), PRINTED_STEPS[step], float(rows["loss"].median())))
     return values
@@ -90,7 +89,7 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
         if end["low"] < end["high"]:  # of several processes
             value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, '{:.4g}'.format)})"
         parts.append(f"is {value} {seen} on {where}")
-    diverged = table[(table["source"] != "measured") & table["status"].eq("diverged")].to_dict("records")
+    diverged = table.query("source != 'measured' and status == 'diverged'").to_dict("records")
     printed = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
     last = f"; in the article it diverged on {printed[0]}" if printed else ""
     return f"The autoencoder's loss {wording.joined(parts) if parts else 'was not measured here yet'}{last}"
