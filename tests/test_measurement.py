@@ -17,6 +17,8 @@ from benchbook.rows import manifests, packing, records
 from benchbook.running import profiles
 from benchbook.studies import measurement
 from benchbook.studies.measurement import Measurement
+from rows import windows as make_windows
+from rows import write
 
 MEASURE = """
 import json, sys
@@ -144,6 +146,19 @@ def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_
     [line] = verdicts.summarise(rows, condition.samples(described)).to_dict("records")
     assert (line["num_processes"], line["num_disturbed"]) == (used, int(not is_unstable))
     assert verdicts.is_unstable(line["verdict"]) is verdicts.has(line["verdict"], "cpu_shared") is is_unstable
+
+
+@pytest.mark.parametrize(("patience", "left"), [(0.0, []), (4.0, []), (60.0, [2])])
+def test_a_disturbed_process_is_replaced_within_the_patience_that_is_given(outputs, patience, left):
+    given = {"variant": "reference", "device": "cpu", "num_processes": 1}
+    measured = Measurement("mnist_speedup", "desk", given, "s", patience=patience)
+    write(*make_windows([80.0], point=measured.folder.name, session="s", run_id="r"))
+    used = {"cpu_cores": 2, "cpu_own_seconds": 0.0, "cpu_stolen_seconds": 0.0}
+    ends = [dict.fromkeys(("awake_seconds", "elapsed_seconds", "cpu_busy_seconds"), at) | used for at in (0.0, 9.0)]
+    manifest = {"process": 1, "process_seconds": 5.0, "conditions": [ends[0], ends[1] | {"index": 0}]}
+    (measured.folder / "r.json").write_text(json.dumps(manifest))
+    state = measured.state()
+    assert (state.left, state.num_disturbed, state.lost) == (left, 1, 5.0)
 
 
 @pytest.mark.parametrize(

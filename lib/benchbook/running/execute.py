@@ -50,7 +50,8 @@ def execute(
         Stopped: after the `interrupted` row was written.
     """
     profiles.check(point.study, point.parameters)
-    measurement = Measurement(point.study, machine_name, point.parameters, os.environ["BENCHBOOK_SESSION"])
+    session = os.environ["BENCHBOOK_SESSION"]
+    measurement = Measurement(point.study, machine_name, point.parameters, session, patience=patience)
     folder, run_id = measurement.folder, runs.new_id()
     folder.mkdir(parents=True, exist_ok=True)
     notebook = folder / f"{run_id}.ipynb"

@@ -57,6 +57,7 @@ class Measurement:
         parameters: of the notebook, with the device and framework that were picked.
         session: its name; a measurement that was cut short continues under the same name.
         in_kernel: measure in this process, which holds the device.
+        patience: seconds that the point may lose to others; None: `contention.patience`.
     """
 
     study: str
@@ -64,6 +65,7 @@ class Measurement:
     parameters: dict
     session: str
     in_kernel: bool = False
+    patience: float | None = None
 
     @cached_property
     def folder(self) -> Path:
@@ -124,7 +126,8 @@ class Measurement:
         done, disturbed = dict(ended.values()), verdicts.disturbed(rows, conditions)
         lost = sum(described[run].get("process_seconds") or 0.0 for run in disturbed)
         lost += sum(described.get(run, {}).get("waited_seconds") or 0.0 for run in ended)
-        patience = 0.0 if self.in_kernel else max(0.0, contention.patience() - lost)
+        allowed = contention.patience() if self.patience is None else self.patience
+        patience = 0.0 if self.in_kernel else max(0.0, allowed - lost)
         runs = [run for run, (number, _) in ended.items() if number != CHECK]
         counted = [run for run in runs if run not in disturbed] if patience else runs
         windows = rows[rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])]
