@@ -147,5 +147,5 @@ def _say_results(lines: pandas.DataFrame) -> None:
             two = " and ".join(map(str, ends["batch_size"]))
             say(f"Largest batch, by a line through the peaks of {two}: {', '.join(texts) or 'unknown'}")
     if lines["samples_per_second"].notna().any():
-        say("Next: `make report` draws it next to other chips, with predictions of their time and cost.")
+        say("Next: `make report` draws it, next to predictions for other chips if the record has the network.")
     say(f"Rows: {short(layout.runs(lines['machine'].iloc[0]) / STUDY)}")
