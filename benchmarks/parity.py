@@ -1,8 +1,8 @@
 """Test the parity check: its verdicts on planted faults and on right runs, and the seconds that it takes.
 
-Each fault is planted in a built workload, and the check must call it wrong. Right runs differ in seed and precision,
-and the check must pass them. Networks are those of the studies, with small images and batches. Seconds are CPU seconds
-of the process on all its cores.
+Each fault is planted in a built workload, and the check must call it wrong; a fault that begins after the check must be
+found in the windows that follow. Right runs differ in seed and precision, and must pass. Networks are those of the
+studies, with small images and batches. Seconds are CPU seconds of the process on all its cores.
 """
 
 import argparse
@@ -15,10 +15,12 @@ from pathlib import Path
 import plants
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
+from benchbook.judging import verdicts
 from benchbook.judging.agreement import Agreement
-from benchbook.measuring import parity
+from benchbook.measuring import parity, protocol
 from benchbook.studies import datasets
 from benchbook.studies.datasets import shapes
+from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50
@@ -29,20 +31,24 @@ PRECISIONS = ("fp32", "amp_bf16")
 
 
 def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
-    """Return a study's workload at a small size."""
-    chosen = {"seed": seed, "settings": Settings(precision)}
+    """Return a study's workload at a small size; a part of each batch is compared with float64."""
+    chosen = {"seed": seed, "settings": Settings(precision), "parity_batch_size": 8}
     resident = {"data_resident": True, "num_workers": 0}
     if study == "mnist_speedup":
         return mnist.Plan.build(datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen)
     if study == "simclr_epochs":
         return simclr.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
     if study == "mobilenetv2_energy":
-        options = {"trainable": True, "image_size": 64, "batch_size": 16, "weights": "random"}
+        options = {"trainable": True, "image_size": 64, "batch_size": 32, "weights": "random"}
         return mobilenetv2.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
-    options = {"image_size": 64, "batch_size": 8, "parity_batch_size": 8}
+    if study == "gpt_tokens":
+        return gpt.Plan.build(gpt.Plan.find("excerpt"), CPU, "controlled", batch_size=12, **chosen)
+    options = {"image_size": 64, "batch_size": 16}
     return resnet50.Plan.build(None, CPU, "tuned", **options, **chosen)
 
 
+SCALER = "a scaler that hides an overflow"
+OF_CONVOLUTIONS = {"untrained convolutions", "convolutions without gradients"}
 SGD, LABELS, STATISTICS = {"no momentum", "no weight decay"}, {"rolled labels"}, {"moving statistics that stay"}
 # Each study, and the faults that its training cannot have, because it lacks the part.
 STUDIES = {
@@ -50,12 +56,16 @@ STUDIES = {
     "simclr_epochs": LABELS,
     "mobilenetv2_energy": SGD,
     "resnet50_cost": LABELS,
+    "gpt_tokens": LABELS | STATISTICS | OF_CONVOLUTIONS | {"no momentum", "a ReLU left out", SCALER},
 }
+LATER = "all but the last layer frozen after the comparison"
+EVERY = plants.EVERY | plants.OF_LARGE_BATCHES | {LATER: plants.frozen_below_the_head}
 
 
-def faults(study: str) -> list[str]:
-    """Return the names of the faults that are planted in a study."""
-    return [name for name in plants.EVERY if name not in STUDIES[study]]
+def faults(study: str) -> dict[str, plants.Plant]:
+    """Return the faults that are planted in a study, by name."""
+    of_text = {"half of each sequence of large batches": plants.half_sequences} if study == "gpt_tokens" else {}
+    return {name: plant for name, plant in EVERY.items() if name not in STUDIES[study]} | of_text
 
 
 def check(workload: TorchWorkload, num_steps: int) -> tuple[Agreement, float]:
@@ -66,14 +76,29 @@ def check(workload: TorchWorkload, num_steps: int) -> tuple[Agreement, float]:
     return verdict, time.process_time() - begun
 
 
+def reason_later(workload: TorchWorkload, plant: plants.Plant, num_steps: int) -> str:
+    """Plant a fault after the check; return why two windows are wrong, empty if they are not."""
+    with tempfile.TemporaryDirectory() as folder:
+        record = run(Path(folder))
+        protocol.first_step(workload, record)
+        parity.check(workload, record, num_steps)
+        plant(workload)
+        amount = protocol.Amount(num_windows=2, samples_per_window=workload.batch_size, evaluates=False)
+        return verdicts.summarise(protocol.measure_windows(workload, record, amount))["verdict"].item().text("wrong")
+
+
 def missed_faults(study: str, num_steps: int) -> Iterator[str]:
     """Plant each fault of a study and print the verdict; yield the faults that were not caught."""
-    for name in faults(study):
+    for name, plant in faults(study).items():
         workload = build(study, precision="amp_fp16" if "scaler" in name else "fp32")
-        plants.EVERY[name](workload)
-        verdict, _ = check(workload, num_steps)
-        print(f"  {name:34}{'MISSED' if verdict.passed else 'wrong'}: {verdict.reason[:150]}", flush=True)
-        if verdict.passed:
+        if name == LATER:
+            reason = reason_later(workload, plant, num_steps)
+        else:
+            plant(workload)
+            verdict, _ = check(workload, num_steps)
+            reason = "" if verdict.passed else verdict.reason
+        print(f"  {name:52}{'wrong' if reason else 'MISSED'}: {reason[:150]}", flush=True)
+        if not reason:
             yield name
 
 

@@ -104,6 +104,13 @@ def frozen_convolutions(workload: TorchWorkload) -> None:
             part.requires_grad_(False)
 
 
+def frozen_below_the_head(workload: TorchWorkload) -> None:
+    """Let only the last two parameters have gradients."""
+    for part in list(workload.model.parameters())[:-2]:
+        part.requires_grad_(False)
+        part.grad = None
+
+
 def no_backward(workload: TorchWorkload) -> None:
     """Let no gradient reach the network: the loss that is differentiated is a copy."""
     loss = workload.loss
@@ -172,8 +179,8 @@ def counted_twice(workload: Any) -> None:
     workload.num_samples = lambda batch: 2 * count(batch)
 
 
-def half_of_large_batches(workload: Any, part: slice = slice(0, None, 2), after: int = 0) -> None:
-    """Drop every other image of batches larger than those compared with float64, or of any batch after some steps."""
+def half_of_large_batches(workload: Any, part: slice | tuple = slice(0, None, 2), after: int = 0) -> None:
+    """Train on a part of batches larger than those compared with float64, or of any batch after some steps."""
     step, taken = workload.step, itertools.count()
     largest = 0 if after else workload.plain.batch_size
 
@@ -228,13 +235,16 @@ def labels_rolled_later(workload: Any, after: int = 30) -> None:
     workload.step = rolled
 
 
-# Faults of the work in a window that a comparison of small batches before it does not see; for any workload.
-OF_WORK: dict[str, Plant] = {
-    "counted twice": counted_twice,
+# Faults of batches larger than those compared with float64, whose first batch is compared whole.
+OF_LARGE_BATCHES: dict[str, Plant] = {
     "every other image of large batches dropped": half_of_large_batches,
     "the first half of large batches dropped": lambda made: half_of_large_batches(
         made, slice(made.batch_size // 2, None)
     ),
+}
+# Faults of the work in a window that a comparison of batches before it does not see; for any workload.
+OF_WORK: dict[str, Plant] = OF_LARGE_BATCHES | {
+    "counted twice": counted_twice,
     "one batch for ever": some_batches(1, 100),
     "a tenth of the data": some_batches(2, 1),
     "a tenth of the data ten times": some_batches(2, 10),
@@ -243,6 +253,13 @@ OF_WORK: dict[str, Plant] = {
     "half of each batch after step 30": lambda made: half_of_large_batches(made, after=30),
     "rolled labels after step 30": labels_rolled_later,
 }
+
+
+def half_sequences(workload: Any) -> None:
+    """Drop the second half of each sequence of batches larger than those compared with float64."""
+    half_of_large_batches(workload, (slice(None), slice(workload.description()["sequence_length"] // 2)))
+
+
 # Those of momentum, weight decay and a scaler need a workload that has them.
 EVERY: dict[str, Plant] = {
     "no update": no_update,

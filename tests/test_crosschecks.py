@@ -209,7 +209,7 @@ LIES = {
         {}, "train", lambda row: TWICE | {"device_count": 2, "samples_per_second": 1280 / row["seconds"]}, {"manifest"},
     ),
     "windows a tenth longer": ({}, "train", scaled(1.1), {"clock"}),
-    "windows a tenth shorter": ({}, "train", scaled(0.9), {"clock"}),
+    "windows a twentieth shorter": ({}, "train", scaled(0.95), {"clock"}),
     "windows a tenth shorter, by the samples alone": ({"own_clock": False}, "train", scaled(0.9), {"clock"}),
     "one window of half its time": (
         {}, "train", lambda row: scaled(1.01)(row) if row["index"] == 2 else {}, {"clock"},

@@ -11,9 +11,9 @@ import torch
 
 import plants
 from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
-from benchbook.judging import agreement
+from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
-from benchbook.measuring import float64, parity
+from benchbook.measuring import float64, parity, protocol
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
@@ -51,6 +51,7 @@ class Fake:
     """
 
     device, schedule_step, resolution = CPU, 0, 0.0
+    num_samples = staticmethod(lambda batch: len(batch[0]))
 
     def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None):
         self.scale, self.losses, self.path = scale or {}, losses, path or losses
@@ -398,6 +399,47 @@ def test_training_that_is_wrong_is_caught(record, name):
     workload = plants.tiny("amp_fp16" if "scaler" in name else "fp32")
     plants.EVERY[name](workload)
     assert not parity.check(workload, record, 1).passed
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
+@pytest.mark.parametrize("name", ["", *plants.OF_LARGE_BATCHES])
+def test_a_batch_larger_than_its_compared_part_is_compared_whole(record, name, precision):
+    workload = plants.tiny(precision, batch_size=24)
+    if name:
+        plants.OF_LARGE_BATCHES[name](workload)
+    verdict = parity.check(workload, record, 1)
+    assert verdict.passed is not bool(name), verdict.reason
+    assert records.read(record.path)["settings"].iloc[0]["whole_samples"] == 24
+
+
+def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(record, monkeypatch):
+    differentiate = float64.Torch.differentiate
+
+    def short(network, *given):
+        if network.dtype == torch.float32:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+        return differentiate(network, *given)
+
+    monkeypatch.setattr(float64.Torch, "differentiate", short)
+    record.common["settings"] = {"num_parity_steps": 1}
+    workload = plants.tiny(batch_size=24)
+    assert parity.check(workload, record, 1).passed
+    protocol.measure_windows(workload, record, protocol.Amount(samples_per_window=24, evaluates=False))
+    verdict = verdicts.summarise(records.read(record.path))["verdict"].item()
+    assert verdict.text(verdicts.UNPROVEN) == "no memory to compare a whole batch"
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_weights_that_moved_in_the_first_step_and_not_in_the_windows_are_wrong(record, is_frozen):
+    workload = plants.tiny()
+    protocol.first_step(workload, record)
+    assert parity.check(workload, record, 1).passed
+    if is_frozen:
+        plants.frozen_below_the_head(workload)
+    protocol.measure_windows(workload, record, protocol.Amount(2, 2, samples_per_window=16, evaluates=False))
+    verdict = verdicts.summarise(records.read(record.path))["verdict"].item()
+    assert verdicts.has(verdict, "frozen") is is_frozen
+    assert verdict.text(verdicts.WRONG) == "3 of 5 trained tensors stayed as they were in the windows" * is_frozen
 
 
 def test_the_first_step_of_a_reference_is_computed_once_for_all_trials(record, tmp_path, monkeypatch):

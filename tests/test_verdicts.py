@@ -143,7 +143,7 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     assert kinds(rows, busy) == [()]  # a run on the CPU
     gpu = [row | {"device": "cuda"} for row in rows]
     assert kinds(gpu, busy) == [(("gpu_shared",),)]
-    assert kinds(gpu, busy.assign(run_id="another")) == [()]
+    assert kinds(gpu, busy.assign(run_id="another")) == [(("unrecorded",),)]
 
 
 def test_a_summary_has_a_verdict_for_each_point_with_windows():
@@ -239,7 +239,7 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = {"parity": ("off",), "constant": (2.3,), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",)}
-    values |= {"few_steps": (1, 3), "replaced": ("digits", "mnist"), "variables": ("A=1",)}
+    values |= {"frozen": (1, 5), "few_steps": (1, 3), "replaced": ("digits", "mnist"), "variables": ("A=1",)}
     values |= {
         "spread": (0.1,),
         "drift": (0.1,),

@@ -4,6 +4,7 @@ import textwrap
 from unittest import mock
 
 import pytest
+import torch
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
@@ -89,7 +90,36 @@ CODE = """
                 loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
                 return loss if self.alone else (logits, loss)
 
+        class Coin(nn.Module):
+            # Leaves its middle layer out of half of its steps.
+
+            def __init__(self):
+                super().__init__()
+                self.first, self.middle, self.last = nn.Embedding(10, 8), nn.Linear(8, 8), nn.Linear(8, 10)
+
+            def forward(self, text):
+                hidden = self.first(text)
+                return self.last(hidden + self.middle(hidden) if torch.rand(()) < 0.5 else hidden)
+
+        class Scaled(Coin):
+            # Divides by the largest size so far, as a quantised network does; wrong ones divide by their own.
+
+            def __init__(self, wrong=False):
+                super().__init__()
+                self.wrong = wrong
+                self.register_buffer("largest", torch.tensor(0.1))
+
+            def forward(self, text, return_loss=True):
+                hidden = self.first(text)
+                self.largest.copy_(torch.maximum(1.1 * self.largest, hidden.detach().abs().max()))
+                is_wrong = self.wrong and hidden.dtype == torch.float32
+                logits = self.last(hidden / (2 if is_wrong else 1) / self.largest)
+                return nn.functional.cross_entropy(logits.flatten(0, 1), text.flatten()) if return_loss else logits
+
         random = numpy.random.default_rng(1)
+
+        def flagged(batch_size):
+            return [{"return_loss": True, "text": text} for text, _ in labelled(batch_size)]
 
         def labelled(batch_size):
             shape = (4, 2, batch_size, 3)
@@ -261,13 +291,37 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
         ("Own", {"loader": "with_labels"}),
         ("Own", {"loader": "with_labels", "arguments": "alone=True"}),
         ("Maker.make", {"loader": "columns", "loss": "torch.nn:MSELoss"}),
+        ("Scaled", {"loader": "flagged"}),
     ],
 )
 def test_what_people_write_is_measured_and_compared(own, tmp_path, network, choices):
-    workload = build(**choices | {"network": own(network), "loader": own(choices.get("loader", "labelled"))})
+    small = {"parity_batch_size": 2, "network": own(network), "loader": own(choices.get("loader", "labelled"))}
+    workload = build(**choices | small)
     protocol.first_step(workload, run(tmp_path / "step"))
     verdict = parity.check(workload, run(tmp_path), 3)
     assert verdict.passed, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("network", "choices", "reason"),
+    [("Coin", {"loader": "labelled"}, DRAWS), ("Scaled", {"loader": "flagged", "arguments": "wrong=True"}, "buffers")],
+)
+def test_a_network_that_cannot_repeat_a_step_is_never_called_wrong(own, tmp_path, network, choices, reason):
+    workload, found = build(**choices | {"network": own(network), "loader": own(choices["loader"])}), []
+    for seed in range(8):
+        torch.manual_seed(seed)
+        found.append(parity.check(workload, run(tmp_path / str(seed)), 3))
+    assert all(verdict.passed or reason in verdict.reason for verdict in found)
+    assert not all(verdict.passed for verdict in found)
+
+
+def test_a_file_imports_what_lies_beside_it_before_what_is_installed(tmp_path, monkeypatch):
+    for folder, width in (("installed", 1), ("models", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "example_beside.py").write_text(f"WIDTH = {width}")
+    (tmp_path / "models" / "net.py").write_text("from example_beside import WIDTH\n\n\ndef width():\n    return WIDTH")
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    assert loading.resolve(f"{tmp_path / 'models' / 'net.py'}:width", "network")() == 2
 
 
 def test_networks_of_one_callables_name_are_different_work():

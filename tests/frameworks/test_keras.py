@@ -68,7 +68,7 @@ def workload(data, **options):
         make_network=settings["make_model"],
         loss=cross_entropy,
         make_optimizer=lambda: SGD(lambda step: 0.1 * DECAY**step, momentum=0.9, rate_in_momentum=True),
-        batch_size=8,
+        batch_size=4,  # the batches of eight are compared whole
         labels=fit,
     )
     return KerasWorkload(**{"plain": plain} | settings)

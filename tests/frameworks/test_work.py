@@ -148,6 +148,16 @@ def test_a_planted_fault_of_the_work_is_found(framework, plant, tmp_path):
     assert bool(found) == bool(plant)
 
 
+@pytest.mark.frameworks("torch", "mlx")
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_step_that_drops_half_of_each_sequence_is_found(framework, is_planted, tmp_path):
+    workload = build("gpt_tokens", framework, parity_batch_size=4)
+    if is_planted:
+        plants.half_sequences(workload)
+    verdict = parity.check(workload, run(tmp_path), 1)
+    assert verdict.passed is not is_planted, verdict.reason
+
+
 def fixed_loss(workload) -> float:
     """Return the plain network's loss in float64, with made-up weights and a made-up batch in place of its own."""
     framework = workload.device.framework

@@ -133,11 +133,12 @@ class Plain:
             not change have their values already.
         loss: (outputs, target) to the mean loss of a batch, or to the sum.
         make_optimizer: returns a plain optimiser with the protocol's constants.
-        batch_size: images in a step of the reference; float64 is slow, so only the first images of a batch are used.
+        batch_size: images in a step of the reference; float64 is slow, so only a part of a batch is used.
         inputs: splits a loader's batch, NumPy arrays, into the network's inputs (a tuple) and the target.
         labels: (a loader's whole batch of NumPy arrays, its place in the epoch) to whether each label is that of its
             image in the data set, bool, shape (n,); None: there are no labels.
         noise: (a loader's batch, its place) to the batch with noise drawn on the host; None: the batch is not changed.
+        cut: (a loader's batch, its place) to the part that is used; None: its first images.
         parity_weights: (make, weights) to the weights at which workload and reference are compared, by name;
             make(weights) returns the plain network in float32. None: the workload's present weights.
         schedule_start: the schedule's step at which the comparison starts. In a warm-up the rates can be so low that
@@ -146,8 +147,8 @@ class Plain:
         least_share_factor: multiplies the least share of the gradient at which a tensor is judged by itself
             (`judging.agreement.Tolerance`); above 1 for networks with unknown layers.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
-        may_be_random: whether a training step may be random other than by dropout layers, which are switched off. The
-            first step is then computed twice, and the comparison is unsupported if the two differ.
+        may_be_random: whether a training step may be random other than by dropout layers, which are switched off. If
+            the comparison fails, the first step is repeated, and the comparison is unsupported if a loss differs.
     """
 
     make_network: Callable[[], Any]
@@ -157,6 +158,7 @@ class Plain:
     inputs: Callable[[tuple], tuple[tuple, Any]] = split_target
     labels: Callable[[tuple, int], numpy.ndarray] | None = None
     noise: Callable[[tuple, int], tuple] | None = None
+    cut: Callable[[tuple, int], tuple] | None = None
     parity_weights: Callable[[Callable, Arrays], Arrays] | None = None
     schedule_start: int = 0
     loss_is_sum: bool = False

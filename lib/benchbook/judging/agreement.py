@@ -34,6 +34,8 @@ class Tolerance:
         update: error of a parameter's change, relative to the change that a plain optimiser makes of the same
             gradients. Without momentum, the second step would be off by half.
         statistics: the same for batch norms' moving statistics.
+        whole_update: the same for the last parameters' change by a whole batch, relative to that of the reference's
+            gradients. Rounding turns some of Adam's steps around; half of a batch turns a quarter, an error of 1.
     """
 
     loss: float
@@ -44,6 +46,7 @@ class Tolerance:
     least_share: float
     update: float
     statistics: float
+    whole_update: float = 0.6
 
 
 TOLERANCES_OF_FAMILIES = {
@@ -186,10 +189,13 @@ def _faults(lines: _Lines) -> list[str]:
     ]
     if len(own) > 1 and not own[1] <= allowed.loss:
         faults.append(f"loss off by {own[1]:.2g} after one step of its own")
+    whole, reference = (number(first, name) for name in ("whole_loss", "whole_reference_loss"))
+    if whole is not None and not abs(whole - reference) <= allowed.loss * abs(reference):
+        faults.append(f"loss of a whole batch {whole:.4g} instead of {reference:.4g}")
     error = abs(pandas.Series(lines["loss"]).mean() / pandas.Series(lines["reference_loss"]).mean() - 1)
     if not error <= MEAN_LOSS_ERROR:
         faults.append(f"own path off by {error:.2g} on average")
-    if wrong := _value(first, "labels_wrong"):
+    if wrong := number(first, "labels_wrong"):
         faults.append(f"{wrong} of {first.get('labels_checked')} labels are not the data set's")
     for place, settings in enumerate(lines["settings"]):
         faults += _step_faults(settings, allowed, LATER_STEP_FACTOR if place else 1)
@@ -203,7 +209,7 @@ def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[s
     """
     cosines = {WHOLE: allowed.cosine, "worst_cosine": allowed.layer_cosine}
     ratios = {"gradient_norm_ratio": allowed.norm_ratio, "worst_norm_ratio": allowed.layer_norm_ratio}
-    if WHOLE in settings and any(_value(settings, name) is None for name in (*cosines, *ratios)):
+    if WHOLE in settings and any(number(settings, name) is None for name in (*cosines, *ratios)):
         yield NO_GRADIENT
     elif WHOLE in settings:
         for name, least in cosines.items():
@@ -217,13 +223,14 @@ def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[s
     for name, text in {
         "update": "step {:.2g} of its length off the optimiser's",
         "statistics": "moving statistics off by {:.2g}",
+        "whole_update": "step on a whole batch {:.2g} of its length off the reference's",
     }.items():
-        error = _value(settings, f"{name}_error")
+        error = number(settings, f"{name}_error")
         if error is not None and not error <= getattr(allowed, name):
             yield f"{_layer(settings, name)}: {text.format(error)}"
 
 
-def _value(settings: dict, name: str) -> float | None:
+def number(settings: dict, name: str) -> float | None:
     """Return a number from a row's settings; None if the value is not a number, since settings may hold anything."""
     value = settings.get(name)
     return value if isinstance(value, (int, float)) else None
@@ -244,7 +251,7 @@ def _worst_errors(lines: _Lines) -> str:
     """Return the worst errors of a comparison that met all tolerances."""
     first = lines["settings"][0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
-    errors = [error for settings in lines["settings"] if (error := _value(settings, "update_error")) is not None]
+    errors = [error for settings in lines["settings"] if (error := number(settings, "update_error")) is not None]
     loss = numpy.max(_errors_at_same_weights(lines))
     changes = f" and of a change of weights {max(errors):.1g}" if errors else ""
     return f"relative error of the loss at most {loss:.1g}, of a gradient's norm {off:.1g}{changes}"

@@ -1,10 +1,11 @@
 """Judge a point: did it train right, and were its windows stable? Verdicts are never stored in rows.
 
-A point is wrong if its computation disagrees with float64, if its loss never changes, or if its accuracy is that of
-guessing; a wrong point is never the best of anything. It is unproven if it was not compared with float64, or in fewer
-steps than its profile asks for; its figures count and carry a note. So do those of a changed point: other data than
-its profile names, or environment variables that change speed or arithmetic. A point is unstable if its speed varied or
-the machine was disturbed.
+A point is wrong if its computation disagrees with float64, if its loss never changes, if its windows leave weights as
+they are, or if its accuracy is that of guessing; a wrong point is never the best of anything. It is unproven if it was
+not compared with float64, or in fewer steps than its profile asks for, or if no condition was recorded with its
+windows; its figures count and carry a note. So do those of a changed point: other data than its profile names, or
+environment variables that change speed or arithmetic. A point is unstable if its speed varied or the machine was
+disturbed.
 
 A steady run must not be flagged: every rule requires a difference that matters (5 %) and that chance rarely makes.
 `make bench STUDIES=intervals` counts how often the rules are wrong.
@@ -32,9 +33,12 @@ VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
     "constant": (WRONG, "the loss is {:.6g} in every window", ""),
+    "frozen": (WRONG, "{:.0f} of {:.0f} trained tensors stayed as they were in the windows", ""),
     "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
+    "part": (UNPROVEN, "no memory to compare a whole batch", UNCHECKED),
+    "unrecorded": (UNPROVEN, "the machine's condition was not recorded", "the machine's condition is unknown"),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "replaced": (CHANGED, "{} in place of {}", "{} in place of {}"),
     "variables": (CHANGED, "with {}", "with {}"),
@@ -134,6 +138,11 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
     left_out = operator.sub(*trained).to_dict()
     named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
     reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
+    windows = every[(every["phase"] == "train") & every["samples_per_second"].notna()]
+    recorded = windows["run_id"] if conditions is None else conditions["run_id"]
+    unrecorded = windows.loc[~windows["run_id"].isin(recorded), POINT_KEY]
+    for key in set(unrecorded.itertuples(index=False, name=None)):
+        reasons[key] = (*reasons.get(key, ()), ("unrecorded",))
     lines = []
     for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict("records"):
         key = tuple(line[name] for name in POINT_KEY)
@@ -151,9 +160,9 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     """Return the reasons against the training of points, at most one of each kind per point, and what was replaced.
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, if different batches all have
-    the same loss, or if its accuracy is that of guessing after a whole epoch of labels that can be learnt. An operation
-    that a device lacks in float64 proves nothing either way. A point whose settings have no number of parity steps
-    needs no comparison: it trains a user's own network.
+    the same loss, if its windows changed fewer tensors than a first step did, or if its accuracy is that of guessing
+    after a whole epoch of labels that can be learnt. An operation that a device lacks in float64 proves nothing either
+    way. A point whose settings have no number of parity steps needs no comparison: it trains a user's own network.
 
     Args:
         measured: measured rows of each point's last session.
@@ -171,6 +180,17 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for key, losses in varied.groupby(_RUN)["loss"]:
         if len(losses) > 1 and losses.nunique() == 1:
             wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
+    moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
+    moved, keys = pandas.Series(moved, measured.index, dtype=float), [measured[name] for name in POINT_KEY]
+    most = moved.groupby(keys).max()
+    still = most - moved.where(measured["phase"] == "train").groupby(keys).min()
+    for key, count in still[still > 0].items():
+        wrong.setdefault(key, ("frozen", count, most[key]))
+    partial = {
+        tuple(key)
+        for *key, settings in compared[[*POINT_KEY, "settings"]].itertuples(index=False, name=None)
+        if "whole_samples" in settings and "whole_loss" not in settings
+    }
     counts = compared.groupby(_RUN).size().groupby(POINT_KEY).max().to_dict()
     refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
     messages = refused.groupby(POINT_KEY)["message"].first().to_dict()
@@ -183,6 +203,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
             message = messages.get(tuple(key))
             none = ("refused", message) if isinstance(message, str) else ("not_compared",)
             own.insert(0, ("few_steps", count, asked) if count else none)
+        elif tuple(key) in partial:
+            own.insert(0, ("part",))
         reasons[tuple(key)] = (*reasons.get(tuple(key), ()), *own)
     return reasons
 

@@ -8,24 +8,31 @@ import functools
 import hashlib
 import itertools
 import pickle
+import resource
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
+import psutil
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import failures
 
 # Errors of operations that float64 lacks, in a network that was just trained in another precision.
 REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
 LONGEST_REFUSAL = 500  # characters
+LAST = 2  # parameters of a network, such as the weights and offsets of its last layer
 ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
+REPEATS = 8  # of a first step
 RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
 RANDOM += " stochastic depth, which are off for the comparison"
+CHANGING = "a repeated step has another loss: the network's buffers, which a step changes, change its loss"
 
 
 class Step(NamedTuple):
@@ -36,6 +43,7 @@ class Step(NamedTuple):
         loss: the batch's mean.
         gradients: by name.
         next_statistics: moving statistics after the step.
+        whole_loss, last_gradients: from `_whole`, in the first step.
     """
 
     weights: Arrays
@@ -43,6 +51,8 @@ class Step(NamedTuple):
     loss: float
     gradients: Arrays
     next_statistics: Arrays
+    whole_loss: float | None = None
+    last_gradients: Arrays | None = None
 
 
 @contextmanager
@@ -76,9 +86,12 @@ class Torch:
         plain: of the study.
         weights, statistics: of the workload, by name; those that the plain network lacks are ignored.
         dtype: the type that it computes in.
+        last: how many parameters have gradients, the last ones; 0: all.
     """
 
-    def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64") -> None:
+    def __init__(
+        self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64", last: int = 0
+    ) -> None:
         import torch
 
         from benchbook.frameworks.torch import subject
@@ -90,6 +103,8 @@ class Torch:
         self.parameters = {name: part for name, part in self.network.named_parameters() if part.requires_grad}
         self.buffers = {name: part for name, part in self.network.named_buffers() if part.is_floating_point()}
         self.load(weights, statistics)
+        for name in list(self.parameters)[: -last or 0]:
+            self.parameters.pop(name).requires_grad_(False)
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         """Take over weights and moving statistics."""
@@ -107,13 +122,14 @@ class Torch:
         with self.subject.without_dropout(self.network, self.plain.may_be_random):
             loss = self.plain.loss(self.subject.call(self.network, inputs), target)
             self.network.zero_grad()
-            loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
+            if loss.requires_grad:  # the last parameters may be unused, or in a reentrant checkpoint
+                loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
         zeros, parts = self.torch.zeros_like, self.parameters.items()
         gradients = {name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts}
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
     def _tensor(self, part: numpy.ndarray):
-        tensor = self.torch.from_numpy(numpy.ascontiguousarray(part))
+        tensor = self.torch.from_numpy(numpy.ascontiguousarray(part)).reshape(part.shape)  # a flag has no dimension
         if tensor.is_floating_point():
             return tensor.to(self.dtype)
         return tensor if tensor.dtype in (self.torch.bool, self.torch.complex128) else tensor.long()
@@ -122,15 +138,24 @@ class Torch:
 class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in the model's order."""
 
-    def __init__(self, plain: Plain, weights: Arrays, statistics: Arrays, framework: str) -> None:
-        from benchbook.frameworks.keras.runtime import POLICIES, arithmetic, dropouts, import_keras, is_moving, to_host
+    def __init__(
+        self,
+        plain: Plain,
+        weights: Arrays,
+        statistics: Arrays,
+        framework: str,
+        dtype: str = "float64",
+        last: int = 0,
+    ) -> None:
+        from benchbook.frameworks.keras.runtime import arithmetic, dropouts, import_keras, is_moving, to_host
 
-        self.plain, self.keras, self.to_host = plain, import_keras(framework), to_host
-        self._arithmetic = functools.partial(arithmetic, devices.pick("cpu", framework), "fp64")
+        self.plain, self.keras, self.to_host, self.dtype = plain, import_keras(framework), to_host, dtype
+        precision = next(name for name, each in PRECISIONS.items() if each.stored == dtype)
+        self._arithmetic = functools.partial(arithmetic, devices.pick("cpu", framework), precision)
         self.is_jax = framework == "jax"
         policy = self.keras.config.dtype_policy()
         try:
-            self.keras.config.set_dtype_policy(POLICIES["fp64"])
+            self.keras.config.set_dtype_policy(dtype)
             with self._arithmetic():
                 self.model = plain.make_network()
         finally:
@@ -146,6 +171,8 @@ class Keras:
             for place, name in zip(places, names, strict=True)
         }
         self.load(weights, statistics)
+        for variable in self.model.trainable_variables[: -last or 0]:
+            variable.trainable = False
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         """Take over weights and moving statistics."""
@@ -170,15 +197,17 @@ class Keras:
     def _by_tensorflow(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
         import tensorflow
 
-        with tensorflow.GradientTape() as tape:
-            loss = self.plain.loss(self.model(tensorflow.constant(images, "float64"), training=True), target)
-        gradients = tape.gradient(loss, self.model.trainable_variables, unconnected_gradients="zero")
+        trained = [variable.value for variable in self.model.trainable_variables]
+        with tensorflow.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(trained)
+            loss = self.plain.loss(self.model(tensorflow.constant(images, self.dtype), training=True), target)
+        gradients = tape.gradient(loss, trained, unconnected_gradients="zero")
         return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's is sparse
 
     def _by_jax(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
         groups = self.model.trainable_variables, self.model.non_trainable_variables
         values = [[variable.value for variable in group] for group in groups]
-        (value, updated), gradients = self._jitted(*values, images.astype("float64"), target)
+        (value, updated), gradients = self._jitted(*values, images.astype(self.dtype), target)
         for variable, array in zip(groups[1], updated, strict=True):
             variable.assign(array)
         return value, gradients
@@ -195,7 +224,13 @@ class Keras:
 
 
 def follow(
-    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], folder: Path | None = None
+    framework: str,
+    plain: Plain,
+    weights: Arrays,
+    statistics: Arrays,
+    batches: list[tuple],
+    folder: Path | None = None,
+    whole: tuple = (),
 ) -> Iterator[Step]:
     """Yield the reference's steps, one for each batch, computed when it is requested.
 
@@ -204,9 +239,10 @@ def follow(
         plain, weights, statistics: see `Torch`.
         batches: on the host, as a loader delivers them.
         folder: where a file saves the first step for other paths with the same start; None: nowhere.
+        whole: the batch whose part the first one is; empty: it is no part.
     """
-    path = _steps(framework, plain, weights, statistics, batches)
-    first = folder and folder / _digest(framework, plain, weights, statistics, batches[0])
+    path = _steps(framework, plain, weights, statistics, batches, whole)
+    first = folder and folder / _digest(framework, plain, weights, statistics, (*batches[0], *whole))
     if first and first.exists():
         yield Step(*pickle.loads(first.read_bytes()))
         path = itertools.islice(path, 1, None) if len(batches) > 1 else ()  # skipping a step computes it
@@ -217,10 +253,13 @@ def follow(
     yield from path
 
 
-def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple]) -> Iterator[Step]:
+def _steps(
+    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], whole: tuple
+) -> Iterator[Step]:
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
         weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
+    of_whole = _whole(functools.partial(make, plain, weights, statistics), plain, whole)
     with naming_refusals():
         network, optimizer = make(plain, weights, statistics), plain.make_optimizer()
     for number, batch in enumerate(batches):
@@ -230,16 +269,56 @@ def _steps(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, ba
         with naming_refusals():
             loss, gradients, updated = network.differentiate(inputs, target)
             gradients = plain.clipped(gradients)
-            repeated = plain.may_be_random and not number
-            again = network.differentiate(inputs, target)[0] if repeated else loss
-        if abs(again - loss) > ROUNDING * abs(loss):
-            raise NotImplementedError(RANDOM)
         mean = loss / len(batch[0]) if plain.loss_is_sum else loss
         updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
-        yield Step(weights, statistics, mean, gradients, updated)
+        yield Step(weights, statistics, mean, gradients, updated, *(() if number else of_whole))
         if number + 1 < len(batches):
             weights = weights | optimizer.step(weights, gradients, plain.schedule_start + number)
             statistics = updated
+
+
+def _whole(make: Callable, plain: Plain, batch: tuple) -> tuple[float | None, Arrays | None]:
+    """Return the loss of a whole batch and the gradients of the last parameters, in float32; None without memory."""
+    if not batch:
+        return None, None
+    try:
+        with _free_memory(), warnings.catch_warnings(action="ignore"):  # a checkpoint of layers without gradients warns
+            loss, gradients, _ = make(dtype="float32", last=LAST).differentiate(*plain.inputs(batch))
+    except Exception as error:
+        if failures.status_of(type(error).__name__, str(error)) != "out_of_memory":
+            raise
+        return None, None
+    gradients = {name: part for name, part in gradients.items() if part.any()}  # unused parameters have none
+    return loss / len(batch[0]) if plain.loss_is_sum else loss, gradients
+
+
+@contextmanager
+def _free_memory() -> Iterator[None]:
+    """Let Linux refuse more memory than is free inside a `with` block; it would end the process otherwise."""
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
+    used = getattr(psutil.Process().memory_info(), "data", None)
+    if used is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (used + psutil.virtual_memory().available, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
+
+
+def difference(plain: Plain, step: Step, batch: tuple) -> str:
+    """Return why repeating a step in torch from the same weights gives another loss; empty if the loss is the same."""
+    network, given = Torch(plain, step.weights, step.statistics), plain.inputs(batch)
+
+    def differs(loss: float) -> bool:
+        return abs(loss - first) > ROUNDING * abs(first)
+
+    first = network.differentiate(*given)[0]
+    is_changed = differs(network.differentiate(*given)[0])
+    for _ in range(REPEATS):
+        network.load(step.weights, step.statistics)
+        if differs(network.differentiate(*given)[0]):
+            return RANDOM
+    return CHANGING if is_changed else ""
 
 
 def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batch: tuple) -> str:

@@ -50,11 +50,14 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
     optimiser continues from step to step; its updates are compared with those of a plain one for the same gradients. At
     least FEWEST_UPDATES updates are compared: if fewer steps were requested, the reference's steps are repeated.
 
+    The first batch is also compared whole, if it is larger than its compared part: a step could leave out what exceeds
+    that. Its loss and the change of the last parameters are compared with those of the plain network in float32.
+
     Each step is a row. `loss` is the workload's on its own path. Settings hold step, reference_loss, same_weights_loss
     (the workload's at the reference's weights), update_error, statistics_error and, in the first rows, the results of
-    `compare`; the first row also holds labels_checked and labels_wrong. A row of a repeated step holds the worst
-    values. A number that is not finite ends the comparison with status `diverged`, an operation that the device lacks
-    with status `unsupported`.
+    `compare`; the first row also holds labels_checked, labels_wrong and the results of `_compare_whole`. A row of a
+    repeated step holds the worst values. A number that is not finite ends the comparison with status `diverged`, an
+    operation that the device lacks, or a network that draws at random, with status `unsupported`.
 
     Args:
         workload: what is to be trained.
@@ -82,7 +85,9 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
         try:
             if num_steps:
                 with workload.compared(precision) as subject:
-                    _compare_steps(subject, workload.device.framework, record, precision, num_steps, cache)
+                    lines = _compare_steps(subject, workload, record, precision, num_steps, cache)
+                for line in lines:
+                    record.append(**line)
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
     rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
@@ -90,25 +95,32 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
 
 
 def _compare_steps(
-    subject: ParitySubject, framework: str, record: Run, precision: str, num_steps: int, cache: Path | None
-) -> None:
+    subject: ParitySubject, workload: Workload, record: Run, precision: str, num_steps: int, cache: Path | None
+) -> list[dict]:
+    """Return the rows of a comparison.
+
+    Raises:
+        NotImplementedError: the reference cannot be computed, or its steps cannot be repeated.
+    """
     plain, whole = subject.plain, subject.batches(num_steps)
     labelled = enumerate(whole) if plain.labels else ()
     looked_up = [plain.labels(subject.to_host(batch), place) for place, batch in labelled]
     fits = numpy.concatenate([numpy.ones(0, bool), *looked_up])
     counts = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
-    batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     if plain.noise:
-        batches = [plain.noise(batch, place) for place, batch in enumerate(batches)]
-    reference = float64.follow(
-        FRAMEWORKS[framework].reference or framework,
-        plain,
-        subject.weights(),
-        subject.statistics(),
-        [subject.to_host(batch) for batch in batches],
-        cache,
-    )
+        whole = [plain.noise(batch, place) for place, batch in enumerate(whole)]
+    cut = plain.cut or (lambda batch, place: tuple(part[: plain.batch_size] for part in batch))
+    batches = [cut(batch, place) for place, batch in enumerate(whole)]
+    samples = [min(plain.batch_size, workload.num_samples(batch)) for batch in whole]
+    rest = whole[0] if samples[0] < workload.num_samples(whole[0]) else ()
+    on_host = [subject.to_host(batch) for batch in batches]
+    framework = FRAMEWORKS[workload.device.framework].reference or workload.device.framework
+    start = plain, subject.weights(), subject.statistics(), on_host, cache
+    reference = float64.follow(framework, *start, subject.to_host(rest) if rest else ())
     first, own_losses = next(reference), []  # the latter on the workload's own path
+    if rest:
+        subject.restart()
+        counts |= {"whole_samples": workload.num_samples(rest)} | _compare_whole(subject, rest, first)
     if num_steps > 1:
         subject.restart()
         subject.load(first.weights, {})
@@ -127,12 +139,32 @@ def _compare_steps(
             continue
         loss = own_losses[number] if own_losses else line["same_weights_loss"]
         lines.append(line | {"step": number + 1, "loss": loss} | (counts if number == 0 else {}))
-        if num_steps >= FEWEST_UPDATES:
-            _append(record, precision, lines[-1], len(batches[place][0]))
         if not _is_finite(lines[-1]):
             break
-    for line, batch in zip(lines, batches, strict=False) if num_steps < FEWEST_UPDATES else ():
-        _append(record, precision, line, len(batch[0]))
+    rows = [_row(record, precision, *each) for each in zip(lines, samples, strict=False)]
+    judged = verdict(pandas.DataFrame(rows).assign(run_id="", phase="parity", message=""))
+    reason = plain.may_be_random and not judged.passed and float64.difference(plain, first, on_host[0])
+    if reason:
+        raise NotImplementedError(reason)
+    return rows
+
+
+def _compare_whole(subject: ParitySubject, batch: tuple, expected: Step) -> dict:
+    """Take a step on a whole batch from the reference's weights, and return its losses and the error of its change.
+
+    The change of the last parameters tells parts of a batch apart, which may have nearly the same loss.
+    """
+    if expected.whole_loss is None:
+        return {}
+    subject.load(expected.weights, expected.statistics)
+    before, passed = subject.weights(), subject.schedule_step
+    loss, _ = subject.step(batch, differentiated=False)
+    after, last = subject.weights(), expected.last_gradients
+    last = {name: last[name] for name in last if name in before}
+    start, end = ({name: weights[name] for name in last} for weights in (before, after))
+    error, layer = update_error(subject, subject.plain.make_optimizer(), start, end, last, passed)
+    losses = {"whole_loss": _finite(loss), "whole_reference_loss": _finite(expected.whole_loss)}
+    return losses | {"whole_update_error": _finite(error), "whole_update_layer": layer}
 
 
 def _compare_step(
@@ -169,10 +201,10 @@ def _is_finite(line: dict) -> bool:
     return None not in line.values() and math.isfinite(line["loss"])
 
 
-def _append(record: Run, precision: str, line: dict, samples: int) -> None:
+def _row(record: Run, precision: str, line: dict, samples: int) -> dict:
     settings = record.settings_with(**{name: value for name, value in line.items() if name != "loss"})
     status = "ok" if _is_finite(line) else "diverged"
-    record.append(precision=precision, samples=samples, loss=line["loss"], settings=settings, status=status)
+    return {"precision": precision, "samples": samples, "loss": line["loss"], "settings": settings, "status": status}
 
 
 def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> dict:

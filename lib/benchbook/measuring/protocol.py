@@ -146,14 +146,23 @@ def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps:
     with record.during(phase), restoring(workload) as batches:
         taken = list(itertools.islice(batches, num_steps))
         workload.check_batch(taken[0])
-        before = [hash(part.tobytes()) for part in workload.trained_weights()]
-        timed = train_window(workload, sensors.open_sensor(workload.device), taken)
-        row = record.append(**timed, settings=record.settings_with(**settings))
-        moved = before != [hash(part.tobytes()) for part in workload.trained_weights()]
+        moved = _moves(workload, record, **settings)
+        row = record.append(**train_window(workload, sensors.open_sensor(workload.device), taken), **moved())
         # With float16, a loss scaler may skip the steps, or they are too small for the type.
-        if not moved and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:
+        if not row["settings"]["moved_tensors"] and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:
             raise ValueError(f"no weight changed in {num_steps} training steps; check the learning rate")
     return row
+
+
+def _moves(workload: Workload, record: Run, **more) -> Callable[[], dict]:
+    """Return a function to a row's settings with `moved_tensors`, the number of weights that have changed since now."""
+    before = [hash(part.tobytes()) for part in workload.trained_weights()]
+
+    def settings() -> dict:
+        moved = sum(hash(part.tobytes()) not in before for part in workload.trained_weights())
+        return {"settings": record.settings_with(moved_tensors=moved, **more)}
+
+    return settings
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
@@ -185,11 +194,13 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
         step_seconds: from `warm_up`.
 
     Returns:
-        This run's rows. A loss that is not finite ends its repeat early, with status `diverged`.
+        This run's rows, the last one with `_moves`. A loss that is not finite ends its repeat early, with status
+        `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
     if amount.window_seconds:
         amount = replace(amount, window_seconds=max(amount.window_seconds, sensor.least_seconds))
+    moved, left = _moves(workload, record), itertools.count(amount.num_repeats * amount.num_windows, -1)
     num_steps = _steps_of_a_window(workload, record, sensor, amount, step_seconds)
     if amount.window_seconds:
         workload.restore(fresh)
@@ -209,6 +220,7 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
                     epoch = workload.epoch + 1  # after the window: one that begins at an epoch's end is in the next
                     if amount.whole_epochs:
                         workload.end_epoch()
+                    measures |= moved() if next(left) == 1 else {}
                     row = record.append(repeat=repeat, epoch=epoch, **measures)
                     if row["status"] == "diverged":
                         break
@@ -238,14 +250,14 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
         raise ValueError(f"sustained_minutes {minutes!r}; allowed: above 0")
     train = trainer(workload, sensors.open_sensor(workload.device))
     length = min(SUSTAINED_SECONDS, minutes * 60 / LEAST_SUSTAINED)
-    seconds, num_steps = 0.0, 1
+    seconds, num_steps, moved = 0.0, 1, _moves(workload, record)
     with record.during("train"):
         while seconds < minutes * 60:
             measures = train(num_steps)
-            record.append(epoch=workload.epoch + 1, **measures)
+            seconds += measures["seconds"]
+            record.append(epoch=workload.epoch + 1, **measures, **(moved() if seconds >= minutes * 60 else {}))
             if measures["status"] == "diverged":
                 break
-            seconds += measures["seconds"]
             num_steps = max(1, round(num_steps * length / measures["seconds"]))
     return records.read(record.path)
 

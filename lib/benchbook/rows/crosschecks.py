@@ -28,8 +28,9 @@ SAME_COUNT = 1e-6  # absolute tolerance of an accuracy: float32 means
 CEILING_FACTOR = 2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
 MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0}  # per device, by boundary
 MAX_SKIPPED_STEPS = 16  # a loss scaler may skip this many steps, and a tenth, until it finds its factor
-# By how much the manifest's clock may differ from windows' seconds: down in a window, up in the median of a run.
-CLOCK_ROUNDING, CLOCK_SECONDS, CLOCK_SHARE = 0.002, 0.1, 0.02
+# By how much the manifest's clock may differ from windows' seconds: down in a window, up in the median of a run, whose
+# process may lose the CPU between two clocks; and what a window and the writing of its row may take.
+CLOCK_ROUNDING, CLOCK_SECONDS, CLOCK_SHARE, WRITING_SECONDS = 0.002, 0.02, 0.02, 0.08
 CLOCK_AHEAD = timedelta(days=2)  # a computer's clock may be this far ahead
 NAMED_DATA = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose name proves what was loaded
 # The columns that a manifest may determine, of all rows and of training windows.
@@ -214,16 +215,17 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
     The clock stops while the computer sleeps, and nothing sets it. A window's own reading covers the window alone;
     without one, the time since the sample before includes writing the row.
     """
-    clock = {}
+    clock, slack = {}, CLOCK_SECONDS
     for before, after in itertools.pairwise(manifest.get("conditions") or ()):
-        since = after["awake_seconds"] - before["awake_seconds"]
-        clock[after.get("repeat"), after.get("index")] = after.get("window_awake_seconds") or since
+        own, since = after.get("window_awake_seconds"), after["awake_seconds"] - before["awake_seconds"]
+        clock[after.get("repeat"), after.get("index")] = own or since
+        slack = slack if own else CLOCK_SECONDS + WRITING_SECONDS
     windows = [r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock]
     errors = [clock[r.repeat, r.index] - r.seconds for r in windows]
     if min(errors, default=0.0) < -CLOCK_ROUNDING:
         return min(errors)
     error = statistics.median(errors or [0.0])
-    most = CLOCK_SECONDS + CLOCK_SHARE * statistics.median([r.seconds for r in windows] or [0.0])
+    most = slack + CLOCK_SHARE * statistics.median([r.seconds for r in windows] or [0.0])
     return error if error > most else 0.0
 
 

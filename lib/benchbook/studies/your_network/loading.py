@@ -82,7 +82,7 @@ def digests(names: dict[str, str]) -> dict[str, str]:
 @functools.cache
 def _run(path: Path) -> Any:
     """Return the module of a file, which runs once in a process: some files cannot run twice."""
-    sys.path.append(str(path.parent))  # for the file's imports from its folder
+    sys.path.insert(0, str(path.parent))  # for the file's imports from its folder, as in a script
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(path.stem, module)

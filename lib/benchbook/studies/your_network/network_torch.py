@@ -101,7 +101,8 @@ class Batches:
         inputs, target = made
         tensors = tuple(map(torch.as_tensor, leaves((inputs, target))))
         self.made[len(tensors)] = inputs, target
-        first = next(iter(inputs.values()), ()) if isinstance(inputs, dict) else inputs
+        parts = inputs.values() if isinstance(inputs, dict) else inputs if isinstance(inputs, tuple) else [inputs]
+        first = next((part for part in parts if isinstance(part, tuple | list) or getattr(part, "ndim", 0)), ())
         first = first[0] if isinstance(first, tuple) else first
         return tuple(part.float() if part.is_floating_point() else part for part in tensors), len(first)
 
@@ -195,7 +196,7 @@ def _reference(plan: Plan, model: torch.nn.Module, made: Batches, loss: Callable
         make_optimizer=lambda: OPTIMIZERS[plan.optimizer][1](lambda step: plan.learning_rate),
         batch_size=size,
         inputs=made.nested,
-        noise=lambda batch, place: made.take(size, place),
+        cut=lambda batch, place: made.take(size, place),
         parity_weights=lambda make, weights: weights | {name: weights[name] + OFFSET for name in offsets},
         least_share_factor=LEAST_SHARE_FACTOR,
         may_be_random=True,
