@@ -136,6 +136,7 @@ class Meter:
             sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
             self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
             self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
+            self._ranks.exchange(self._steps)  # all are ready: none waits for another in the stretch
             self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NoReturn
 
 import psutil
@@ -100,9 +101,11 @@ def own() -> list[psutil.Process]:
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     if supervisor and is_running(supervisor):
         return tree(supervisor)
-    first = psutil.Process(spawned.pid if spawned else os.getppid() if run_id else None)
-    while LAUNCHER in first.cmdline() and (parent := first.parent()):
-        first = parent
+    first = psutil.Process()
+    with suppress(psutil.Error):  # what started it has ended, or is outside of this container
+        first = psutil.Process(spawned.pid if spawned else os.getppid() if run_id else None)
+        while LAUNCHER in first.cmdline() and (parent := first.parent()):
+            first = parent
     others = of_run(run_id, "TORCHELASTIC_RUN_ID") if run_id not in (None, "none") else []  # none: torchrun's default
     return list(dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))]))
 
