@@ -16,6 +16,7 @@ from benchbook.measuring import protocol, sensors, trials, window
 from fakes import Clock, run
 from processes import FRAMEWORK
 
+os.environ["BENCHBOOK_STRICT"] = "1"  # a fault of the library fails a test, and leaves out no file or machine
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
 # Tests start hundreds of processes, each of which would compile the library again where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -21,7 +21,7 @@ def windows(rate=1000.0, seed=0, num_processes=3, **columns):
         level = rate * (1 + 0.01 * random.normal())
         rates = level * (1 + 0.01 * random.normal(size=6))
         lines += make_windows(rates, **{"run_id": f"{name}-{process}"} | columns)
-    return lines
+    return [line | {"seconds": line["samples"] / line["samples_per_second"]} for line in lines]
 
 
 ROWS = [
@@ -148,7 +148,7 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert "A faster" in said
     assert "Not compared" not in said
     assert "B faster" in command("compare", "desk", "attic")[1]
-    write(*windows(session="s2", point="tuned-cpu-12345678"))
+    write(*windows(seed=3, session="s2", point="tuned-cpu-12345678"))
     assert "no such point: tuned, CPU of s2" in command("compare", "s1", "s2")[1]
 
 

@@ -35,6 +35,7 @@ def a_run(
     parity="ok",
     own_clock=True,
     ceiling=None,
+    ceiling_in="fp32",
     session="session-1",
     packages=(),
     asked=(),
@@ -51,7 +52,7 @@ def a_run(
         stopped_after: the number of windows after which Ctrl-C ends the run.
         parity: status of the comparison with float64; None: no rows of it.
         own_clock: whether the manifest has each window's own reading of the clock.
-        ceiling: rate of a matrix product in the same session, in FLOP/s.
+        ceiling, ceiling_in: rate of a matrix product in the same session, in FLOP/s, and its precision.
         packages, asked, known, evaluated: values of the manifest's packages, parameters and machine, and columns of
             the row of phase `evaluate`.
     """
@@ -71,7 +72,11 @@ def a_run(
 
     if ceiling:
         product = {"model": "matmul", "flops_per_sample": 2.0 * 512**3, "parameters": None, "image_size": None}
-        product |= {"samples": 100, "samples_per_second": ceiling / product["flops_per_sample"]}
+        product |= {
+            "samples": 100,
+            "precision": ceiling_in,
+            "samples_per_second": ceiling / product["flops_per_sample"],
+        }
         product |= {"seconds": 100 / product["samples_per_second"], "settings": {"matrix_size": 512}}
         add("calibrate", **product, study="calibrate", point="cpu", run_id=f"{run_id[:-4]}ca1b")
     for step in range(1, 1 + parameters["num_parity_steps"] if parity == "ok" else 2 if parity else 1):
@@ -84,9 +89,12 @@ def a_run(
         samples = columns.get("samples", 640)
         measures = {"samples": samples, "steps": -(-samples // same.get("batch_size", 64)), "seconds": seconds}
         measures |= {"samples_per_second": samples / seconds, "started_at": f"{begun:%Y-%m-%dT%H:%M:%S}Z"}
+        settings = {"num_parity_steps": parameters["num_parity_steps"]}
         add(
             "train",
-            **{"input_seconds": 0.1, "page_faults": zlib.crc32(f"{run_id} {number}".encode())} | measures | columns,
+            **{"settings": settings, "input_seconds": 0.1, "page_faults": zlib.crc32(f"{run_id} {number}".encode())}
+            | measures
+            | columns,
         )
         awake, elapsed = awake + pause + seconds, elapsed + pause + seconds + asleep
         own = {"window_awake_seconds": seconds} if own_clock else {}
@@ -120,6 +128,16 @@ ODDITIES = {
     "clock set back 1 h, and the process's time with it": [{"set_by": -3600.0}],
     "clock set forward 1 h": [{"set_by": 3600.0}],
     "clock 2 h ahead, validated at once": [{"start": datetime.now(UTC) + timedelta(hours=2)}],
+    "clock a year ahead": [{"start": datetime.now(UTC) + timedelta(days=366)}],
+    "clock at the end of 32 bits": [{"start": datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC)}],
+    "a leap second": [{"started_at": "2026-12-31T23:59:60.5Z"}],
+    "four sockets of 500 W read as one package": [
+        {"energy_method": "rapl", "energy_boundary": "package", "energy_joules": 2000 * 2.2}
+    ],
+    "bf16 units of a CPU whose bf16 was not calibrated": [
+        {"ceiling": RATE / 3, "precision": "amp_bf16", "variant": "tuned", "asked": {"variant": "tuned"}}
+    ],
+    "a lost file of parity": [{"parity": None}],
     "a container of 2 of 64 cores": [{"known": {"usable_cores": 2, "logical_cores": 64, "memory_bytes": 256 * 10**9}}],
     "calibrated in a quarter of the cores, then without the limit": [
         {"ceiling": RATE / 0.72 / 4, "slower": 4.0}, {"start": LATER, "session": "session-2"},
@@ -229,20 +247,20 @@ LIES = {
     "faster than a product": ({"ceiling": RATE / 3}, "train", lambda row: {}, {"ceiling"}),
     "more watts than a package": (
         {"energy_method": "rapl", "energy_boundary": "package"},
-        "train", lambda row: {"energy_joules": 9000.0}, {"watts"},
+        "train", lambda row: {"energy_joules": 90_000.0}, {"watts"},
     ),
     "another batch size": ({}, "train", lambda row: {"batch_size": 128}, {"manifest"}),
     "another image size": ({"asked": {"image_size": 28}}, "train", lambda row: {"image_size": 14}, {"manifest"}),
     "half precision as the reference": ({}, None, lambda row: {"precision": "bf16"}, {"manifest"}),
-    "half precision without parity": (
-        {"asked": {"variant": "tuned"}, "variant": "tuned"}, "train", lambda row: {"precision": "bf16"}, {"parity"},
+    "no parity asked for": ({"parity": None}, "train", lambda row: {"settings": {}}, {"parity"}),
+    "faster than a product in bf16": (
+        {"ceiling": RATE / 3, "ceiling_in": "bf16", "variant": "tuned", "asked": {"variant": "tuned"}},
+        "train", lambda row: {"precision": "amp_bf16"}, {"ceiling"},
     ),
-    "no parity": ({"parity": None}, None, lambda row: {}, {"parity"}),
     "another data set": ({}, "train", lambda row: {"dataset": "cifar10"}, {"manifest"}),
     "another chip": ({}, None, lambda row: {"chip": "Apple M9"}, {"manifest"}),
     "another point": ({}, None, lambda row: {"point": "tuned-cpu-3ee074f5"}, {"manifest"}),
     "published": ({}, None, lambda row: {"source": "published"}, {"source"}),
-    "three days ahead": ({"start": datetime.now(UTC) + timedelta(days=3)}, None, lambda row: {}, {"future"}),
 }  # fmt: skip
 
 
@@ -280,6 +298,7 @@ def test_an_exception_while_a_run_is_checked_leaves_out_that_run(monkeypatch):
         return row.run_id == second[0]["run_id"] and 1 / 0
 
     (first, _), (second, _) = a_run(), a_run(start=LATER)
+    monkeypatch.delenv("BENCHBOOK_STRICT")
     monkeypatch.setattr(crosschecks, "RULES", [*crosschecks.RULES, ("new", "", is_wrong)])
     said = []
     kept = crosschecks.consistent(make_rows(first + second), {}, said.append)

@@ -42,6 +42,9 @@ def write_raw(path, *rows):
     return path
 
 
+BOUNDS = "allowed: 0, or 1e-12 to 1e+18"
+
+
 @pytest.mark.parametrize(
     ("column", "value", "allowed"),
     [
@@ -50,9 +53,12 @@ def write_raw(path, *rows):
         ("samples", "64.5", "allowed: a valid integer"),
         ("samples", "-1", "allowed: greater than or equal to 0"),
         ("seconds", "fast", "allowed: a valid number"),
-        ("seconds", "nan", "allowed: a finite number"),
-        ("seconds", "inf", "allowed: a finite number"),
-        ("seconds", "-0.1", "allowed: greater than or equal to 0"),
+        ("seconds", "nan", BOUNDS),
+        ("seconds", "inf", BOUNDS),
+        ("seconds", "-0.1", BOUNDS),
+        ("seconds", "1e308", BOUNDS),
+        ("samples_per_second", "1e-308", BOUNDS),
+        ("samples", "9" * 17, "allowed: less than or equal to 10000000000000000"),
         ("loss", "nan", "allowed: greater than or equal to -inf"),
         ("compiled", "yes", "allowed: a valid boolean"),
         ("session", "", "is empty; a value is needed"),
@@ -123,7 +129,7 @@ def test_a_row_comes_back_from_a_file_as_it_went_in_whatever_the_order_of_column
 
 def test_numbers_come_back_to_the_last_bit(tmp_path):
     draw = random.Random(0)
-    seconds = [draw.random() * 10.0 ** draw.randint(-12, 12) for _ in range(500)]
+    seconds = [draw.random() * 10.0 ** draw.randint(-10, 12) for _ in range(500)]
     path = write_raw(tmp_path / "run.csv", *(make_row(index=i, seconds=s) for i, s in enumerate(seconds)))
     assert records.read(path)["seconds"].tolist() == seconds
 

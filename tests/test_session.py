@@ -252,7 +252,8 @@ def desk(outputs):
     name = identity.identify().name
 
     def measured(study: str, run_id: str, process_seconds: float | None = None, **columns) -> None:
-        told = {"machine": name, "dataset_samples": None, "samples": 80, "seconds": 1.0} | columns
+        told = {"machine": name, "dataset_samples": None, "samples": 80} | columns
+        told = {"seconds": (told["samples"] or 80) / (told.get("samples_per_second") or 320)} | told
         row = make_row(study=study, run_id=run_id, **told)
         folder = write(row) / row["machine"] / study / row["point"]
         if process_seconds:

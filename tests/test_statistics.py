@@ -45,6 +45,9 @@ def failure(status, message=None, **columns):
     return make_row(samples_per_second=None, samples=None, seconds=None, status=status, message=message, **columns)
 
 
+ONE_OF_TWO = "1 of 2 processes failed: crashed"
+
+
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
@@ -53,10 +56,19 @@ def failure(status, message=None, **columns):
         ([*windows([100, 200]), make_row(index=2, status="diverged")], ("diverged", None, 3)),
         ([*windows([100]), failure("interrupted", index=1)], ("interrupted", None, 1)),
         ([*windows([100]), failure("interrupted", index=1), *windows([100], run_id="run-2")], ("ok", None, 2)),
-        ([*windows([100]), failure("crashed", index=1), *windows([100], run_id="run-2")], ("crashed", None, 2)),
+        ([*windows([100]), failure("crashed", index=1), *windows([100], run_id="run-2")], ("ok", ONE_OF_TWO, 2)),
+        ([failure("crashed", run_id="run-0", phase="setup"), *windows([100, 200])], ("ok", ONE_OF_TWO, 2)),
+        (
+            [failure("out_of_memory", "9 GB", run_id="run-0"), *windows([100, 200])],
+            ("ok", "1 of 2 processes failed: out of memory (9 GB)", 2),
+        ),
+        (
+            [failure("crashed", run_id="run-0"), *windows([1]), make_row(index=2, status="diverged")],
+            ("diverged", None, 2),
+        ),
     ],
 )
-def test_a_failure_is_its_points_outcome_unless_a_later_run_went_on_after_an_interruption(rows, expected):
+def test_a_failure_is_its_points_outcome_unless_another_run_measured_it(rows, expected):
     summary = statistics.summarise(make_rows([*rows, *windows([5], point="another")])).set_index("point")
     line = summary.loc["reference-cpu"]
     message = None if pandas.isna(line["message"]) else line["message"]

@@ -21,7 +21,7 @@ from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import chips, prices
 from benchbook.report import machines
-from benchbook.rows import manifests, packing, records
+from benchbook.rows import crosschecks, packing, records
 from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
 
@@ -116,7 +116,12 @@ def plan(
 @app.command(rich_help_panel=REPORT)
 def report() -> None:
     """Merge all rows into figures, tables and the report."""
+    from benchbook.report import site
+
     say(f"Report: {short(_write_report())}")
+    if log := site.errors(layout.outputs() / "figures"):
+        say(f"A machine was left out, because of an error that should not happen: {short(log)}")
+        raise typer.Exit(1)
 
 
 @app.command(rich_help_panel=SHARE)
@@ -137,8 +142,7 @@ def compare(
 ) -> None:
     """Compare two machines or sessions point by point, or chips by published pairs: how many times as fast B is."""
     folder = layout.outputs() / "runs"
-    rows = records.gather(records.find(folder), say)
-    described = manifests.read_all(folder, say)
+    rows, described = crosschecks.read(folder, say)
     rows = machines.separate_kinds(rows, described)
     conditions = condition.samples(described)
     try:

@@ -187,14 +187,29 @@ def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return status and message of each point that failed. A later run cancels an interrupted one."""
+    """Return status and message of each point that failed, or of which a process did.
+
+    A later run cancels an interrupted one. If one process measured windows and did not fail, the point is well, and its
+    message says how many processes failed, and the last reason.
+    """
     judged = records.without_refusals(measured)
     last_runs = measured.groupby(POINT_KEY)["run_id"].max().rename("last")
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
-    judged = judged.loc[~resumed, [*POINT_KEY, "status", "message"]]
-    diverged, failures = judged[judged["status"] == "diverged"], judged[~judged["status"].isin(records.TRAINED)]
-    ends = pandas.concat([diverged, failures]).to_numpy().tolist()  # the last entry counts: a failure before divergence
-    return {tuple(key): {"status": status, "message": message} for *key, status, message in ends}
+    judged = judged.loc[~resumed, [*POINT_KEY, "run_id", "status", "message"]]
+    failures = judged[~judged["status"].isin(records.TRAINED)]
+    windows = measured[measured["phase"].eq("train") & measured["samples_per_second"].notna()]
+    whole = windows[~windows["run_id"].isin(failures["run_id"])].groupby(POINT_KEY)["run_id"].nunique()
+    failed, ends = failures.groupby(POINT_KEY)["run_id"].nunique(), {}
+    for *key, _, status, message in failures.to_numpy().tolist():  # the last one counts
+        ends[key := tuple(key)] = {"status": status, "message": message}
+        if key in whole.index:
+            counted = f"{failed[key]} of {failed[key] + whole[key]} processes failed: {status.replace('_', ' ')}"
+            ends[key] = {"status": "ok", "message": counted + f" ({message})" * isinstance(message, str)}
+    diverged = judged.loc[judged["status"] == "diverged", [*POINT_KEY, "status", "message"]]
+    for *key, status, message in diverged.to_numpy().tolist():
+        if ends.get(tuple(key), {}).get("status", "ok") == "ok":
+            ends[tuple(key)] = {"status": status, "message": message}
+    return ends
 
 
 def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:

@@ -109,8 +109,8 @@ def hedges(point: dict) -> list[str]:
     """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary, or of a table made from it. The columns interval, verdict, variant and status are
-            optional.
+        point: a line of a summary, or of a table made from it. The columns interval, verdict, variant, status and
+            message are optional.
     """
     reasons = []
     if point.get("interval") == intervals.RANGE:
@@ -120,6 +120,8 @@ def hedges(point: dict) -> list[str]:
         reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":
         reasons.append("diverged")
+    elif point.get("status") == "ok" and isinstance(failed := point.get("message"), str):
+        reasons.append(failed.partition(":")[0])  # how many of its processes failed
     return list(dict.fromkeys(reasons))
 
 

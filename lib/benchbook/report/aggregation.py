@@ -1,6 +1,8 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
-from dataclasses import dataclass
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -10,8 +12,9 @@ from benchbook import studies
 from benchbook.judging import verdicts
 from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
-from benchbook.report import claim_outcomes, costs, machines, pages
-from benchbook.rows import crosschecks, manifests, records
+from benchbook.report import claim_outcomes, costs, machines, pages, tables
+from benchbook.rows import crosschecks
+from benchbook.rows.files import unexpected
 from benchbook.studies import findings, predictions
 from benchbook.studies.study import Drawing, Evidence
 
@@ -23,12 +26,14 @@ class Aggregation:
     Attributes:
         evidence: the measured rows of all machines, and the published rows.
         manifests: the manifests of the measured runs, by run id.
-        left_out: a sentence for each file and run that was left out, and for each unknown column.
+        left_out: a sentence for each file, run and machine that was left out, and for each unknown column.
+        errors: the traceback of each machine that was left out.
     """
 
     evidence: Evidence
     manifests: dict[str, dict]
     left_out: list[str]
+    errors: list[str] = field(default_factory=list)
 
     @cached_property
     def machines(self) -> pandas.DataFrame:
@@ -60,19 +65,59 @@ class Aggregation:
         here = {name for run, name in machines.items() if kinds.get(run) == this}
         return costs.table(self.evidence, here, memory)
 
+    @cached_property
+    def pages(self) -> dict[str, str]:
+        """Return the files that the site shows next to the notebooks, by name; see `pages.files`."""
+        return pages.files(self)
+
     def write(self, folder: Path) -> None:
-        """Write the tables of all charts as CSV with all digits, and what the site shows next to the notebooks."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Write the tables of all charts as CSV, what the site shows next to the notebooks, and a log of errors."""
+        files = self.pages | {"errors.log": "\n".join(self.errors)}
         for name, drawing in self.drawings.items():
-            for table_name, table in ({name: drawing.table} | drawing.tables).items():
-                records.as_text(table).to_csv(folder / f"{table_name}.csv", index=False, lineterminator="\n")
-        pages.write(self, folder)
+            drawn = {name: drawing.table} | drawing.tables
+            files |= {f"{table_name}.csv": tables.as_csv(table) for table_name, table in drawn.items()}
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="")
+
+
+def without_faults(evidence: Evidence, manifests: dict[str, dict], left_out: list[str]) -> Aggregation:
+    """Return the aggregation of all machines, of which everything is made, or of those alone with which it can be made.
+
+    Args:
+        evidence, manifests: see `Aggregation`.
+        left_out: gets the name of each machine that is left out, with its error.
+    """
+
+    def made(evidence: Evidence, errors: Sequence[str] = ()) -> Aggregation:
+        merged = Aggregation(evidence, manifests, left_out, list(errors))
+        _ = merged.drawings, merged.findings, merged.pages  # what they are made from is made as well
+        return merged
+
+    try:
+        return made(evidence)
+    except unexpected() as error:
+        whole, errors, wrong = error, [], []
+    for machine in evidence.measured["machine"].unique():
+        rows = evidence.rows
+        try:
+            made(replace(evidence, rows=rows[(rows["source"] != "measured") | (rows["machine"] == machine)]))
+        except Exception as error:
+            wrong.append(machine)
+            errors.append("".join(traceback.format_exception(error)))
+            left_out.append(f"left out: machine {machine}: it ends the report ({type(error).__name__}: {error})")
+    if not wrong:  # the fault is in no machine
+        raise whole
+    rows = evidence.rows
+    return made(replace(evidence, rows=rows[(rows["source"] != "measured") | ~rows["machine"].isin(wrong)]), errors)
 
 
 def merge(runs: Path) -> Aggregation:
     """Merge the rows of all machines with the published rows.
 
-    A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest.
+    A file that breaks the schema is left out, and so is a run that contradicts itself, another run or its manifest,
+    and a machine of which no report can be made.
 
     Args:
         runs: the folder of all machines' rows; this project's own may be missing.
@@ -83,10 +128,8 @@ def merge(runs: Path) -> Aggregation:
     if not runs.is_dir() and runs != layout.outputs() / "runs":
         raise ValueError(f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows")
     left_out = []
-    described = manifests.read_all(runs, left_out.append)
-    measured = records.gather(records.find(runs), left_out.append)
-    measured = crosschecks.consistent(measured, described, left_out.append)
+    measured, described = crosschecks.read(runs, left_out.append)
     measured = machines.separate_kinds(measured, described)
     conditions = condition.samples(described)
     rows = pandas.concat([verdicts.counting(measured, conditions), articles.rows()], ignore_index=True)
-    return Aggregation(Evidence(rows, conditions, runs), described, left_out)
+    return without_faults(Evidence(rows, conditions, runs), described, left_out)

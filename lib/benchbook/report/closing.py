@@ -47,7 +47,8 @@ def answer(evidence: Evidence, study: Study, *more: str) -> str:
     if point["status"] not in records.TRAINED:
         finding = wording.sentence(f"{point['status'].replace('_', ' ')}: {point['message']}")
     first, _, rest = finding.partition(". ")
-    said = [f"**{first.removesuffix('.')}.**", rest, *more, _claim(evidence, study)]
+    said = [rest, *more, _claim(evidence, study)]
+    said = [f"**{tables.markdown(first.removesuffix('.'))}.**", *map(tables.markdown, said)]
     compared = evidence.measured["phase"].eq("parity").sum()
     based = [wording.count(point["num_processes"], "process"), wording.count(point["num_windows"], "window")]
     based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []

@@ -18,48 +18,40 @@ VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 
 
-def write(merged, folder: Path) -> None:
-    """Write the parts of pages into folder/pages, and the data into folder/data.
+def files(merged) -> dict[str, str]:
+    """Return the parts of pages and the data, by path below the folder of figures and tables.
 
     Args:
         merged: the aggregation.
-        folder: of figures and tables.
     """
-    pages, data = folder / "pages", folder / "data"
     summary, measured = merged.evidence.summary, merged.evidence.measured
-    for path in (pages / "_static", data):
-        path.mkdir(parents=True, exist_ok=True)
     made = {"commit": identity.commit(), "made": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
     made |= {"citation": citation(summary)}
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    (pages / "start.html").write_text(
-        templates.get_template("start.html").render(
-            machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
-            points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-            repository=identity.repository(), tasks=costs.TASKS, families=pairs.FAMILIES, **made,
-        ),
-        encoding="utf-8",
+    start = templates.get_template("start.html").render(
+        machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
+        points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
+        repository=identity.repository(), tasks=costs.TASKS, families=pairs.FAMILIES, **made,
     )  # fmt: skip
     shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
     shown |= {"parity": agreement.verdicts(measured)}
     shown = {name: tables.of_columns(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
     points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
-    (pages / "points.html").write_text(points, encoding="utf-8")
-    (folder / "left-out.json").write_text(json.dumps(merged.left_out), encoding="utf-8")
 
     # A browser loads a script from a folder as well, unlike JSON.
     marks = f"window.benchbook = {json.dumps(_marks(merged.costs), separators=(',', ':'))};\n"
-    (pages / "_static" / "marks.js").write_text(marks, encoding="utf-8")
+    written = {"pages/start.html": start, "pages/points.html": points, "pages/_static/marks.js": marks}
     document = {"version": VERSION, "licence": LICENCE} | made
     costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
     published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
     for name, table in published.items():
         table = table.convert_dtypes()
         table = table.astype(dict.fromkeys(table.select_dtypes("object"), "string"))
-        table.map(tables.harmless).to_csv(data / f"{name}.csv", index=False, lineterminator="\n")
+        written[f"data/{name}.csv"] = tables.as_csv(table)
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
-    (data / "data.json").write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+    written |= {"data/data.json": json.dumps(document, ensure_ascii=False)}
+    return written | {"left-out.json": json.dumps(merged.left_out)}
 
 
 def _marks(of_tasks: pandas.DataFrame) -> dict:

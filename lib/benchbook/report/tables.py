@@ -1,5 +1,7 @@
 """Tables of pages and notebooks: numbers with four digits, missing values empty."""
 
+import re
+
 import numpy
 import pandas
 
@@ -8,6 +10,7 @@ from benchbook.judging import wording
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
+from benchbook.rows import records
 
 # The shown columns of each table, in their order, and the headers that are not the column's name.
 COLUMNS = {
@@ -64,6 +67,17 @@ def harmless(cell: object) -> object:
     except ValueError:
         return f"'{cell}"
     return cell
+
+
+def as_csv(table: pandas.DataFrame) -> str:
+    """Return a table as CSV with all digits, and with `harmless` cells."""
+    return records.as_text(table).map(harmless).to_csv(index=False, lineterminator="\n")
+
+
+def markdown(text: str) -> str:
+    """Return a text in Markdown that shows every character of it, as one paragraph without markup."""
+    escaped = re.sub(r"([\\`*_\[\]<>&$~|@]|:(?=//)|(?<=www)\.)", r"\\\1", " ".join(text.split()))
+    return re.sub(r"^((?:\d+(?=[.)] ))?)([#+=.)-])", r"\1\\\2", escaped)
 
 
 def text(value) -> str:

@@ -1,37 +1,38 @@
 """Find rows that obey the schema but contradict themselves, each other or their run's manifest.
 
 A contradiction does not prove a lie, but no figure uses such rows: `validate`, `pack` and `add` refuse them, and a
-report names their runs and leaves them out. A run is shown as unproven if no manifest lists its packages.
+report names their runs and leaves them out. What is missing is said, and contradicts nothing.
 Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a laptop that slept or a clock that was set.
 """
 
 import itertools
 import math
-import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas
 
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.rows import networks, points
-from benchbook.rows.schema import DTYPES, RUN_TIME, listed
+from benchbook.rows import ceilings, networks, points, records
+from benchbook.rows import manifests as described_runs
+from benchbook.rows.files import unexpected
+from benchbook.rows.schema import DTYPES, listed
 
 SAME_RATE = 1e-3  # relative tolerance between a rate and samples / seconds
 SAME_WORK = 0.05  # relative tolerance of a network's operations: all frameworks count them alike
 SAME_NETWORK = 0.005  # relative tolerance of its parameters: a text's excerpt has fewer different characters
 SAME_COUNT = 1e-6  # absolute tolerance of an accuracy: float32 means
 CEILING_FACTOR = 2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
-MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 1_500.0}  # per device, by boundary
+MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 5_000.0}  # per device, by boundary; eight sockets are one CPU
 MAX_SKIPPED_STEPS = 16  # a loss scaler may skip this many steps, and a tenth, until it finds its factor
 # By how much the manifest's clock may differ from windows' seconds: down in a window, up in the median of a run, whose
 # process may lose the CPU between two clocks; and what a window and the writing of its row may take.
 CLOCK_ROUNDING, CLOCK_SECONDS, CLOCK_SHARE, WRITING_SECONDS = 0.002, 0.02, 0.02, 0.08
-CLOCK_AHEAD = timedelta(days=2)  # a computer's clock may be this far ahead
+ASKED = "num_parity_steps"  # the setting that says how many steps to compare with float64
 NAMED_DATA = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose name proves what was loaded
 # The columns that a manifest may determine, of all rows and of training windows.
 OF_ALL_ROWS = ("machine", "chip", "run_id", "point", "variant", "device", "framework")
@@ -71,11 +72,10 @@ RULES: list[tuple[str, str, Callable[[SimpleNamespace], bool]]] = [
     ("clock", "by the manifest's clock, windows took {clock_error:+.3g} s more", lambda r: r.trained and r.clock_error),
     ("count", "accuracy is {accuracy:.6g}, which no number of the tested images gives", lambda r: _is_miscounted(r)),
     ("copy", "its {copied} are those of run {original}", lambda r: r.original),
-    ("future", "its time is in the future", lambda r: r.latest > f"{datetime.now(UTC) + CLOCK_AHEAD:%Y%m%dT%H%M%S}"),
     (
         "parity",
-        "{compared_steps} parity steps in {precision}; {parity_steps} were requested",
-        lambda r: r.trained and not r.failed and r.compared_steps < r.parity_steps,
+        "num_parity_steps is {asked_steps}, but {parity_steps} in the manifest",
+        lambda r: r.trained and r.asked_steps != r.parity_steps,
     ),
 ]
 
@@ -95,27 +95,46 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
     runs: dict[str, list[SimpleNamespace]] = {}
     for values in table.to_dict("records"):
         runs.setdefault(values["run_id"], []).append(SimpleNamespace(**values))
-    sessions, copies = _sessions(line for lines in runs.values() for line in lines), copied_runs(rows)
+    best, copies = _ceilings(line for lines in runs.values() for line in lines), copied_runs(rows)
     found = []
     for run_id, lines in runs.items():
         try:
-            _complete(lines, manifests.get(run_id) or {}, sessions, copies.get(run_id, ("", "")))
+            _complete(lines, manifests.get(run_id) or {}, best, copies.get(run_id, ("", "")))
             for name, sentence, is_wrong in RULES:
                 number = next((number for number, line in enumerate(lines, 2) if is_wrong(line)), None)
                 if number is not None:
                     found.append((lines[0], number, name, sentence.format_map(vars(lines[number - 2]))))
-        except Exception as error:  # of a value that no rule expects: it must not end a report of other runs
+        except unexpected() as error:  # it must not end a report of other runs
             found.append((lines[0], 2, "checked", f"it cannot be checked ({type(error).__name__}: {error})"))
     result = [[*(getattr(line, name) for name in RUN), *complaint] for line, *complaint in found]
     table = pandas.DataFrame(result, columns=COLUMNS)
     return table.sort_values(["run_id", "line"], kind="stable", ignore_index=True)
 
 
-def unproven(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
-    """Return a line with the runs whose manifest is missing or lists no packages; empty without any."""
+def lacks(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
+    """Return what is missing: a line with the runs without packages in a manifest, and one for each gap in processes.
+
+    Processes of a point are numbered in each session; a gap shows that a file was lost or removed.
+    """
     environments = {run_id: manifest.get("environment") or {} for run_id, manifest in manifests.items()}
     ids = [run_id for run_id in rows["run_id"].unique() if not environments.get(run_id, {}).get("packages")]
-    return [f"unproven: {len(ids)} without packages in a manifest ({listed(ids)})"] * bool(ids)
+    lines = [f"unproven: {len(ids)} without packages in a manifest ({listed(ids)})"] * bool(ids)
+    numbers = rows["run_id"].map({run_id: manifest.get("process") for run_id, manifest in manifests.items()})
+    for (*point, _), own in numbers.dropna().astype(int).groupby([rows[name] for name in [*RUN[:3], "session"]]):
+        if missing := set(range(1, own.max())) - {*own}:
+            lines.append(f"{'/'.join(point)}: no rows of process {listed(missing)}, though of process {own.max()}")
+    return lines
+
+
+def read(folder: Path, say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
+    """Return the rows below a folder that no check refuses, and the manifests there by run id.
+
+    Args:
+        folder: of runs, or a file of rows.
+        say: called with a line for what is left out, and for what is missing.
+    """
+    manifests = described_runs.read_all(folder, say)
+    return consistent(records.gather(records.find(folder), say), manifests, say), manifests
 
 
 def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
@@ -123,13 +142,13 @@ def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Calla
 
     Args:
         rows, manifests: see `complaints`.
-        say: called with a line for each run that is left out, and one for the other runs that are unproven.
+        say: called with a line for each run that is left out, and those of `lacks`.
     """
     table = complaints(rows, manifests)
     for line in table.drop_duplicates("run_id").itertuples():
         say(f"left out: {describe(line)}")
     kept = rows[~rows["run_id"].isin(table["run_id"])]
-    for line in unproven(kept, manifests):
+    for line in lacks(kept, manifests):
         say(line)
     return kept
 
@@ -142,41 +161,31 @@ def describe(complaint) -> str:
     )
 
 
-def _sessions(lines: Iterable[SimpleNamespace]) -> dict[tuple, SimpleNamespace]:
-    """Return what rows are compared with in their session, by machine, session, and device or point.
-
-    Of a device: ceiling, the best rate of a matrix product. Of a point: steps, those of parity with their precision;
-    failed, whether anything in it failed.
-    """
-    found = defaultdict(lambda: SimpleNamespace(ceiling=0.0, steps=set(), failed=False))
+def _ceilings(lines: Iterable[SimpleNamespace]) -> dict[tuple, float]:
+    """Return the best rate of a matrix product, by machine, session, device and precision."""
+    found = defaultdict(float)
     for r in lines:
-        point = found[r.machine, r.session, r.study, r.point]
-        point.failed |= r.status != "ok"
-        if r.phase == "parity":
-            point.steps.add((r.precision, r.settings.get("step")))
         if r.phase == "calibrate" and r.model == "matmul":
-            device = found[r.machine, r.session, r.device]
-            device.ceiling = max(device.ceiling, r.samples_per_second * r.flops_per_sample)
+            key = r.machine, r.session, r.device, r.precision
+            found[key] = max(found[key], r.samples_per_second * r.flops_per_sample)
     return found
 
 
-def _complete(lines: list[SimpleNamespace], manifest: Mapping, sessions: Mapping, copy: tuple[str, str]) -> None:
+def _complete(lines: list[SimpleNamespace], manifest: Mapping, best: Mapping, copy: tuple[str, str]) -> None:
     """Set the further names of `RULES` in a run's rows, from its manifest and from other rows."""
     known, clock_error = _known(manifest, lines[0].study), _clock_error(lines, manifest)
     for r in lines:
-        point = sessions[r.machine, r.session, r.study, r.point]
         r.count = 1.0 if math.isnan(r.device_count) else r.device_count
         r.trained = r.phase == "train" and not math.isnan(r.samples)
         is_scaled = r.precision in PRECISIONS and PRECISIONS[r.precision].needs_scaling
         r.skipped_steps = MAX_SKIPPED_STEPS + 0.1 * r.steps if is_scaled else 0.0
         r.flops, r.counted_flops = r.samples_per_second * r.flops_per_sample, _operations(r)
-        r.ceiling = sessions[r.machine, r.session, r.device].ceiling or math.inf
+        products = ceilings.ARITHMETIC.get(r.precision, r.precision)
+        r.ceiling = best.get((r.machine, r.session, r.device, products), math.inf)
         r.ceiling *= 1.0 if r.device == "cpu" else r.count
         r.mismatch, r.clock_error, (r.copied, r.original) = _mismatch(r, known), clock_error, copy
-        r.parity_steps = (manifest.get("parameters") or {}).get("num_parity_steps") or 0
-        r.compared_steps, r.failed = sum(name == r.precision for name, _ in point.steps), point.failed
-        times = (re.sub("[-:]", "", r.started_at or ""), r.run_id if RUN_TIME.match(r.run_id) else "")
-        r.latest = max(times)[:15]
+        r.asked_steps = r.settings.get(ASKED) or 0
+        r.parity_steps = (manifest.get("parameters") or r.settings).get(ASKED) or 0
 
 
 def _known(manifest: Mapping, study: str) -> dict[str, object]:

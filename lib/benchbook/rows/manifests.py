@@ -56,6 +56,7 @@ Manifest = open_mapping(
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
     waited_seconds=_NUMBER,
+    process=Count,
 )
 _ADAPTER = TypeAdapter(Manifest)
 

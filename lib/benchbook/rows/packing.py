@@ -175,7 +175,7 @@ def checked(path: Path, say: Callable[[str], object], published: bool = False) -
 
     Args:
         path: the file or folder.
-        say: called with a line that names unknown columns, and one that names unproven runs.
+        say: called with a line that names unknown columns, and those that name what is missing.
         published: whether rows may be published; only the measured ones are compared with manifests.
 
     Raises:
@@ -189,7 +189,7 @@ def checked(path: Path, say: Callable[[str], object], published: bool = False) -
     measured = rows[rows["source"] == "measured"] if published else rows
     for complaint in crosschecks.complaints(measured, described).itertuples():
         raise PackError(crosschecks.describe(complaint))
-    for line in records.unused(rows) + crosschecks.unproven(measured, described):
+    for line in records.unused(rows) + crosschecks.lacks(measured, described):
         say(line)
     return rows
 

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Annotated, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy
 import pandas
@@ -19,7 +19,6 @@ from pydantic import (
     ConfigDict,
     FailFast,
     Field,
-    FiniteFloat,
     StrictBool,
     TypeAdapter,
     ValidationError,
@@ -57,18 +56,18 @@ class SchemaError(ValueError):
 
 def _is_time(text: str) -> bool:
     try:
-        return datetime.fromisoformat(text).year in YEARS
+        return datetime.fromisoformat(re.sub("60$", "59", text)).year in YEARS  # a leap second
     except ValueError:
         return False
 
 
-def _rule(is_allowed: Callable[[str], object], allowed: str) -> AfterValidator:
-    """Return a validator of a text; its error says what is allowed."""
+def _rule(is_allowed: Callable[[Any], object], allowed: str) -> AfterValidator:
+    """Return a validator of a value; its error says what is allowed."""
 
-    def check(text: str) -> str:
-        if not is_allowed(text):
+    def check(value: Any) -> Any:
+        if not is_allowed(value):
             raise PydanticCustomError("rule", allowed)
-        return text
+        return value
 
     return AfterValidator(check)
 
@@ -80,7 +79,9 @@ def _parse_json(value: object) -> object:
         raise PydanticCustomError("json", "a JSON object") from error
 
 
-Number = FiniteFloat | Annotated[int, Field(ge=-(2**63), lt=2**63)]  # an int stays an int
+# Bounds of numbers and counts: products and ratios of several remain numbers.
+LEAST, MOST, MOST_COUNT = 1e-12, 1e18, 10**16
+Number = Annotated[float, Field(ge=-MOST, le=MOST)] | Annotated[int, Field(ge=-(2**63), lt=2**63)]  # an int stays one
 Text = str | None
 Name = Annotated[str, _rule(layout.is_name, layout.NAME_RULE)]
 RunName = Annotated[
@@ -95,10 +96,12 @@ Time = Annotated[
     _rule(lambda text: UTC_TIME.fullmatch(text) and _is_time(text[:19]), "UTC time, ISO 8601, ending in Z"),
 ]
 NonEmpty = Annotated[str, Field(min_length=1)]
-Index = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Index = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Count = Index | None
-Size = Annotated[int, Field(ge=1, le=2**63 - 1)] | None
-Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+Size = Annotated[int, Field(ge=1, le=MOST_COUNT)] | None
+Quantity = (
+    Annotated[float, _rule(lambda value: value == 0 or LEAST <= value <= MOST, f"0, or {LEAST:g} to {MOST:g}")] | None
+)
 Fraction = Annotated[float, Field(ge=0, le=1)] | None
 Flag = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
 
@@ -220,7 +223,7 @@ MAX_QUOTED = 80  # characters of a value in a message
 MAX_LISTED = 5  # values in a message
 ADAPTERS = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
 INCOMPLETE_ENERGY = "energy_joules without energy_method and energy_boundary"
-UNION_MEMBERS = ("float", "int", "constrained-int")  # pydantic adds them to the location of a value that is neither
+UNION_MEMBERS = ("float", "int", "constrained-float", "constrained-int")  # pydantic adds them to a location
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:

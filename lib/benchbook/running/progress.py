@@ -75,8 +75,8 @@ def result(folder: Path) -> str:
     if not point:
         return ""
     parts = []
-    if point["status"] != "ok":
-        failure = f"{point['status']}: {point['message']}" if point["message"] else point["status"]
+    if point["status"] != "ok" or point["message"]:
+        failure = ": ".join(filter(None, (point["status"], point["message"]))).removeprefix("ok: ")
         parts.append(textwrap.shorten(failure, MESSAGE_CHARACTERS, placeholder=" ..."))
     if pandas.notna(point["samples_per_second"]):
         rate, low, high, unit = statistics.in_units(point)

@@ -21,7 +21,7 @@ from benchbook.machine import condition, contention, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
-from benchbook.rows import ceilings, manifests, marker, records
+from benchbook.rows import ceilings, crosschecks, marker
 from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
@@ -250,21 +250,22 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
     Raises:
         Missing: a point has no rows; the message names each.
     """
-    rows = read_rows(machine_name, lambda line: None)  # the report names the points that are left out
-    conditions = condition.samples(manifests.read_all(layout.runs(machine_name)))
-    summaries = verdicts.summarise(rows, conditions)
+    said = []  # the report says it as well
+    rows, described = crosschecks.read(layout.runs(machine_name), said.append)
+    summaries = verdicts.summarise(rows, condition.samples(described))
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
     excused = {point.key for point, _ in left_out}
     missing = [point for point in points if point.key not in measured.keys() | excused]
     if missing:
-        raise Missing(f"no rows for {', '.join(f'{point.study}/{point.name}' for point in missing)}")
+        names = ", ".join(f"{point.study}/{point.name}" for point in missing)
+        raise Missing("; ".join([f"no rows for {names}", *said]))
     lines = [measured[point.key] for point in points if point.key in measured]
     return pandas.DataFrame(lines, columns=summaries.columns)
 
 
 def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
-    """Return every row of one machine; a file that breaks the schema is named and left out."""
-    return records.gather(records.find(layout.runs(machine_name)), say)
+    """Return the rows of one machine; see `crosschecks.read`."""
+    return crosschecks.read(layout.runs(machine_name), say)[0]
 
 
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
@@ -281,7 +282,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         limit_seconds.
     """
     folder = layout.outputs() / "runs"
-    rows, described = records.gather(records.find(folder), lambda line: None), manifests.read_all(folder)
+    rows, described = crosschecks.read(folder, str)
     trained = rows["phase"].eq("train")
     timed = rows.assign(seconds=rows["seconds"].where(trained, 0.0).astype(float))
     timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))
@@ -365,9 +366,9 @@ def is_cut_short(points: list[Point], machine_name: str) -> bool:
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
-    conditions = condition.samples(manifests.read_all(layout.runs(machine_name)))
-    judged = verdicts.counting(read_rows(machine_name, lambda line: None), conditions)
-    judged = verdicts.summarise(judged, conditions)
+    rows, described = crosschecks.read(layout.runs(machine_name), str)
+    conditions = condition.samples(described)
+    judged = verdicts.summarise(verdicts.counting(rows, conditions), conditions)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
     keys = {*zip(unstable["study"], unstable["point"], strict=True)}
     failed = {point.key for point in points if not {"ok"}.issuperset(_statuses(_state(machine_name, point)))}

@@ -83,7 +83,7 @@ class Plot:
             return Drawing(None, table, "", tables)
         with figures.style():
             figure = self.figure(lines, evidence)
-            figure.axes[0].set_title(self.title(lines, evidence.names), parse_math=False)  # dollars are money
+            figure.axes[0].set_title(self.title(lines, evidence.names))
             figure.axes[0].set(**self.look)
         return Drawing(figure, table, self.kind, tables)
 

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 
 from benchbook.judging import intervals, verdicts
 from benchbook.machine import libraries
@@ -208,7 +209,7 @@ def draw_bars(
         counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
         end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
         told = ", ".join(filter(None, (line["text"], counted, ending.removeprefix("ok"))))
-        axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8, parse_math=False)
+        axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
     for heading in (SAME, BEST) if both else ():
         at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
         axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **at)
@@ -272,6 +273,15 @@ def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_po
         entries.append(Line2D([], [], marker="X", label=FAILED, **mark))
     if entries:
         figure.legend(handles=entries, loc="outside lower center", ncols=2, fontsize=8)
+
+
+def take_literally(figure: Figure) -> None:
+    """Let no text of a figure be read as mathematics, except the ticks of a logarithmic axis."""
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"):
+        for text in axis.get_ticklabels(which="both"):
+            text.set_parse_math(True)
 
 
 def render(figure: Figure) -> bytes:

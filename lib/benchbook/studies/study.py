@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.record import articles, naming
-from benchbook.rows import ceilings, manifests, records
+from benchbook.rows import ceilings, crosschecks
 from benchbook.studies import figures
 
 COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
@@ -52,7 +52,7 @@ class Evidence:
 
     @classmethod
     def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
-        """Return the rows of one machine or all, and the published rows; bad files are skipped.
+        """Return the rows of one machine or all, and the published rows; what `crosschecks.read` leaves out is printed.
 
         Sessions that do not count are left out, see `verdicts.counting`.
 
@@ -62,8 +62,8 @@ class Evidence:
             session: the only one of the rows; empty: those that count.
         """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
-        conditions = condition.samples(manifests.read_all(folder / point))
-        rows = records.gather(records.find(folder / point))
+        rows, described = crosschecks.read(folder / point, print)
+        conditions = condition.samples(described)
         rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder)
 
@@ -122,6 +122,10 @@ class Drawing:
     table: pandas.DataFrame
     kind: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.figure:
+            figures.take_literally(self.figure)
 
     @property
     def alt(self) -> str:
