@@ -35,6 +35,10 @@ endif
 BIN := .venv/bin
 UV := .uv/bin/uv
 READY := .venv/.ready-$(PLATFORM)
+ifdef PYTHONHOME
+$(warning PYTHONHOME=$(PYTHONHOME) is not used: with it, an interpreter does not find its own library)
+unexport PYTHONHOME
+endif
 $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpreter is gone
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 

@@ -46,10 +46,13 @@ def make_row(**columns) -> dict:
 
 
 def windows(rates, **columns) -> list[dict]:
-    """Return a training window for each rate, in images a second, with these columns changed."""
-    return [
-        make_row(**{"index": index, "samples_per_second": r and float(r)} | columns) for index, r in enumerate(rates)
-    ]
+    """Return a training window of 640 images for each rate, in images a second, with these columns changed."""
+    lines = []
+    for index, rate in enumerate(rates):
+        row = make_row(**{"index": index, "samples_per_second": rate and float(rate)} | columns)
+        lines.append({"seconds": row["samples"] / row["samples_per_second"]} if rate and row["samples"] else {})
+        lines[-1] = row | lines[-1] | columns
+    return lines
 
 
 def write(*rows: dict) -> Path:

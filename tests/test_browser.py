@@ -11,7 +11,7 @@ from nbformat.v4 import new_output
 import study_rows
 from benchbook.judging.intervals import Interval, divide
 from benchbook.record import articles, chips
-from benchbook.report import aggregation, pages, site
+from benchbook.report import aggregation, site
 from benchbook.studies.study import Evidence
 from rows import make_row, make_rows, windows
 from test_report import PIXEL, html_output, write_notebook
@@ -46,7 +46,9 @@ def folder(tmp_path_factory):
     """Return the folder of a report of those rows and all published ones, with the article's example and a notebook."""
     place = tmp_path_factory.mktemp("site")
     evidence = Evidence(pandas.concat([measured_rows(), articles.rows()], ignore_index=True))
-    pages.write(aggregation.Aggregation(evidence, {}, [f"a file: {HOSTILE}"]), place / "figures")
+    merged = aggregation.Aggregation(evidence, {}, [f"a file: {HOSTILE}"])
+    vars(merged)["drawings"] = {}
+    merged.write(place / "figures")
     table = pandas.DataFrame({f"column_{n}": [HOSTILE, "cell"] for n in range(12)}).to_html()
     picture = new_output("display_data", {"image/png": PIXEL})
     outputs = [html_output(f"{table}<script>document.title='run'</script>"), picture]

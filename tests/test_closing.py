@@ -34,7 +34,7 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_pat
         {}, Device("cpu", "a CPU"), None, measurement=Measurement("mnist_speedup", "desk", GIVEN, "s")
     )
     own = {"machine": "desk", "session": "s", "point": experiment.measurement.folder.name}
-    steady = [row for n in range(4) for row in windows([100, 101, 100], run_id=f"{RUN}{n}", **own)]
+    steady = [row for n in range(4) for row in windows([100 + n / 10, 101, 100], run_id=f"{RUN}{n}", **own)]
     write(*steady, *windows([900] * 3, run_id="20250101T000000Z-00000000", **own | {"session": "r"}))
     write(*windows([500] * 3, run_id="other", machine="desk", session="s", point="other"))
     clock = [BUSY | {"awake_seconds": 10.0 * n, "elapsed_seconds": 10.0 * n} for n in range(4)]

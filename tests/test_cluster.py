@@ -25,7 +25,7 @@ def slurm_has(tmp_path, monkeypatch):
 
 
 def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(tmp_path, outputs, slurm_has, command):
-    slurm_has("sbatch", f'printf "%s\\n" "$@" >> {tmp_path}/words; echo "17;cluster"')
+    slurm_has("sbatch", f'printf "%s\\n" "$@" >> {tmp_path}/words; echo "Welcome. 3 jobs wait"; echo "17;cluster"')
     status, said = command(*STUDY, "--studies", "calibrate vae_stability mnist_speedup", "--retry", "--deadline", "60")
     assert status == 0
     folder = tmp_path / "slurm"

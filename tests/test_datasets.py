@@ -149,7 +149,12 @@ def test_mnist_is_found_in_every_place_and_layout(tmp_path, monkeypatch, variabl
 
 @pytest.mark.parametrize(
     ("folder", "name", "files"),
-    [("MNIST/raw", "mnist", FILES), ("mnist", "mnist", PACKED), ("cifar-10-batches-py", "cifar10", BATCHES)],
+    [
+        ("MNIST/raw", "mnist", FILES),
+        ("mnist", "mnist", PACKED),
+        ("archive", "mnist", {name.replace("-idx", ".idx"): content for name, content in FILES.items()}),  # Kaggle's
+        ("cifar-10-batches-py", "cifar10", BATCHES),
+    ],
 )
 def test_a_folder_named_one_level_too_deep_is_found(tmp_path, monkeypatch, folder, name, files):
     write(tmp_path / "root" / folder, files)

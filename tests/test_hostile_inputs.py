@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +13,20 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 import bad_files
-from benchbook.frameworks.devices import DeviceUnavailable
+from benchbook.commands import cli
+from benchbook.commands.output import SOME_LEFT_OUT
+from benchbook.frameworks import survey
+from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import layout
-from benchbook.report import aggregation
-from benchbook.rows import crosschecks, manifests, packing, records
-from benchbook.running import profiles
-from rows import COMMITTED
+from benchbook.report import aggregation, cleaning, costs, pages, site, tables
+from benchbook.rows import crosschecks, manifests, marker, packing, records
+from benchbook.running import profiles, session
+from benchbook.studies import predictions
+from rows import COMMITTED, make_row, write
+from test_crosschecks import a_run, send
 
 COUNTED = settings(
     max_examples=60,
@@ -48,6 +55,10 @@ def refusal(read: Callable, *errors: type[Exception]) -> str | None:
     return None
 
 
+def as_json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
 @pytest.fixture
 def file(tmp_path):
     return tmp_path / "rows.csv"
@@ -59,6 +70,24 @@ def test_any_file_is_rows_or_is_refused_by_name(file, content):
     file.write_bytes(content)
     message = refusal(lambda: records.merge([file]), records.SchemaError)
     assert message is None or str(file) in message
+
+
+READERS = {  # of files that others may have written, and the errors with which they refuse one
+    "rows.json": (manifests.read, manifests.ManifestError),
+    "rows.zip": (packing.read, packing.PackError),
+    "rows.ipynb": (cleaning.read, ValueError),
+    "rows.running": (marker.read, OSError),
+    "done": (lambda path: session.is_done(path.parent), OSError),
+}
+
+
+@COUNTED
+@given(content=st.binary(max_size=200) | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3)).map(as_json))
+@pytest.mark.parametrize("name", READERS)
+def test_any_bytes_end_no_reader(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    reader, error = READERS[name]
+    refusal(lambda: reader(tmp_path / name), error)
 
 
 @COUNTED
@@ -317,3 +346,115 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
     assert all(any(run_id in line for line in said) for _, run_id in refused)
     assert 40 < len(refused) < 120
     assert len(merged.evidence.summary) > 50
+
+
+def test_a_machine_that_ends_the_report_is_named_and_left_out_with_its_traceback(tmp_path, monkeypatch, command):
+    def files(merged) -> dict[str, str]:
+        return {"all.txt": "broken" if "broken" in set(merged.evidence.measured["machine"]) and 1 / 0 else "made"}
+
+    def report() -> Path:
+        aggregation.merge(tmp_path / "outputs" / "runs").write(tmp_path / "outputs" / "figures")
+        return tmp_path
+
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    monkeypatch.setattr(site, "write", report)
+    monkeypatch.setattr(aggregation.Aggregation, "drawings", {})
+    monkeypatch.setattr(aggregation.Aggregation, "findings", {})
+    monkeypatch.setattr(pages, "files", files)
+    monkeypatch.setattr(site, "left_out", lambda figures: [])
+    for number, machine in enumerate(("broken", "whole")):
+        write(make_row(machine=machine, run_id=f"run-{number}"))
+    with pytest.raises(ZeroDivisionError):  # in tests nothing is left out
+        report()
+    monkeypatch.delenv("BENCHBOOK_STRICT")
+    status, said = command("report")
+    assert (status, "errors.log" in said) == (1, True)
+    merged = aggregation.merge(tmp_path / "outputs" / "runs")
+    assert set(merged.evidence.measured["machine"]) == {"whole"}
+    assert "left out: machine broken: it ends the report (ZeroDivisionError: division by zero)" in merged.left_out
+    assert "in files" in (tmp_path / "outputs" / "figures" / "errors.log").read_text()
+    monkeypatch.setattr(pages, "files", lambda merged: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # the fault is in no machine
+        report()
+
+
+TOKEN = "planted_by_a_row"
+SEEN: list[str] = []
+
+
+def watch(event: str, details: tuple) -> None:
+    """Note what is imported, opened or started by a name that only rows and manifests have."""
+    started = event.partition(".")[0] in ("import", "open", "os", "subprocess", "exec", "socket", "ctypes")
+    if SEEN and started and TOKEN in (text := repr(details)) and SEEN[0] not in text:
+        SEEN.append(f"{event}: {text:.200}")
+
+
+# The words of every command, for a machine whose rows and manifests name things to run.
+WALK = {
+    "study": ("--profile", "smoke", "--studies", "mnist_speedup", "--machine", "desk", "--deadline", "0"),
+    "plan": ("--profile", "smoke", "--studies", "mnist_speedup your_network", "--machine", "desk"),
+    "report": (),
+    "validate": ("{here}/outputs/runs",),
+    "compare": ("desk", "attic"),
+    "pack": ("--machine", "desk"),
+    "share": ("--machine", "desk", "--dry-run"),
+    "add": ("{here}/outputs/desk.zip",),
+    "machine": (),
+    "measure": ("x",),
+    "predict": ("--chip", "T4", "--work", "resnet50"),
+    "chips": (),
+}
+
+
+def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypatch, command):
+    (tmp_path / f"{TOKEN}.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
+    monkeypatch.setattr(costs, "_predicted", lambda *_: [])  # of the public record, which takes seconds
+    monkeypatch.setattr(predictions, "CHARTS", [])
+    named = {"network": f"{TOKEN}:call", "loader": f"{TOKEN}.py:load", "loss": f"{TOKEN}:loss", "dataset": f"{TOKEN}"}
+    named |= {"arguments": f"command='id > {TOKEN}'", "data_root": f"/{TOKEN}", "num_parity_steps": 0}
+    texts = dict.fromkeys(("device_name", "framework_version", "commit", "memory_method", "message"), f"{TOKEN}:x")
+    columns = {"study": "your_network", "model": f"{TOKEN}:net", "dataset": f"{TOKEN}", "parameters": 12}
+    for machine in ("desk", "attic"):
+        rows, manifest = a_run(machine=machine, chip=f"/{TOKEN}", asked=named, **columns | texts)
+        manifest["environment"] |= {"variables": {"LD_PRELOAD": f"/{TOKEN}.so"}, "python": f"{TOKEN}"}
+        send([(rows, manifest | {"pictures": f"/{TOKEN}", "tuning": {"chosen": TOKEN, "settings": {TOKEN: TOKEN}}})])
+
+    def write() -> Path:  # the notebook's kernel would be another process
+        aggregation.merge(tmp_path / "outputs" / "runs").write(tmp_path / "outputs" / "figures")
+        return tmp_path / "outputs" / "figures"
+
+    monkeypatch.setattr(site, "write", write)
+    assert set(WALK) == {each.name or each.callback.__name__ for each in cli.app.registered_commands}
+    sys.addaudithook(watch)
+    SEEN.append(rows[0]["point"])  # the rows themselves are read, and their folder has the parameters in its name
+    try:
+        ended = {name: command(name, *(word.format(here=tmp_path) for word in WALK[name])) for name in WALK}
+    finally:
+        seen, _ = SEEN[1:], SEEN.clear()
+    assert seen == []
+    statuses = {name: status for name, (status, _) in ended.items() if status}
+    assert statuses == {"study": SOME_LEFT_OUT, "measure": 2}, ended
+    assert TOKEN in ended["compare"][1] + ended["share"][1]
+
+
+MARKUP = "[free](https://evil.example) ![](x) <b>x</b> `y` $z$ *w* | &amp; # 1. https://evil.example"
+
+
+@COUNTED
+@given(
+    text=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=60)
+    | st.text("\\`*_[]<>()!#+-=.1&$~|@:/w \n\tx", max_size=30)
+    | st.just(MARKUP)
+)
+def test_every_text_is_shown_as_it_is_in_markdown(text):
+    for kind in ("commonmark", "gfm-like"):
+        reader = MarkdownIt(kind, {"linkify": False})
+        tokens = reader.parse(tables.markdown(text))
+        inside = [child for token in tokens for child in token.children or ()]
+        assert {token.type for token in tokens} <= {"paragraph_open", "inline", "paragraph_close"}
+        assert {child.type for child in inside} <= {"text", "text_special"}
+        assert "".join(child.content for child in inside) == " ".join(text.split())

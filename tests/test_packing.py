@@ -1,11 +1,13 @@
 """Packs: what goes into one, what comes back, and what is refused before anything is written."""
 
 import io
+import itertools
 import json
 import os
 import random
 import shutil
 import stat
+import sys
 import tracemalloc
 import zipfile
 
@@ -154,7 +156,10 @@ def test_a_run_with_other_rows_adds_nothing(tmp_path):
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("form", ["zip -r", "Finder", "unpacked", "unpacked into a folder"])
+FORMS = ["zip -r", "Finder", "in a folder", "unpacked", "unpacked into a folder", "unpacked by Finder into a folder"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(tmp_path, monkeypatch, form):
     measure()
     sent, _ = packing.pack("desk", tmp_path / "desk.zip")
@@ -168,13 +173,51 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(tmp
             archive.extractall(place)
         (place / "desk" / ".DS_Store").write_bytes(b"x")
         (place / "desk" / "mnist_speedup" / "._reference-cpu").write_bytes(b"x")
+        if "Finder" in form:
+            beside = place / "__MACOSX" / "desk" / "mnist_speedup" / "reference-cpu" / "._run-1.csv"
+            beside.parent.mkdir(parents=True)
+            beside.write_bytes(b"x")
         sent = place if form.endswith("folder") else place / "desk"
     else:
         folders = {f"{name}/": b"" for name, text in whole.items() if text is None}
-        sent = make_zip(tmp_path / "theirs.zip", folders | own | (others if form == "Finder" else {}))
+        members = folders | own | (others if form != "zip -r" else {})
+        around = "my rows (1)/" * (form == "in a folder")
+        sent = make_zip(tmp_path / "theirs.zip", {f"{around}{name}": text for name, text in members.items()})
     packing.add(sent)
     added = contents(tmp_path / "elsewhere" / "runs")
     assert {name: text for name, text in added.items() if text is not None} == own
+
+
+def added_until(path, count: int) -> int:
+    """Add a pack in a process that is killed when it has opened, made, moved or removed so many files; return how."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left, status = itertools.count(count, -1), 1
+    sys.addaudithook(lambda event, _: event[:3] in ("ope", "os.") and next(left) == 0 and os._exit(9))
+    try:
+        packing.add(path, str)
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start(tmp_path, outputs):
+    measure()
+    measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
+    sent, _ = packing.pack("desk", tmp_path / "desk.zip")
+    names, found = set(packing.read(sent)), set()
+    shutil.rmtree(outputs)
+    for count in itertools.count(0, 7):
+        if (status := added_until(sent, count)) == 0:
+            break
+        assert status == 9
+        packing.tidy()
+        there = {name for name, text in contents(outputs).items() if text is not None}
+        assert there in (set(), {f"runs/{name}" for name in names}), count
+        found.add(len(there))
+        shutil.rmtree(outputs, ignore_errors=True)
+    assert found == {0, len(names)}
+    assert not list(outputs.glob(".*"))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "large"])

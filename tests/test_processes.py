@@ -97,13 +97,17 @@ def test_the_birth_of_a_process_stays_the_same_when_the_clock_is_set(monkeypatch
         (KeyboardInterrupt(), 130, "Stopped. Finished windows are kept"),
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
         (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
+        (OSError(13, "Permission denied", "/figures"), 2, "error: /figures: Permission denied"),
         (subprocess.CalledProcessError(1, "a-tool"), 1, "error: Command 'a-tool' returned"),
         (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; BENCHBOOK_DEBUG=1 shows where"),
     ],
 )
-def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(error, status, words):
+@pytest.mark.parametrize("command", ["study", "report"])
+def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(monkeypatch, error, status, words, command):
+    monkeypatch.setattr(sys, "argv", ["benchbook", command])
     text, exit_status = describe(error)
     assert exit_status == status
+    assert ("; the rows written before are kept" in text) is (command == "study" and hasattr(error, "errno"))
     assert text.startswith(words)
     assert "\n" not in text
 

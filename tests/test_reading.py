@@ -48,6 +48,14 @@ HEADER, LINE = ",".join(records.COLUMNS), "," * (len(records.COLUMNS) - 1)
 BAD_FILES = {  # the content of each, and the message; bad_files.py has more, without messages
     "empty": (b"", "bad.csv: not a table of rows"),
     "in latin-1": (f"{HEADER}\né{LINE}\n".encode("latin-1"), "byte 0xe9 is not UTF-8"),
+    "with semicolons": (
+        b"\xef\xbb\xbfschema_version;seconds\r\n2;1,5\r\n",
+        "line 1: semicolons between cells; allowed: commas",
+    ),
+    "a pointer of Git LFS": (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+        "a pointer of Git LFS; `git lfs",
+    ),
     "with a wrong value": (f"{HEADER}\ntwo{LINE}\n".encode(), "line 2: column schema_version is 'two'"),
 }
 

@@ -1,6 +1,7 @@
 """README and its kin: what they name exists."""
 
 import base64
+import os
 import re
 import runpy
 import shlex
@@ -39,6 +40,14 @@ def test_every_make_target_and_variable_exists():
     for page in PAGES:
         assert set(re.findall(r"(?:`|^)make ([a-z-]+)", read(page), re.MULTILINE)) <= targets, page
         assert set(re.findall(r"\bmake [^`\n]*?\b([A-Z]+)=", read(page))) <= variables, page
+
+
+def test_make_names_pythonhome_and_does_not_pass_it_on():
+    words = ["make", "--eval", "shown: ; @echo home $$PYTHONHOME", "shown"]
+    made = subprocess.run(
+        words, capture_output=True, text=True, cwd=layout.root(), env=os.environ | {"PYTHONHOME": "/x"}
+    )
+    assert (made.stdout, "PYTHONHOME=/x is not used" in made.stderr) == ("home\n", True)
 
 
 def test_make_help_explains_every_target():

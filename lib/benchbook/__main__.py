@@ -50,7 +50,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     if name == "Abort":  # the end of the input, where typer asks a question
         return "Stopped: the question was not answered.", 1
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
-        return f"error: {error.filename or 'a file'}: {error.strerror}; the rows written before are kept", 2
+        kept = "; the rows written before are kept" * (sys.argv[1:2] in (["study"], ["measure"]))
+        return f"error: {error.filename or 'a file'}: {error.strerror}{kept}", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):
         return f"error: {text}", 2
     if isinstance(error, subprocess.CalledProcessError):

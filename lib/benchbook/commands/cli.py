@@ -44,6 +44,7 @@ def benchbook() -> None:
 
     `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
     """
+    packing.tidy()
 
 
 @app.command(rich_help_panel=MEASURE)

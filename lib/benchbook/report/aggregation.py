@@ -42,8 +42,9 @@ class Aggregation:
 
     @cached_property
     def findings(self) -> dict[str, str]:
-        """Return the finding of each study by its name; see `findings.finding`."""
-        return {name: findings.finding(study, self.evidence) for name, study in studies.every().items()}
+        """Return the finding of each study by its name, in Markdown; see `findings.finding`."""
+        found = {name: findings.finding(study, self.evidence) for name, study in studies.every().items()}
+        return {name: tables.markdown(text) for name, text in found.items()}
 
     @cached_property
     def claims(self) -> pandas.DataFrame:

@@ -4,12 +4,16 @@ A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack f
 any file is written.
 """
 
+import fcntl
 import io
+import os
 import re
+import shutil
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas
@@ -22,6 +26,7 @@ from benchbook.rows.schema import listed, quoted
 
 MAX_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
 EXTRAS = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._[^/]*$)|/$")  # Finder's files, and folders
+STAGED, COMPLETE = ".adding-", "complete"  # folders of files that are being added, and the mark of one that is checked
 ALLOWED = f"allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
 
 
@@ -94,28 +99,60 @@ def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.
             another machine or as a copy.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
+    tidy()
     runs = layout.outputs() / "runs"
     runs.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=runs.parent, prefix=".adding-") as temporary:
+    with _staged(Path(tempfile.mkdtemp(dir=runs.parent, prefix=STAGED))) as temporary:
         try:
             for name, content in read(path).items():
-                file = Path(temporary, name)
+                file = temporary / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            (folder,) = Path(temporary).iterdir()
-            rows = _of_machine(folder, say)
-            targets = {file: runs / file.relative_to(temporary) for file in sorted(folder.glob("*/*/*"))}
-            new = {file: target for file, target in targets.items() if not target.exists()}
-            for file in targets.keys() - new.keys():
-                if targets[file].read_bytes() != file.read_bytes():
+            (folder,) = temporary.iterdir()
+            rows, new = _of_machine(folder, say), set()
+            for file in folder.glob("*/*/*"):
+                target = runs / file.relative_to(temporary)
+                if not target.exists():
+                    new.add(file.stem)
+                elif target.read_bytes() != file.read_bytes():
                     raise PackError(f"{file} is here already with other content; nothing was added")
-            _refuse_copies(rows[rows["run_id"].isin([file.stem for file in new if file.suffix == ".csv"])], runs)
+            _refuse_copies(rows[rows["run_id"].isin(new)], runs)
         except ValueError as error:
             raise type(error)(f"{path.name}: {error}".replace(f"{temporary}/", "")) from error
-        for file, target in new.items():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(target)
-        return runs / folder.name, rows
+        (temporary / COMPLETE).touch()
+    return runs / folder.name, rows
+
+
+def tidy() -> None:
+    """Finish or remove what an interrupted `add` has left in the outputs folder."""
+    for folder in layout.outputs().glob(f"{STAGED}*"):
+        with suppress(OSError), _staged(folder):  # another process may be adding
+            pass
+
+
+@contextmanager
+def _staged(folder: Path) -> Iterator[Path]:
+    """Hold a folder of files to add; in the end move them to their places if they are COMPLETE, and remove the folder.
+
+    The mark makes `add` whole: after a kill, `tidy` moves the rest, or removes all. Files that are here already are the
+    same.
+
+    Raises:
+        BlockingIOError: another process holds the folder.
+    """
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            yield folder
+        finally:
+            for file in sorted(folder.glob("*/*/*/*")) if (folder / COMPLETE).exists() else ():
+                target = folder.parent / "runs" / file.relative_to(folder)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(target)
+            shutil.rmtree(folder)
+    finally:
+        os.close(lock)
 
 
 def read(path: Path) -> dict[str, bytes]:
@@ -125,22 +162,20 @@ def read(path: Path) -> dict[str, bytes]:
         PackError: the zip is not readable, or has a file that is not allowed.
     """
     if path.is_dir():
-        top = path.resolve().parent if any(path.glob("*/*/*.csv")) else path.resolve()
         files = [file for ending in ("csv", "json") for file in path.resolve().rglob(f"*.{ending}")]
-        paths = {file.relative_to(top).as_posix(): file for file in sorted(files)}
-        names = [name for name in paths if not EXTRAS.search(name)]
-        _check_names(names)
-        return {name: read_plain(paths[name], records.MAX_BYTES) for name in names}
+        paths = {file.relative_to(path.resolve().parent).as_posix(): file for file in sorted(files)}
+        return {name: read_plain(paths[own], records.MAX_BYTES) for own, name in _checked_names(paths).items()}
     try:
         with zipfile.ZipFile(io.BytesIO(read_plain(path, MAX_BYTES))) as archive:
-            members = [member for member in archive.infolist() if not EXTRAS.search(member.filename)]
-            _check_names([member.filename for member in members])
+            members = archive.infolist()
+            names = _checked_names(member.filename for member in members)
+            members = [member for member in members if member.filename in names]
             if (size := sum(member.file_size for member in members)) > MAX_BYTES:
                 raise PackError(f"{size} bytes unpacked; allowed: {MAX_BYTES}")
             contents = {}
             for member in members:
                 with archive.open(member) as file:  # unpacks no more than the size that the zip declares
-                    contents[member.filename] = file.read(member.file_size + 1)
+                    contents[names[member.filename]] = file.read(member.file_size + 1)
             return contents
     except PackError:
         raise
@@ -149,18 +184,22 @@ def read(path: Path) -> dict[str, bytes]:
         raise PackError(f"not a readable zip ({reason[:200]})") from error
 
 
-def _check_names(names: list[str]) -> None:
-    """Refuse files that are not rows and manifests of one machine.
+def _checked_names(found: Iterable[str]) -> dict[str, str]:
+    """Return the files to add, by their names in the pack, without a folder around the machine's.
 
     Raises:
-        PackError: names the file.
+        PackError: names a file that is none of rows and manifests of one machine.
     """
+    found = [name for name in found if not EXTRAS.search(name)]
+    around = found[0].partition("/")[0] if found and all(name.count("/") > 3 for name in found) else ""
+    names = [name.removeprefix(f"{around}/" if around.strip(".") else "") for name in found]
+    there = set(names)
     for name in names:
         *folders, file = name.split("/")
         run_id, _, ending = file.rpartition(".")
         if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
             raise PackError(f"{quoted(name)}; {ALLOWED}")
-        if ending == "json" and f"{name[:-5]}.csv" not in names:
+        if ending == "json" and f"{name[:-5]}.csv" not in there:
             raise PackError(f"{name} has no rows next to it")
     counts = Counter(name.lower() for name in names)  # on macOS A.csv and a.csv are the same file
     if twice := [name for name in names if counts[name.lower()] > 1]:
@@ -168,6 +207,7 @@ def _check_names(names: list[str]) -> None:
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
         raise PackError(f"holds rows of {listed(machines) or 'no machine'}; allowed: of one machine")
+    return dict(zip(found, names, strict=True))
 
 
 def checked(path: Path, say: Callable[[str], object], published: bool = False) -> pandas.DataFrame:

@@ -97,10 +97,14 @@ def _lines(path: Path, source: str) -> list[list[str]]:
     lines = []
     try:
         text = read_plain(path, MAX_BYTES).decode("utf-8-sig")
+        if text.startswith("version https://git-lfs"):
+            raise SchemaError(f"{source}: a pointer of Git LFS; `git lfs pull` fetches the rows")
         for cells in filter(None, csv.reader(io.StringIO(text, newline=""), strict=True)):
             if lines and len(cells) != len(lines[0]):
                 found = f"{len(cells)} cells; allowed: {len(lines[0])}, as in line 1"
                 raise SchemaError(f"{source}, line {len(lines) + 1}: {found}")
+            if not lines and len(cells) == 1 and ";" in cells[0]:
+                raise SchemaError(f"{source}, line 1: semicolons between cells; allowed: commas, and decimal points")
             if not lines and (len(cells) > MAX_COLUMNS or len({*cells}) < len(cells)):
                 raise SchemaError(f"{source}, line 1: {len(cells)} columns; allowed: {MAX_COLUMNS}, each once")
             lines.append(cells)

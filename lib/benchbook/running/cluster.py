@@ -7,6 +7,7 @@ come from sbatch's own environment variables, such as SBATCH_PARTITION.
 Source: https://slurm.schedmd.com/sbatch.html
 """
 
+import re
 import shlex
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def submit(profile: str, studies: str, machine: str, options: list[str]) -> list
             raise RuntimeError("sbatch is not here; allowed: a host that has Slurm's commands") from None
         if done.returncode:
             raise RuntimeError(f"{job}: {done.stderr.strip() or f'sbatch ended with {done.returncode}'}")
-        number = done.stdout.strip().partition(";")[0]  # a cluster's name may follow
+        found = re.findall(r"^(\d+)(?:;.*)?$", done.stdout, re.MULTILINE)  # a cluster's name may follow
+        number = found[-1] if found else done.stdout.strip()  # a wrapper of sbatch may have its say before
         lines.append(f"{job}: job {number}, log {folder / job}-{number}.log")
     return lines

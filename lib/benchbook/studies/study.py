@@ -60,9 +60,17 @@ class Evidence:
             machine: its name; empty: all machines.
             point: study and name, such as `calibrate/cpu-fp32`, of the only point; empty: all.
             session: the only one of the rows; empty: those that count.
+
+        Raises:
+            ValueError: all of the rows are left out; the message says why.
         """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
-        rows, described = crosschecks.read(folder / point, print)
+        said = []
+        rows, described = crosschecks.read(folder / point, said.append)
+        if rows.empty and said:
+            raise ValueError("; ".join(said))
+        for line in said:
+            print(line)
         conditions = condition.samples(described)
         rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
         return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder)

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import os
 import pickle
 import shutil
@@ -20,6 +21,7 @@ import numpy
 from tqdm import tqdm
 
 from benchbook.machine import layout
+from benchbook.rows.schema import listed
 
 STALLED_SECONDS = 60.0
 TAR = ".tar.gz"
@@ -188,8 +190,12 @@ class Published:
         """
         skipped = []
         for root in roots(data_root):
+            before = len(skipped)
             if contents := self._read(root, skipped):
                 return self.parse(contents)
+            if root != cache() and len(skipped) == before and root.is_dir():
+                there = listed(path.name for path in root.iterdir()) or "no file"
+                skipped.append(f"{root}: has {there}; allowed: {', '.join(self.files)}")
         try:
             with download(self.folders[0].partition("/")[0]) as place:
                 for address in dict.fromkeys(map(self.address.format, self.files)):
@@ -205,8 +211,9 @@ class Published:
 
         A folder that has some of the files, or damaged ones, is printed and added to `skipped`.
         """
+        packed = self._unpacked(root)
         for folder in (root / name for name in self.folders):
-            contents = {name: _content(folder / name) for name in self.files}
+            contents = {name: packed.get(name) or _content(folder / name) for name in self.files}
             wrong = [
                 name
                 for name, checksum in self.files.items()
@@ -219,11 +226,27 @@ class Published:
                 print(f"Skipped {skipped[-1]}.")
         return None
 
+    def _unpacked(self, root: Path) -> dict[str, bytes]:
+        """Return the contents of the files in an intact archive in a folder; empty without one."""
+        file = root / self.address.rpartition("/")[2]
+        content = file.read_bytes() if self.archive and file.is_file() else b""
+        if not content or hashlib.md5(content).hexdigest() != self.archive:
+            return {}
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            return {name: archive.extractfile(f"{self.folders[0]}/{name}").read() for name in self.files}
+
 
 def _content(file: Path) -> bytes | None:
-    """Return the content of a file, or else of its .gz, unpacked; None if it is absent, unreadable or truncated."""
+    """Return the content of a file, or else of its .gz, unpacked; None if it is absent, unreadable or truncated.
+
+    Kaggle's MNIST has a dot where the published names have a hyphen.
+    """
+    dotted = file.with_name(file.name.replace("-idx", ".idx"))
     try:
-        return file.read_bytes() if file.is_file() else gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
+        for plain in (file, dotted):
+            if plain.is_file():
+                return plain.read_bytes()
+        return gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
     except (OSError, EOFError, gzip.zlib.error):
         return None
 
