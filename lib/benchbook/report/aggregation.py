@@ -1,7 +1,7 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -84,34 +84,29 @@ class Aggregation:
 
 
 def without_faults(evidence: Evidence, manifests: dict[str, dict], left_out: list[str]) -> Aggregation:
-    """Return the aggregation of all machines, of which everything is made, or of those alone with which it can be made.
+    """Return the aggregation with everything made, without the machines with which that raises; see `Aggregation`."""
+    rows, errors = evidence.rows, {}
 
-    Args:
-        evidence, manifests: see `Aggregation`.
-        left_out: gets the name of each machine that is left out, with its error.
-    """
-
-    def made(evidence: Evidence, errors: Sequence[str] = ()) -> Aggregation:
-        merged = Aggregation(evidence, manifests, left_out, list(errors))
+    def made(wanted: Collection[str]) -> Aggregation:
+        own = rows[(rows["source"] != "measured") | rows["machine"].isin(wanted)]
+        merged = Aggregation(replace(evidence, rows=own), manifests, left_out, list(errors.values()))
         _ = merged.drawings, merged.findings, merged.pages  # what they are made from is made as well
         return merged
 
+    machines = evidence.measured["machine"].unique()
     try:
-        return made(evidence)
+        return made(machines)
     except unexpected() as error:
-        whole, errors, wrong = error, [], []
-    for machine in evidence.measured["machine"].unique():
-        rows = evidence.rows
+        whole = error
+    for machine in machines:
         try:
-            made(replace(evidence, rows=rows[(rows["source"] != "measured") | (rows["machine"] == machine)]))
+            made([machine])
         except Exception as error:
-            wrong.append(machine)
-            errors.append("".join(traceback.format_exception(error)))
+            errors[machine] = "".join(traceback.format_exception(error))
             left_out.append(f"left out: machine {machine}: it ends the report ({type(error).__name__}: {error})")
-    if not wrong:  # the fault is in no machine
+    if not errors:  # the fault is in no machine
         raise whole
-    rows = evidence.rows
-    return made(replace(evidence, rows=rows[(rows["source"] != "measured") | ~rows["machine"].isin(wrong)]), errors)
+    return made(set(machines) - set(errors))
 
 
 def merge(runs: Path) -> Aggregation:

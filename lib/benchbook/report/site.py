@@ -88,12 +88,6 @@ def left_out(figures: Path) -> list[str]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def errors(figures: Path) -> Path | None:
-    """Return the log of the machines of which no report could be made; None without any."""
-    path = figures / "errors.log"
-    return path if path.exists() and path.stat().st_size else None
-
-
 def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     """Write the site, in place of an older one, and return the path of its first page.
 

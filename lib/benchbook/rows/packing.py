@@ -132,17 +132,13 @@ def tidy() -> None:
 
 @contextmanager
 def _staged(folder: Path) -> Iterator[Path]:
-    """Hold a folder of files to add; in the end move them to their places if they are COMPLETE, and remove the folder.
+    """Hold a folder of files to add, which no other process holds; then move the files if they are COMPLETE.
 
-    The mark makes `add` whole: after a kill, `tidy` moves the rest, or removes all. Files that are here already are the
-    same.
-
-    Raises:
-        BlockingIOError: another process holds the folder.
+    After a kill, `tidy` moves the rest, or removes all.
     """
     lock = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises BlockingIOError
         try:
             yield folder
         finally:
