@@ -34,7 +34,7 @@ def submit(profile: str, studies: str, machine: str, options: list[str]) -> list
         ValueError: an unknown profile or study, a broken profile, or a name that a folder cannot have.
         RuntimeError: Slurm is not here, or refuses a job; the message is Slurm's.
     """
-    chosen = [*profiles.chosen(profile, studies, print)]
+    chosen = [*profiles.chosen(profile, studies)]
     own = [study for study in chosen if study != CALIBRATION] or chosen
     jobs = {study: " ".join(each for each in chosen if each in (CALIBRATION, study)) for study in own}
     if machine:
