@@ -70,7 +70,7 @@ def test_every_parameter_is_typed_literal_and_explained(path):
     explained = [token for token in tokens if token.type == tokenize.COMMENT and token.start[1] > 0]
     parameters = [line for line in tagged[0].source.splitlines() if not line.startswith("#")]
     study = path.stem.partition("_")[2]
-    names = nested(study, declared(study)) if study != "aggregate" else {}
+    names = nested(study, declared(study)) if study != "aggregate" else ("runs_folder", "figures_folder")
     assert len(explained) == len(parameters) == len(names)
 
 

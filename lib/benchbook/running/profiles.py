@@ -160,14 +160,8 @@ def collect(study: str, names: dict) -> dict:
         ValueError: a parameter is unknown, missing or not allowed, or the notebook sets it after papermill did, because
             its cell has lost the tag.
     """
-    injected = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for source in names.get("In", ())  # the cells that IPython ran; papermill's cell begins with this comment
-        if source.startswith("# Parameters\n")
-        for node in ast.parse(source).body
-    }
-    flat(study, injected)
     shown, notebook = nested(study, declared(study)), layout.notebook(study).name
+    flat(study, injected := given(names))
     for name in shown:
         if name not in names:
             raise ValueError(f"{notebook} lacks the parameter {name!r}; allowed: {', '.join(shown)}")
@@ -175,6 +169,16 @@ def collect(study: str, names: dict) -> dict:
             why = f"{name} is {quoted(names[name])}, though {quoted(injected[name])} was given"
             raise ValueError(f"{notebook}: {why}; allowed: a cell of parameters with the tag `parameters`")
     return declared(study) | flat(study, {name: names[name] for name in shown})
+
+
+def given(names: dict) -> dict:
+    """Return the parameters that papermill put into a notebook, from the notebook's `globals()`."""
+    return {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for source in names.get("In", ())  # the cells that IPython ran; papermill's cell begins with this comment
+        if source.startswith("# Parameters\n")
+        for node in ast.parse(source).body
+    }
 
 
 def flat(study: str, parameters: dict) -> dict:
