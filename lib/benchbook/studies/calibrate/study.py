@@ -28,9 +28,9 @@ def reading(rows: pandas.DataFrame) -> str:
     mine = best_rates.ceilings(rows)
     rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
     fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
-    refused = sorted(set(rows.loc[rows["model"].eq("matmul") & rows["status"].ne("ok"), "precision"].dropna()))
+    refused = sorted(set(rows.query("model == 'matmul' and status != 'ok'")["precision"].dropna()))
     idle = rows["idle_watts"].dropna()
-    exact = rows[rows["model"].isin(operations.EXACT) & rows["status"].eq("ok")]
+    exact = rows.query(f"model in {[*operations.EXACT]} and status == 'ok'")
     exact = exact.drop_duplicates("model", keep="last").set_index("model")["settings"]  # each process has its own
     kept = [f"{own['mantissa_bits']} in {name}" for name, own in exact.items()]
     wrong = [f"{size} x {size} in {name}" for name, own in exact.items() for size in own.get("wrong_outputs", ())]

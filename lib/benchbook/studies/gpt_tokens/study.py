@@ -62,8 +62,8 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
-    trained = table[table["variant"].eq("controlled") & table["status"].eq("ok") & table["tokens_per_second"].notna()]
-    points = trained.fillna({"lora_rank": 0}).to_dict("records")
+    trained = "variant == 'controlled' and status == 'ok' and tokens_per_second.notna()"
+    points = table.query(trained, engine="python").fillna({"lora_rank": 0}).to_dict("records")
     bases = {
         tuple(line[name] for name in alike): line
         for line in points

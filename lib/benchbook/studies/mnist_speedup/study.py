@@ -48,7 +48,7 @@ def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
         interval (its kind), num_windows (the smaller number), verdict (the worse one).
     """
     alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
-    times = times[times["status"].eq("ok") & times["seconds"].notna()].to_dict("records")
+    times = times.query("status == 'ok' and seconds.notna()", engine="python").to_dict("records")
     on_cpu = {tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"}
     lines = []
     for line in (line for line in times if line["device"] != "cpu"):
@@ -81,8 +81,8 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
         verdict, status, fixed_seconds, seconds_per_image, misfit (distance of the fitted line from this step time, as
         a fraction of it). Machines with fewer than two batch sizes are left out.
     """
-    points, splits = _points(evidence), []
-    points = points[(points["loader"] == "resident") & points["seconds_per_step"].notna()]
+    resident, splits = "loader == 'resident' and seconds_per_step.notna()", []
+    points = _points(evidence).query(resident, engine="python")
     for _, group in points.groupby(PLACE, sort=True):
         if group["batch_size"].nunique() > 1:
             fixed, per_image = statistics.fit_step_time(group["batch_size"], group["seconds_per_step"])

@@ -28,8 +28,8 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         num_runs, status.
     """
     both = pandas.concat([evidence.newest(NAME), evidence.printed(NAME)], ignore_index=True)
-    windows = both[both["phase"].isin(["train", "parity"]) & (both["precision"] == "fp32") & (both["repeat"] == 0)]
-    windows = shared.with_settings(windows[windows["samples"].notna()], ["data_resident", "images_seen_in_epoch"])
+    steps = "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
+    windows = shared.with_settings(both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"])
     loader = windows["data_resident"].map(lambda resident: "resident" if resident else "loader")
     # The lines of a log are not consecutive windows; each says how many images of its epoch came before it.
     logged = windows["images_seen_in_epoch"].astype(float) + windows["samples"] / 2
