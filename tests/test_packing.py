@@ -95,6 +95,11 @@ HUGE = b"0" * (records.MAX_BYTES + 1)
 SECOND = CSV.replace("run-1", "run-2")
 REFUSED = [  # members (a mapping: the changed columns of a row), options of the zip, and the error
     ({}, {}, "holds rows of no machine"),
+    (
+        dict.fromkeys((CSV.replace("run-1", f"run-{number}") for number in range(10_001)), ""),
+        {},
+        "10001 files; allowed",
+    ),
     ({MANIFEST: "{}"}, {}, r"run-1\.json has no rows next to it"),
     ({CSV: {}, MANIFEST: "[]"}, {}, r"run-1\.json: the whole is \[\]; allowed: an object"),
     ({CSV: {}, MANIFEST: "{"}, {}, "is not JSON"),

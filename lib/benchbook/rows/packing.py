@@ -24,7 +24,7 @@ from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import read_plain
 from benchbook.rows.schema import listed, quoted
 
-MAX_BYTES = 256 * 2**20  # unpacked; a full profile's rows take a few MB
+MAX_BYTES, MAX_FILES = 256 * 2**20, 10_000  # unpacked; a full profile's rows take a few MB in hundreds of files
 EXTRAS = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._[^/]*$)|/$")  # Finder's files, and folders
 STAGED, COMPLETE = ".adding-", "complete"  # folders of files that are being added, and the mark of one that is checked
 ALLOWED = f"allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
@@ -187,6 +187,8 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
         PackError: names a file that is none of rows and manifests of one machine.
     """
     found = [name for name in found if not EXTRAS.search(name)]
+    if len(found) > MAX_FILES:
+        raise PackError(f"{len(found)} files; allowed: {MAX_FILES}")
     around = found[0].partition("/")[0] if found and all(name.count("/") > 3 for name in found) else ""
     names = [name.removeprefix(f"{around}/" if around.strip(".") else "") for name in found]
     there = set(names)
