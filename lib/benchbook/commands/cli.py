@@ -325,11 +325,9 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
                 first, *_ = findings.finding(each, evidence, measured=True).split(". ")
                 say(f"{each.question} {wording.sentence(first) or 'No point of this machine answers it yet.'}")
         unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
-        if unsure.any() or lines["num_disturbed"].any():
-            disturbed = wording.count(int(lines["num_disturbed"].gt(0).sum()), "point")
-            say(
-                f"{disturbed} had disturbed processes, which do not count; {unsure.sum()} of {len(lines)} are unstable."
-            )
+        disturbed = lines["num_disturbed"].gt(0).sum()
+        say(f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}.")
+        if unsure.any():
             say("Next: `make study RETRY=1` measures unstable points again.")
         say(f"Report: {short(page)}")
     else:
