@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy
+import pandas
 import pytest
 
 from benchbook.judging import compare
@@ -150,6 +151,24 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert "B faster" in command("compare", "desk", "attic")[1]
     write(*windows(seed=3, session="s2", point="tuned-cpu-12345678"))
     assert "no such point: tuned, CPU of s2" in command("compare", "s1", "s2")[1]
+
+
+def test_the_command_leaves_out_what_contradicts_itself_and_names_what_is_missing(outputs, command):
+    write(*windows(session="s1"), *windows(seed=1, session="s2", num_processes=4))
+    [*_, last] = sorted((outputs / "runs").rglob("*s2*.csv"))
+    for number, path in enumerate(sorted(last.parent.glob("*s2*.csv")), 1):
+        path.with_suffix(".json").write_text(json.dumps({"process": number}))
+    last.with_suffix(".json").write_text(json.dumps({"process": 6}))
+    table = pandas.read_csv(last)
+    table["samples_per_second"] *= 10
+    table.to_csv(last, index=False)
+    status, said = command("compare", "s1", "s2")
+    assert status == 0, said
+    assert f"{last.name}, line 2: " in said
+    assert "no difference shown" in said
+    table["samples_per_second"] /= 10
+    table.to_csv(last, index=False)
+    assert "no rows of process 4, 5, though of process 6" in " ".join(command("compare", "s1", "s2")[1].split())
 
 
 def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):

@@ -106,7 +106,7 @@ PARITY = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", l
 )
 def test_a_point_compared_in_fewer_steps_than_its_profile_asks_is_unproven(rows, reason):
     verdict = verdicts.summarise(make_rows(rows))["verdict"].item()
-    assert verdict.reasons == ((reason,) if reason else ())
+    assert [each for each in verdict.reasons if each != ("few_processes",)] == ([reason] if reason else [])
     assert verdicts.is_unproven(verdict) is bool(reason)
     assert not verdicts.is_unstable(verdict)
 
@@ -121,7 +121,7 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
     text = findings.finding(studies.every()["mnist_speedup"], evidence)
     assert text.startswith("One MNIST epoch (reference) takes ")
     compared, _ = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
-    assert compared["stability_a"].item().reasons == (("not_compared",),)
+    assert compared["stability_a"].item().kind == verdicts.UNPROVEN
     outcomes = {figures.outcome(line) for line in evidence.summary.to_dict("records")}
     assert outcomes == {"ok", "unproven"}
     line = evidence.summary[evidence.summary["point"] == "q"].iloc[0].to_dict()

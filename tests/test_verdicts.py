@@ -139,7 +139,8 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
         return [verdict.reasons for verdict in verdicts.summarise(make_rows(lines), conditions)["verdict"]]
 
     assert kinds(old + warm + rows) == [()]
-    busy = pandas.DataFrame(samples(gpus=[{"num_other_processes": 1}]))
+    shared = samples(gpus=[{"num_other_processes": 1}])
+    busy = pandas.DataFrame([sample | {"run_id": run} for run in ("run-1", "run-2") for sample in shared])
     assert kinds(rows, busy) == [()]  # a run on the CPU
     gpu = [row | {"device": "cuda"} for row in rows]
     assert kinds(gpu, busy) == [(("gpu_shared",),)]
