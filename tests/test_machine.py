@@ -202,7 +202,7 @@ def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monke
     conditions = condition.samples({"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}})
     [point] = verdicts.summarise(make_rows(windows([300.0] * 6)), conditions).to_dict("records")
     marks = [f"with {name}={kept}"] * is_marked
-    assert str(point["verdict"]) == (f"changed: {marks[0]}" if is_marked else "stable")
+    assert str(point["verdict"]).startswith(f"changed: {marks[0]}" if is_marked else "too few processes")
     assert wording.hedges(point)[1:] == marks  # after: one process only
 
 

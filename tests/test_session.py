@@ -6,6 +6,7 @@ import functools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,7 +26,7 @@ from benchbook.running.profiles import Point
 from benchbook.running.progress import Line, result
 from fakes import run
 from processes import environment_of_tests, study, wait_for
-from rows import make_row, write
+from rows import make_row, windows, write
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     again = make_study(project, outputs, "MACHINE=007", "DEADLINE=10", **hang)  # which the end takes
     text = again.communicate(timeout=120)[0]
     assert f"Error {cli.SOME_LEFT_OUT}" in text
-    assert "Left out: A toy: controlled, CPU (needs about 5 s, 0 s were left)" in text
+    assert re.search(r"Left out: A toy: controlled, CPU \(needs about \d+ s, 0 s were left\)", text)
     assert "run the same command again" in text
     rows = records.merge(records.find(folder))
     assert rows["run_id"].nunique() == 2
@@ -233,10 +234,8 @@ def test_a_folder_that_cannot_lock_is_named_with_what_to_do(outputs, monkeypatch
 def test_what_failed_or_is_unstable_is_run_again_in_a_session_of_its_own(sessions, statuses, other_rate, same):
     sessions(left_out=True)
     write(
-        *(
-            make_row(study="toy", point="p", run_id=f"r-{rate}-{n}", samples_per_second=rate)
-            for n, rate in enumerate((1000.0, float(other_rate)))
-        )
+        *windows([1000], study="toy", point="p", run_id="r-0"),
+        *windows([other_rate], study="toy", point="p", run_id="r-1"),
     )
     done = layout.state("desk") / "toy" / "p" / "done"
     done.parent.mkdir(parents=True)
@@ -280,7 +279,8 @@ def test_a_point_is_printed_with_rate_and_bounds_or_how_it_failed_and_a_ceiling_
         point: result(folder / study / point)
         for study, point in (("mnist_speedup", "good"), ("mnist_speedup", "bad"), ("calibrate", "ceiling"))
     }
-    assert shown == {"good": "80 images/s (range 80)", "bad": "crashed: planted", "ceiling": ""}
+    assert shown.pop("good").endswith("; 80 images/s (range 80)")  # after what is not known of it
+    assert shown == {"bad": "crashed: planted", "ceiling": ""}
 
 
 def test_a_running_point_shows_its_processes_and_the_width_so_far(desk, monkeypatch, capsys):
@@ -325,10 +325,9 @@ def test_time_is_estimated_from_another_machines_rows_and_the_products_of_both(d
 
 
 def test_a_machine_without_rows_is_planned_from_windows_that_last_a_given_time(desk):
-    reference, *_, tuned = profiles.read("quick", "mnist_speedup", "cpu")
+    reference, *_ = profiles.read("quick", "mnist_speedup", "cpu")
     start, process = session.START_SECONDS, session.PROCESS_SECONDS
     assert estimate(reference) == 3 * 3 * 1.0 + start + 4 * process
-    assert estimate(tuned) == 3 * (3 + 8) * 1.0 + 12 + start + 4 * process
 
 
 @pytest.mark.parametrize(

@@ -77,5 +77,8 @@ def test_windows_beside_others_are_unstable_with_the_reason(taken, stolen, expec
         used = {"cpu_busy_seconds": 60 * share + 6 * taken * share, "cpu_own_seconds": 60 * share}
         used |= {"cpu_cores": 2, "cpu_stolen_seconds": 6 * stolen * share}
         clocks = dict.fromkeys(("awake_seconds", "elapsed_seconds"), 10.0 * number)
-        samples.append({"run_id": "run-1", "index": number - 1 if number else None} | clocks | used)
+        samples += [
+            {"run_id": run, "index": number - 1 if number else None} | clocks | used for run in ("run-1", "run-2")
+        ]
+    samples.sort(key=lambda sample: sample["run_id"])
     assert verdicts.summarise(rows, pandas.DataFrame(samples))["verdict"].item().reasons == expected

@@ -82,8 +82,11 @@ def test_tables_carry_the_verdict_with_what_the_conditions_add():
     steady = [1000, 1001, 999, 1000, 1002, 998]
     runs = loader(steady), loader(steady, device="cuda")
     assert mnist.epochs(evidence(*runs))["verdict"].map(str).tolist() == ["too few processes"] * 2
-    state = {"run_id": runs[0][0]["run_id"], "index": 0, "power_source": "battery"}
-    judged = evidence(*runs, conditions=pandas.DataFrame([state | {"awake_seconds": 0.0, "elapsed_seconds": 0.0}]))
+    states = [
+        {"run_id": run[0]["run_id"], "index": 0, "power_source": power, "awake_seconds": 0.0, "elapsed_seconds": 0.0}
+        for run, power in zip(runs, ("battery", "mains"), strict=True)
+    ]
+    judged = evidence(*runs, conditions=pandas.DataFrame(states))
     assert mnist.epochs(judged)["verdict"].map(str).tolist() == ["unstable: on battery", "too few processes"]
     assert str(only(mnist.speedups(mnist.epochs(judged)))["verdict"]) == "unstable: on battery"
     bars = mnist.STUDY.charts[0].draw(judged).figure.axes[0].patches

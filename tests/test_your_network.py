@@ -383,7 +383,6 @@ def test_a_loader_is_trained_on_and_its_wait_counts(own, tmp_path, loader):
         ({"loader": "OWN:number"}, "'int' object is not callable"),
         ({"loss": "OWN:squares"}, "scalar outputs"),
         ({"loss": "OWN:nothing"}, "'NoneType'"),
-        ({"optimizer": "lion"}, "optimizer 'lion'; allowed: sgd, adam, adamw"),
     ],
     ids=str,
 )

@@ -236,7 +236,7 @@ def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(frozen, tmp_path):
 def test_tuned_settings_and_folded_batch_norms_change_how_it_is_computed_and_not_what(frozen):
     import torch
 
-    options = {"variant": "tuned", "weights": ("imagenet", lively_weights())}
+    options = {"variant": "tuned", "drawn": ("imagenet", lively_weights())}
     made = build(settings=Settings(channels_last=True, fused=True), data_resident=True, **options)
     expected = logits(frozen)  # up to 8, from weights that make rounding grow
     torch.testing.assert_close(logits(made), expected, rtol=0, atol=0.02)
