@@ -43,7 +43,7 @@ def test_every_make_target_and_variable_exists():
 
 
 def test_make_names_pythonhome_and_does_not_pass_it_on():
-    words = ["make", "--eval", "shown: ; @echo home $$PYTHONHOME", "shown"]
+    words = ["make", "--no-print-directory", "--eval", "shown: ; @echo home $$PYTHONHOME", "shown"]
     made = subprocess.run(
         words, capture_output=True, text=True, cwd=layout.root(), env=os.environ | {"PYTHONHOME": "/x"}
     )
