@@ -1,5 +1,6 @@
 """The registry of studies: each is a folder here, with `study.py` and, where it trains, `plan.py`."""
 
+import functools
 import importlib
 import pkgutil
 from typing import TYPE_CHECKING
@@ -12,8 +13,13 @@ if TYPE_CHECKING:
 
 def names() -> list[str]:
     """Return the names of all studies, in the order of their notebooks."""
-    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
-    return [name for name in layout.notebooks() if name in folders]
+    return [name for name in layout.notebooks() if name in folders()]
+
+
+@functools.cache
+def folders() -> frozenset[str]:
+    """Return the names of the studies' folders, read once: each run's name of a point asks."""
+    return frozenset(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
 
 
 def every() -> dict[str, "Study"]:

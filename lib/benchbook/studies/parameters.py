@@ -71,8 +71,8 @@ def plan_of(study: str) -> Any:
     Raises:
         ValueError: no such study; the message lists those that exist.
     """
-    if study not in (names := studies.names()):
-        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(names)}")
+    if study not in studies.folders():
+        raise ValueError(f"unknown study {study!r}; allowed: {', '.join(studies.names())}")
     return importlib.import_module(f"benchbook.studies.{study}.plan").Plan
 
 
