@@ -130,6 +130,17 @@ def test_counters_before_the_first_window_do_not_count():
     assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).reasons == (("swap",),)
 
 
+def test_a_window_of_fewer_steps_may_move_fewer_tensors():
+    # ResNet-50's rate rises from nearly 0: five scales round to what they were after one step, and not after three
+    for steps, moved, is_frozen in ((3, 113, False), (1, 108, False), (1, 107, True), (3, 107, True)):
+        counts = [("compile", 1, 108), ("warmup", 2, 110), ("train", steps, moved), ("train", 3, 113)]
+        lines = [
+            make_row(phase=phase, steps=n, settings={"moved_tensors": m}, index=i)
+            for i, (phase, n, m) in enumerate(counts)
+        ]
+        assert verdicts.has(verdicts.summarise(make_rows(lines))["verdict"].item(), "frozen") is is_frozen
+
+
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     rows = [*windows(STEADY), *windows(STEADY, run_id="run-2")]
     old = [row | {"session": "old", "run_id": "run-0", "samples_per_second": 5.0} for row in rows]

@@ -182,8 +182,10 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
             wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
     moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
     moved, keys = pandas.Series(moved, measured.index, dtype=float), [measured[name] for name in POINT_KEY]
-    most = moved.groupby(keys).max()
-    still = most - moved.where(measured["phase"] == "train").groupby(keys).min()
+    windows = measured["phase"] == "train"  # more steps move more tensors: steps that no window has prove nothing
+    shortest = measured["steps"].where(windows).groupby(keys).transform("min")
+    most = moved.where(~windows & (measured["steps"] <= shortest)).groupby(keys).max()
+    still = most - moved.where(windows).groupby(keys).min()
     for key, count in still[still > 0].items():
         wrong.setdefault(key, ("frozen", count, most[key]))
     partial = {
