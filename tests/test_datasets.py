@@ -164,6 +164,11 @@ def test_a_folder_named_one_level_too_deep_is_found(tmp_path, monkeypatch, folde
         assert datasets.load(name, allow_embedded=True).name == name
 
 
+def test_an_archive_alone_is_read_where_it_is(site, cache):
+    assert datasets.load("cifar10", str(site)).test_labels.tolist() == [5, 4]
+    assert contents(cache) == []  # nothing was downloaded
+
+
 def test_a_folder_that_is_half_unpacked_is_named_with_what_it_lacks(tmp_path):
     folder = write(tmp_path / "cifar-10-batches-py", dict(list(BATCHES.items())[:3]))
     with pytest.raises(datasets.DatasetUnavailable, match=f"{folder}: .* damaged: data_batch_4.*test_batch; download"):
