@@ -1,22 +1,54 @@
-"""Studies on a real Slurm of two nodes on the loopback address: their order, jobs that Slurm ends, and continuing."""
+"""Studies on a real Slurm on the loopback address, as Debian packages it: their order, a job that ends, and continuing.
 
+It takes root, slurmctld, slurmd, slurm-client and munge. test_cluster.py has the options, and what Slurm says.
+"""
+
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-import slurm_cluster
 import toy
 from benchbook.rows import records
 from processes import environment_of_tests
 
+CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks without SLURM_CONF
+ABSENT = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.skipif(bool(slurm_cluster.missing()), reason=f"no Slurm: {slurm_cluster.missing()}"),
+    pytest.mark.skipif(bool(ABSENT) or os.geteuid() != 0, reason=f"it takes root and {', '.join(ABSENT)}"),
+    pytest.mark.skipif(CONFIGURATION.exists(), reason=f"{CONFIGURATION} is there: this computer belongs to a cluster"),
 ]
+SETTINGS = """
+ClusterName=loopback
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort=16817
+AuthInfo=socket={folder}/munge.socket
+SlurmUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=2,bf_interval=2
+NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealMemory=20000
+NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=20000
+PartitionName=all Nodes=ALL Default=YES State=UP
+"""
 PROFILE = """
 calibrate:
   time_limit_minutes: 2
@@ -27,141 +59,85 @@ toy:
   time_limit_minutes: 2
   points:
     - {variant: [reference, controlled], device: cpu}
-tot:
-  time_limit_minutes: 2
-  points:
-    - {variant: reference, device: cpu}
 """
-SECONDS = 900
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("slurm", numbered=True)
-    with slurm_cluster.running(folder):
-        yield folder
+def call(*command: str) -> str:
+    """Return what a command prints; it must not fail."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    """A copy of the project with two toy studies, `toy` and `tot`, and a profile of both and their calibration."""
-    folder = tmp_path_factory.mktemp("project")
-    toy.copy_project(folder)
-    studies, notebooks = folder / "lib" / "benchbook" / "studies", folder / "notebooks"
-    shutil.copytree(studies / "toy", studies / "tot")
-    for source, target in (
-        (studies / "toy" / "study.py", studies / "tot" / "study.py"),
-        (notebooks / "50_toy.ipynb", notebooks / "51_tot.ipynb"),
-    ):
-        target.write_text(
-            source.read_text().replace('"toy"', '"tot"').replace("'toy'", "'tot'").replace('\\"toy', '\\"tot')
-        )
-    (notebooks / "profiles" / "cluster.yaml").write_text(PROFILE)
-    return folder
+def wait_for(what) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + 600
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
 
 
-class Desk:
-    """Studies of the project's copy, whose rows are in a folder of their own."""
+@pytest.fixture
+def cluster(tmp_path):
+    """Run a cluster of two nodes, both this computer."""
+    folder = tmp_path / "slurm"
+    (folder / "state").mkdir(parents=True)
+    (folder / "munge.key").write_bytes(os.urandom(1024))
+    (folder / "munge.key").chmod(0o600)
+    (folder / "slurm.conf").write_text(SETTINGS.format(folder=folder))
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    CONFIGURATION.symlink_to(folder / "slurm.conf")
+    try:
+        files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        call("munged", "--force", *(f"--{name}={folder}/munge.{end}" for name, end in files.items()))
+        call("slurmctld")
+        for node in ("first", "second"):
+            call("slurmd", "-N", node)
+        wait_for(lambda: call("sinfo", "--noheader", "--format=%T").split() == ["idle"])
+        yield
+        call("scancel", "--full", "--signal=KILL", "--user=root")
+    finally:
+        for file in folder.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+        CONFIGURATION.unlink()
+        del os.environ["SLURM_CONF"]
 
-    def __init__(self, project: Path, outputs: Path) -> None:
-        self.project, self.outputs = project, outputs
 
-    def submit(self, studies: str = "tot", **settings: str) -> str:
-        """Submit the jobs of a study, and return what the command says."""
-        path = os.pathsep.join([str(self.project / "lib"), os.environ.get("PYTHONPATH", "")])
-        environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(self.outputs), "PYTHONPATH": path} | settings
+def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_continues(cluster, tmp_path):
+    project, outputs = tmp_path / "project", tmp_path / "outputs"
+    toy.copy_project(project)
+    (project / "notebooks" / "profiles" / "cluster.yaml").write_text(PROFILE)
+    path = os.pathsep.join([str(project / "lib"), os.environ.get("PYTHONPATH", "")])
+
+    def submit(studies: str, **settings: str) -> None:
+        environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": path} | settings
         words = ("study", "--executor", "slurm", "--profile", "cluster", "--studies", studies, "--machine", "desk")
         command = [sys.executable, "-m", "benchbook", *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert f"{studies.split()[-1]}: job " in done.stdout
 
-    def end(self) -> str:
-        """Wait until no job is left, and return the logs of all."""
-        slurm_cluster.wait_for(lambda: not slurm_cluster.call("squeue", "--noheader"), SECONDS)
-        return "".join(path.read_text() for path in sorted(self.outputs.glob("slurm/*.log")))
+    def logs() -> str:
+        wait_for(lambda: not call("squeue", "--noheader"))
+        return "".join(path.read_text() for path in sorted(outputs.glob("slurm/*.log")))
 
-    def rows(self):
-        return records.merge(records.find(self.outputs / "runs" / "desk")).sort_values(["started_at", "run_id"])
-
-    def has_measured(self, count: int) -> bool:
-        """Return whether so many kernels came past their warm-up, where one that hangs waits."""
-        rows = [path.read_text() for path in self.outputs.glob("runs/desk/tot/*/*.csv")]
-        return sum(",warmup," in text for text in rows) == count
-
-    def job(self) -> str:
-        """Return the id of the job that runs."""
-        return slurm_cluster.call("squeue", "--noheader", "--states=running", "--format=%i").split()[0]
-
-
-@pytest.fixture
-def desk(cluster, project, tmp_path):
-    yield Desk(project, tmp_path)
-    slurm_cluster.call("scancel", "--full", "--signal=KILL", "--user=root")
-    slurm_cluster.wait_for(lambda: not slurm_cluster.call("squeue", "--noheader"), 60)
-
-
-def test_studies_are_jobs_side_by_side_and_the_command_that_is_repeated_measures_nothing_twice(desk):
-    said = desk.submit("calibrate toy tot")
-    assert "toy: job " in said
-    assert "tot: job " in said
-    desk.submit("calibrate tot")  # while the first jobs wait or run
-    logs = desk.end()
-    rows = desk.rows()
-    assert set(rows["status"]) == {"ok"}, logs
-    runs = rows.drop_duplicates("run_id").groupby("study").size()
-    assert runs.to_dict() == {"calibrate": 2, "tot": 1, "toy": 2}
-    assert rows["session"].nunique() == 2  # one for each study, on a node of its own, with its calibration
-    of_session = rows.groupby("session")["study"].apply(lambda names: sorted(set(names))).tolist()
-    assert sorted(of_session) == [["calibrate", "tot"], ["calibrate", "toy"]]
-    first = rows[rows["study"] == "toy"].drop_duplicates("run_id")
-    assert first["variant"].tolist() == ["reference", "controlled"]
-    calibrated = rows[(rows["study"] == "calibrate") & (rows["session"] == first["session"].iloc[0])]
-    assert calibrated["started_at"].max() < first["started_at"].min()
-    nodes = slurm_cluster.call("squeue", "--noheader", "--states=all", "--format=%N").split()
-    assert set(nodes) == set(slurm_cluster.NODES)
-    assert len(list(desk.outputs.glob("slurm/*.log"))) == 3
-    assert not list(desk.outputs.rglob("*.running"))
-    assert (desk.outputs / "report" / "index.html").is_file()
-
-
-def take_the_node(desk, cluster) -> None:
-    slurm_cluster.call(
-        "sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--time=1", "--output=/dev/null", "--wrap=sleep 5"
-    )
-
-
-def fail_the_node(desk, cluster) -> None:
-    node = slurm_cluster.call("squeue", "--noheader", "--job", desk.job(), "--format=%N").strip()
-    slurm_cluster.fail_node(cluster, node)
-
-
-FAULTS = {  # a time limit ends a job as scancel does, a minute later
-    "CANCELLED": (lambda desk, cluster: slurm_cluster.call("scancel", desk.job()), "stopped by SIGTERM"),
-    "NODE_FAIL": (fail_the_node, "the process that measured was gone"),
-    "PREEMPTED": (take_the_node, "stopped by SIGTERM"),
-}
-
-
-def test_what_slurm_ends_leaves_a_row_and_the_same_command_continues(desk, cluster):
-    for count, (name, (act, _)) in enumerate(FAULTS.items(), start=1):
-        desk.submit(TOY_HANGS="reference", SBATCH_PARTITION="all")
-        slurm_cluster.wait_for(lambda count=count: desk.has_measured(count), SECONDS)
-        job = desk.job()
-        act(desk, cluster)
-        desk.end()
-        assert slurm_cluster.call("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").strip() == name
-        for node in slurm_cluster.call("sinfo", "--noheader", "--states=down", "--Node", "--format=%N").split():
-            slurm_cluster.mend_node(node)
-    desk.submit()
-    logs = desk.end()
-    rows = desk.rows()
-    assert rows["run_id"].nunique() == len(FAULTS) + 1, logs
-    assert rows["session"].nunique() == 1
-    failed = rows[rows["status"] != "ok"].sort_values("run_id")
-    assert failed[["phase", "status"]].to_numpy().tolist() == [["warmup", "interrupted"]] * len(FAULTS)
+    submit("calibrate toy", TOY_HANGS="reference")
+    wait_for(lambda: any(",warmup," in path.read_text() for path in outputs.glob("runs/desk/toy/*/*.csv")))
+    job = call("squeue", "--noheader", "--states=running", "--format=%i").split()[0]
+    call("scancel", job)
+    logs()
+    assert call("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").strip() == "CANCELLED"
+    for _ in range(2):  # the second job waits for the first, and measures nothing twice
+        submit("calibrate toy")
+    said = logs()
+    rows = records.merge(records.find(outputs / "runs" / "desk")).sort_values(["started_at", "run_id"])
+    failed = rows[rows["status"] != "ok"]
+    assert failed[["phase", "status"]].to_numpy().tolist() == [["warmup", "interrupted"]], said
     # On a slow computer Slurm kills what it ends before the reason is written; the next start writes the row then.
-    for message, (_, reason) in zip(failed["message"], FAULTS.values(), strict=True):
-        assert message in (reason, "the process that measured was gone")
-    assert (rows.loc[~rows["run_id"].isin(failed["run_id"]), "phase"] == "train").sum() == 2
-    assert not list(desk.outputs.rglob("*.running"))
+    assert failed["message"].item() in ("stopped by SIGTERM", "the process that measured was gone")
+    whole = rows[~rows["run_id"].isin(failed["run_id"])].drop_duplicates("run_id")
+    assert whole.groupby("study").size().to_dict() == {"calibrate": 1, "toy": 2}, said
+    assert rows["session"].nunique() == 1
+    assert not list(outputs.rglob("*.running"))
+    assert (outputs / "report" / "index.html").is_file()

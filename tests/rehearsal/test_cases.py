@@ -1,7 +1,5 @@
 """Files of cases that need a process of their own, with accelerators that are not there."""
 
-import os
-
 import pytest
 
 from processes import needs, run_cases
@@ -11,14 +9,9 @@ MPS, CUDA, ROCM, XPU = ({"BENCHBOOK_TEST_KIND": kind} for kind in ("mps", "cuda"
 TWO_CPUS, EIGHT_CPUS = ({"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} for count in (2, 8))
 
 
-OPENREG = os.environ.get("BENCHBOOK_OPENREG", "")
-BUILT = pytest.mark.skipif(not OPENREG, reason="BENCHBOOK_OPENREG names no folder with torch's simulated accelerator")
-
-
 def case(name: str, framework: str, options: str, variables: dict[str, str], *marks: pytest.MarkDecorator):
-    marks += (needs(framework),)
-    about = options or "-".join(value for variable, value in variables.items() if variable != "PYTHONPATH")
-    return pytest.param(name, framework, options, variables, marks=marks, id=f"{name}-{about}")
+    about = options or "-".join(variables.values())
+    return pytest.param(name, framework, options, variables, marks=(*marks, needs(framework)), id=f"{name}-{about}")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +23,6 @@ def case(name: str, framework: str, options: str, variables: dict[str, str], *ma
         case("cases_impostor", "torch", "", CUDA | ALL, SLOW),
         case("cases_impostor", "torch", "", ROCM | SMALL, SLOW),
         case("cases_impostor", "torch", "", XPU | SMALL, SLOW),
-        case("cases_openreg", "torch", "", {"PYTHONPATH": OPENREG}, SLOW, BUILT),
         case("cases_jax", "jax", "not slow", TWO_CPUS),
         case("cases_jax", "jax", "slow", TWO_CPUS, SLOW),
         case("cases_jax", "jax", "not slow", EIGHT_CPUS, SLOW),
