@@ -128,7 +128,9 @@ def large(framework: str):
         return plants.tiny(count=480, batch_size=24)
     device = devices.pick("cpu", framework)
     shapes = datasets.load("shapes").with_tests(64)
-    return MobileNetV2.build(shapes, device, image_size=32, batch_size=24, num_workers=0, trainable=True)
+    return MobileNetV2.build(
+        shapes, device, image_size=32, batch_size=24, num_workers=0, trainable=True, weights="random"
+    )
 
 
 @pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("tensorflow", "jax"))

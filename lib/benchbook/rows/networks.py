@@ -12,7 +12,7 @@ from benchbook.machine import layout
 # Bytes per parameter: the weight, its gradient and Adam's two moments; autocast adds a copy of two bytes.
 STATE_BYTES = {"fp32": 16.0, "half": 18.0}
 # Measured over counted float32 activations; `python benchmarks/fit_memory.py peaks` fits these factors.
-ACTIVATIONS = {"fp32": 0.91, "half": 0.40}
+ACTIVATIONS = {"fp32": 0.89, "half": 0.39}
 USABLE = 0.9  # share of a device's memory; the driver, its context and gaps between blocks take the rest
 # Highest measured peaks over the count: of three networks for images, and of GPT-2 small with flash attention (22.51 GB
 # with 32 sequences: github:rasbt/LLMs-from-scratch ch05/10_llm-training-speed/README.md).
