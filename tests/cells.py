@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from matplotlib import pyplot
 from traitlets.config import Config
 
-from benchbook.machine import layout
+from benchbook.machine import context, layout
 from benchbook.running.profiles import Point
 from benchbook.studies import experiments
 from benchbook.studies.measurement import Measurement
@@ -53,6 +53,7 @@ def write_points(path: Path, chosen: list[Point]) -> None:
 
 def main() -> None:
     matplotlib.use("agg")
+    context.change(session="cells")
     if sys.argv[1] == "aggregate":
         run_cells(layout.notebook("aggregate"), {})
         return

@@ -11,12 +11,14 @@ import pytest
 
 from benchbook.__main__ import main
 from benchbook.frameworks import devices
+from benchbook.machine import context
 from benchbook.machine import processes as own_processes
 from benchbook.measuring import protocol, sensors, trials, window
+from benchbook.rows import files
 from fakes import Clock, run
 from processes import FRAMEWORK
 
-os.environ["BENCHBOOK_STRICT"] = "1"  # a fault of the library fails a test, and leaves out no file or machine
+files.unexpected = ()  # a fault of the library fails a test, and leaves out no file or machine
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
 # Tests start hundreds of processes, each of which would compile the library again where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -72,6 +74,13 @@ def pytest_xdist_make_scheduler(config, log):
 
     config.option.loadscopereorder = False
     return Groups(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _own_context():
+    """Let a test change its context, and restore it."""
+    with context.changed(**vars(context.current())):
+        yield
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def run_cases(file: str, framework: str, *options: str) -> str:
 def run_cells(outputs: Path, *words: str) -> None:
     """Run cells.py, which says what the words are, with a session's name; its rows go to a folder."""
     command = [sys.executable, str(Path(__file__).with_name("cells.py")), *words]
-    environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "BENCHBOOK_SESSION": "cells"}
+    environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs)}
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert ended.returncode == 0, ended.stdout[-6000:]
 

@@ -39,7 +39,7 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(tmp_path,
         "calibrate vae_stability",
         "calibrate mnist_speedup",
     ]
-    assert {f"BENCHBOOK_STATE={folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
+    assert {"--state", f"{folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
 
 
 def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(tmp_path, outputs, slurm_has, command):

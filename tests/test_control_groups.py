@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from benchbook.machine import condition, control_groups, identity, variables
+from benchbook.machine import condition, context, control_groups, identity, variables
 
 EVENTS = {"memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"}
 STAT = "nr_periods 9\nnr_throttled 4\nthrottled_"
@@ -69,12 +69,12 @@ def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(lay_out, monkey
     lay_out("0::/", {".": {"cpu.max": f"{quota} 100000"}})
     monkeypatch.setattr(identity, "cores", lambda: {*range(affinity)})
     monkeypatch.setattr(identity.psutil, "cpu_count", lambda logical=True: 64)
-    for name in (identity.LIMITS, *(threads := (variables.THREADS, variables.TENSORFLOW_THREADS, "PJRT_NPROC"))):
+    for name in (threads := (variables.THREADS, variables.TENSORFLOW_THREADS, "PJRT_NPROC")):
         monkeypatch.setenv(name, "1")
         monkeypatch.delenv(name)
-    monkeypatch.setenv(identity.LIMITS, "{}")
+    context.change(limits={})
     without = identity.fingerprint()
-    monkeypatch.delenv(identity.LIMITS)
+    context.change(limits=None)
     assert identity.limits() == limits
     assert identity.usable_cores() == usable
     assert [os.environ.get(name) for name in threads] == [str(usable) if "cpu_quota" in limits else None] * 3

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from benchbook.machine import control_groups, launch, layout
+from benchbook.machine import context, control_groups, launch, layout
 from benchbook.rows import records
 from benchbook.running import execute, session
 from benchbook.running.profiles import Point
@@ -86,7 +86,8 @@ def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], 
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
     monkeypatch.setattr(parameters, "plan_of", parameters.plan_of)  # and what PLAN puts in its place
     exec(PLAN, {})
-    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder, "BENCHBOOK_SESSION": "s"}.items():
+    context.change(session="s")
+    for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder}.items():
         monkeypatch.setenv(name, str(value))
     given = [parameters.declared("faults") | {"device": "cpu", "variant": variant} for variant in variants]
     return [Point("faults", parameters.point_name("faults", each), each, seconds) for each in given]

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,12 @@ def test_no_module_imports_itself_through_others():
     for name in sorted(imports(lazy=False)):
         visit(name, ())
     assert cycles == []
+
+
+def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
+    texts = [path.read_bytes().decode(errors="ignore") for path in LIBRARY.rglob("*.*") if path.suffix != ".pyc"]
+    found = {name for text in texts for name in re.findall(r"BENCHBOOK_([A-Z_]+)", text)}
+    assert found == {"DATA", "DEBUG", "MACHINE", "OUTPUTS", "PATIENCE", "REPOSITORY", "RUN"}
 
 
 def test_a_measuring_process_imports_no_drawing_and_no_notebook():

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from benchbook.judging import verdicts, wording
-from benchbook.machine import condition, identity, layout, nvidia, variables
+from benchbook.machine import condition, context, identity, layout, nvidia, variables
 from rows import make_rows, windows, write
 
 
@@ -133,8 +133,7 @@ print(json.dumps([this.fingerprint, this.usable_cores, threads, this.name]))
 
 @pytest.mark.skipif(len(identity.cores()) < 2, reason="needs two cores")
 def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs, monkeypatch, command):
-    for name in (identity.LIMITS, "OMP_NUM_THREADS"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def describe(environment: dict, taskset: bool = False) -> list:
         pin = (lambda: os.sched_setaffinity(0, {min(identity.cores())})) if taskset else None
@@ -194,7 +193,7 @@ def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monke
     for other in os.environ:
         if other.startswith(variables.PREFIXES):
             monkeypatch.delenv(other)
-    monkeypatch.setenv(identity.LIMITS, "{}")
+    context.change(limits={})
     monkeypatch.setenv(name, value)
     recorded = identity.environment()["variables"]
     assert recorded == ({name: kept} if kept else {})

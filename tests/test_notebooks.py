@@ -3,7 +3,6 @@
 import functools
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import pytest
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
-from benchbook.machine import identity, layout
+from benchbook.machine import context, identity, layout
 from benchbook.measuring import protocol, tuned
 from benchbook.rows import records
 from benchbook.running import execute, profiles
@@ -251,5 +250,5 @@ def papermill(study: str, outputs: Path, given: dict) -> subprocess.CompletedPro
 
 
 def run_executor(point: Point, outputs: Path) -> None:
-    os.environ.setdefault("BENCHBOOK_SESSION", "a-session")
+    context.change(session="a-session")
     assert execute.execute(point, identity.identify().name) == ["ok", "ok"]

@@ -50,15 +50,15 @@ def test_nohup_stays_in_force():
 def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed(monkeypatch):
     child = "import time; time.sleep(60)"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]); print(flush=True)"
-    parent = start(code, BENCHBOOK_RUN_ID="run-of-this-test", TORCHELASTIC_RUN_ID="job-of-this-test")
+    parent = start(code, RUN="of this test", TORCHELASTIC_RUN_ID="job-of-this-test")
     parent.wait(10)
-    orphans = processes.of_run("run-of-this-test")
+    orphans = processes.with_variable("RUN", "of this test")
     assert len(orphans) == 1
     assert orphans[0] not in processes.own()
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-of-this-test")  # of another agent on this computer
     assert {*orphans, psutil.Process()} <= {*processes.own()}
     processes.kill(orphans)
-    assert processes.of_run("run-of-this-test") == []
+    assert processes.with_variable("RUN", "of this test") == []
     parent.stdout.close()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from benchbook.machine import condition, identity, layout, processes
+from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.measuring import failures, runs
 from benchbook.rows import points, records
 from benchbook.running import profiles
@@ -24,8 +24,6 @@ from fakes import CPU, run
 def _a_run_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.setenv("BENCHBOOK_MACHINE", "a-machine")
-    for name in ("BENCHBOOK_RUN_ID", "BENCHBOOK_SESSION", "BENCHBOOK_SUPERVISOR"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
     assert not list(tmp_path.rglob("*.*"))
 
 
-def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(monkeypatch):
+def test_a_run_ends_with_a_manifest_and_has_the_contexts_session_or_its_own():
     record = _start(seed=5)
     assert record.common["session"] == record.run_id
     assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}", record.run_id)
@@ -105,7 +103,7 @@ def test_a_run_ends_with_a_manifest_and_has_the_environments_names_or_its_own(mo
     assert manifest["machine"] == asdict(identity.identify())
     assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
     assert _files(record.folder) == {f"{record.run_id}.json"}
-    monkeypatch.setenv("BENCHBOOK_SESSION", "session-3")
+    context.change(session="session-3")
     together = runs.start("mnist_speedup", "reference-cpu", manifest["parameters"], CPU, "run-7", 2)
     assert (together.run_id, together.common["session"]) == ("run-7", "session-3")
     assert together.manifest["process"] == 2

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from benchbook.machine import kinds, launch, layout
+from benchbook.machine import context, kinds, launch, layout
 from benchbook.running import profiles, series, session
 from benchbook.running.profiles import Point
 from small import has
@@ -45,7 +45,7 @@ def test_on_8_gb_batches_that_the_memory_model_refuses_are_not_tried(monkeypatch
 def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkeypatch):
     own = points()
     large = resized(own[512], device="cpu")
-    monkeypatch.setenv("BENCHBOOK_SESSION", "a-session")
+    context.change(session="a-session")
     monkeypatch.setattr(series, "memory_bytes", lambda kind: 2**30)
     assert session.run([large], "desk") == []
     assert session.is_done(layout.state("desk") / large.study / large.name)

@@ -19,7 +19,7 @@ import pytest
 import toy
 from benchbook.commands import cli
 from benchbook.judging import wording
-from benchbook.machine import identity, layout
+from benchbook.machine import context, identity, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
@@ -134,7 +134,7 @@ def test_a_point_without_rows_is_an_error_that_names_it(outputs):
 
 
 def test_a_killed_run_of_any_point_is_ended_by_the_next_start(outputs, monkeypatch):
-    monkeypatch.setenv("BENCHBOOK_SESSION", "s")
+    context.change(session="s")
     killed = run(layout.point("desk", "mnist_speedup", "a-point"))
     killed.mark()
     session.run([], "desk")
@@ -160,13 +160,11 @@ def test_a_point_whose_end_is_torn_or_absent_is_not_done(tmp_path, content):
 @pytest.fixture
 def sessions(outputs, monkeypatch):
     """Measure one point with a loop that answers as told; return the names of its sessions so far."""
-    for name in ("BENCHBOOK_SESSION", "BENCHBOOK_MACHINE"):
-        monkeypatch.setenv(name, "")
     names, point = [], Point("toy", "p", {}, 60)
 
     def measure(left_out: bool = False, error: type[BaseException] | None = None, **options) -> list[str]:
         def measure_points(points, machine_name, deadline):
-            names.append(os.environ["BENCHBOOK_SESSION"])
+            names.append(context.current().session)
             if error:
                 raise error
             return [(point, "planted")] if left_out else []

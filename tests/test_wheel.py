@@ -33,7 +33,7 @@ def installed(tmp_path_factory):
 
 def run(installed, folder, *words):
     """Run a command of the installation in a folder; everything but the package comes from this environment."""
-    names = ("BENCHBOOK_MACHINE", "BENCHBOOK_OUTPUTS", "BENCHBOOK_STATE")
+    names = ("BENCHBOOK_MACHINE", "BENCHBOOK_OUTPUTS")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"PYTHONPATH": str(installed), "BENCHBOOK_PATIENCE": "0"}
     command = [sys.executable, "-m", "benchbook", *words]

@@ -16,7 +16,7 @@ from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, 
 from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
-from benchbook.machine import condition, identity, layout, processes
+from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import chips, prices
@@ -56,9 +56,11 @@ def study(
     retry: Annotated[bool, typer.Option("--retry", help="run failed and unstable points again")] = False,
     executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
     deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
+    state: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
     until = time.monotonic() - processes.age() + deadline
+    context.change(state=state)
     if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
         processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
     if executor not in cluster.EXECUTORS:

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import psutil
 
-from benchbook.machine import identity, processes
+from benchbook.machine import context, identity, processes
 
 OTHERS_SHARE = 0.05  # share of the CPU time of our cores; an idle system takes about 0.01
 STOLEN_SHARE = 0.05
-PATIENCE = "BENCHBOOK_PATIENCE"  # in the environment: the seconds that a point may lose to others, see `patience`
 PATIENCE_SECONDS = 120.0
 SAMPLE_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 
@@ -58,7 +57,8 @@ def others_share() -> float:
 
 def patience() -> float:
     """Return how many seconds a point may wait for a calm machine and measure what others disturb."""
-    return float(os.environ.get(PATIENCE, PATIENCE_SECONDS))
+    given = context.current().patience
+    return float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS)) if given is None else given
 
 
 def wait_until_calm(seconds: float, say: Callable[[float], object] = lambda share: None) -> float:

@@ -19,12 +19,11 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.machine import control_groups, layout, nvidia, variables
+from benchbook.machine import context, control_groups, layout, nvidia, variables
 from benchbook.machine.kinds import KINDS, TPUS
 from benchbook.machine.processes import output
 from benchbook.machine.variables import TENSORFLOW_THREADS, THREADS, XLA_THREADS
 
-LIMITS = "BENCHBOOK_LIMITS"  # in the environment: see `limits`
 KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name is taken
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
@@ -75,7 +74,8 @@ def identify(name: str = "") -> Machine:
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
-    name = name or os.environ.get("BENCHBOOK_MACHINE") or _default_name(chip, physical, memory, cards)
+    name = name or context.current().machine or os.environ.get("BENCHBOOK_MACHINE")
+    name = name or _default_name(chip, physical, memory, cards)
     if _is_taken(layout.check_name(name, "machine name"), digits):
         name = with_kind(name, digits)
     return Machine(
@@ -148,15 +148,15 @@ def limits() -> dict[str, float | str]:
     All processes of a study have the limits of the first one: frameworks bind threads to cores, and processes that
     train together get threads of their own. By themselves, frameworks do not see a quota: their threads are limited.
     """
-    if LIMITS not in os.environ:
+    if context.current().limits is None:
         usable, threads = usable_cores(), os.environ.get(THREADS)
         found = {"usable_cores": usable} if usable != psutil.cpu_count() else {}
         if (quota := control_groups.cpu_quota()) and quota < len(cores()):
             found["cpu_quota"] = quota
             for name in (THREADS, TENSORFLOW_THREADS, XLA_THREADS):
                 os.environ.setdefault(name, str(usable))
-        os.environ[LIMITS] = json.dumps(found | ({"threads": threads} if threads else {}))
-    return json.loads(os.environ[LIMITS])
+        context.change(limits=found | ({"threads": threads} if threads else {}))
+    return context.current().limits
 
 
 def environment() -> dict:

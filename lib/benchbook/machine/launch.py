@@ -21,13 +21,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import cloudpickle
 import psutil
 
-from benchbook.machine import control_groups, processes, temporary
+from benchbook.machine import context, control_groups, processes, temporary
 
 INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
@@ -94,7 +95,7 @@ def call(
     kills = control_groups.memory_kills()
     with temporary.folder() as folder:
         log = log or folder / "log"
-        (folder / "task").write_bytes(cloudpickle.dumps((function, arguments)))
+        (folder / "task").write_bytes(cloudpickle.dumps((function, arguments, context.current())))
         with log.open("ab") as file:
             streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file}
             environment |= variables or {}
@@ -192,7 +193,8 @@ def main() -> None:
         listener = lambda message: print(json.dumps(message), file=messages, flush=True)  # noqa: E731
     os.dup2(2, 1)
     try:
-        function, arguments = pickle.loads((folder / "task").read_bytes())
+        function, arguments, given = pickle.loads((folder / "task").read_bytes())
+        context.change(**asdict(given))
         module, name = function.split(":")
         result = getattr(importlib.import_module(module), name)(*arguments)
     except BaseException as error:

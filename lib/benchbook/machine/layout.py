@@ -5,6 +5,8 @@ import os
 import re
 from pathlib import Path
 
+from benchbook.machine import context
+
 MAX_NAME_LENGTH = 128  # characters; a file system allows 255 with the ending
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
 NAME_RULE = f"up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-', the first a letter or a digit"
@@ -43,7 +45,8 @@ def checkout() -> Path | None:
 
 def outputs() -> Path:
     """Return the folder of runs, figures and report: BENCHBOOK_OUTPUTS, else `outputs` in the checkout or here."""
-    return Path(os.environ.get("BENCHBOOK_OUTPUTS") or (checkout() or Path.cwd()) / "outputs").resolve()
+    named = context.current().outputs or os.environ.get("BENCHBOOK_OUTPUTS")
+    return Path(named or (checkout() or Path.cwd()) / "outputs").resolve()
 
 
 def runs(machine: str) -> Path:
@@ -65,11 +68,11 @@ def point(machine: str, study: str, name: str) -> Path:
 
 
 def state(machine: str) -> Path:
-    """Return the folder of a session's name, locks and finished points: in BENCHBOOK_STATE, else in `outputs/state`.
+    """Return the folder of a session's name, locks and finished points: the context's, else `outputs/state`.
 
     A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of state.
     """
-    return Path(os.environ.get("BENCHBOOK_STATE") or outputs() / "state") / check_name(machine, "machine name")
+    return Path(context.current().state or outputs() / "state") / check_name(machine, "machine name")
 
 
 def published() -> Path:

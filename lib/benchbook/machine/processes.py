@@ -13,6 +13,8 @@ from typing import NoReturn
 
 import psutil
 
+from benchbook.machine import context
+
 LAUNCHER = "benchbook.machine.launch"  # the module of the command line, see there
 ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
@@ -97,7 +99,7 @@ def own() -> list[psutil.Process]:
     They descend from the run's supervisor, or else from what started this process as one of several: torchrun's agent,
     Python's multiprocessing, or this package's launcher. Several agents of one host share torchrun's run id.
     """
-    supervisor, spawned = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0)), multiprocessing.parent_process()
+    supervisor, spawned = context.current().supervisor, multiprocessing.parent_process()
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
     if supervisor and is_running(supervisor):
         return tree(supervisor)
@@ -106,7 +108,9 @@ def own() -> list[psutil.Process]:
         first = psutil.Process(spawned.pid if spawned else os.getppid() if run_id else None)
         while LAUNCHER in first.cmdline() and (parent := first.parent()):
             first = parent
-    others = of_run(run_id, "TORCHELASTIC_RUN_ID") if run_id not in (None, "none") else []  # none: torchrun's default
+    others = []
+    if run_id not in (None, "none"):  # none: torchrun's default
+        others = with_variable("TORCHELASTIC_RUN_ID", run_id)
     return list(dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))]))
 
 
@@ -120,12 +124,12 @@ def exit_at_once() -> NoReturn:
     os._exit(0)
 
 
-def of_run(run_id: str, variable: str = "BENCHBOOK_RUN_ID") -> list[psutil.Process]:
-    """Return a run's processes except this one, by their environment; orphans of a dead kernel are among them."""
+def with_variable(name: str, value: str) -> list[psutil.Process]:
+    """Return the other processes whose environment has a variable; orphans of a dead kernel are among them."""
     members = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(variable) == run_id:
+            if process.pid != os.getpid() and process.environ().get(name) == value:
                 members.append(process)
         except (psutil.Error, OSError):  # another user's, or it has just ended
             continue

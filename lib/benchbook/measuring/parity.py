@@ -7,7 +7,6 @@ the same on both sides, dropout is off, and noise is drawn on the CPU beforehand
 
 import itertools
 import math
-import os
 import tempfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from benchbook.frameworks.plain import Arrays, Optimizer
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
 from benchbook.judging.agreement import Agreement, tolerance_of, verdict
+from benchbook.machine import context
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
@@ -78,7 +78,7 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
     tolerance_of(precision)
     if num_steps < 0:
         raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
-    if cache is None and "BENCHBOOK_RUN_ID" in os.environ:  # the process that started the run removes this folder
+    if cache is None and context.current().supervisor:  # the process that started the run removes this folder
         cache = Path(tempfile.gettempdir())
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):

@@ -1,7 +1,6 @@
 """Begin a run of a point, continue a run of another process, and end runs whose process is gone."""
 
 import atexit
-import os
 import uuid
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -9,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchbook.frameworks.devices import Device
-from benchbook.machine import condition, layout, temporary
+from benchbook.machine import condition, context, layout, temporary
 from benchbook.machine import identity as machine
 from benchbook.measuring.writer import Run
 from benchbook.rows import marker, points, records
@@ -26,7 +25,7 @@ def start(
 ) -> Run:
     """Begin a run of a study: the rows of one process.
 
-    Session and machine come from BENCHBOOK_SESSION and BENCHBOOK_MACHINE; without them the run is a session of its own.
+    Session and machine are the context's; without a session the run is one of its own.
 
     Args:
         study, point: their names.
@@ -63,14 +62,14 @@ def start(
 
 
 def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict, session: str = "") -> dict:
-    """Return the columns that identify a row's run; its session is BENCHBOOK_SESSION by default, else the run itself.
+    """Return the columns that identify a row's run; its session is the context's by default, else the run itself.
 
     Raises:
         SchemaError: a value is not allowed in a row; the run could not even write its failure.
     """
     columns = {
         "schema_version": records.SCHEMA_VERSION,
-        "session": session or os.environ.get("BENCHBOOK_SESSION") or run_id,
+        "session": session or context.current().session or run_id,
         "run_id": run_id,
         "study": study,
         "variant": parameters.get("variant"),

@@ -14,7 +14,7 @@ from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages, tables
 from benchbook.rows import crosschecks
-from benchbook.rows.files import unexpected
+from benchbook.rows import files as reading
 from benchbook.studies import findings, predictions
 from benchbook.studies.study import Drawing, Evidence
 
@@ -96,7 +96,7 @@ def without_faults(evidence: Evidence, manifests: dict[str, dict], left_out: lis
     machines = evidence.measured["machine"].unique()
     try:
         return made(machines)
-    except unexpected() as error:
+    except reading.unexpected as error:
         whole = error
     for machine in machines:
         try:

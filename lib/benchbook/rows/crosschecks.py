@@ -17,9 +17,8 @@ from types import SimpleNamespace
 import pandas
 
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.rows import ceilings, networks, points, records
+from benchbook.rows import ceilings, files, networks, points, records
 from benchbook.rows import manifests as described_runs
-from benchbook.rows.files import unexpected
 from benchbook.rows.schema import DTYPES, listed
 
 SAME_RATE = 1e-3  # relative tolerance between a rate and samples / seconds
@@ -104,7 +103,7 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
                 number = next((number for number, line in enumerate(lines, 2) if is_wrong(line)), None)
                 if number is not None:
                     found.append((lines[0], number, name, sentence.format_map(vars(lines[number - 2]))))
-        except unexpected() as error:  # it must not end a report of other runs
+        except files.unexpected as error:  # it must not end a report of other runs
             found.append((lines[0], 2, "checked", f"it cannot be checked ({type(error).__name__}: {error})"))
     result = [[*(getattr(line, name) for name in RUN), *complaint] for line, *complaint in found]
     table = pandas.DataFrame(result, columns=COLUMNS)

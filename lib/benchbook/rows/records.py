@@ -14,8 +14,8 @@ import numpy
 import pandas
 
 from benchbook.machine import layout
-from benchbook.rows import manifests
-from benchbook.rows.files import read_plain, unexpected
+from benchbook.rows import files, manifests
+from benchbook.rows.files import read_plain
 from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
@@ -166,7 +166,7 @@ def _validated(table: pandas.DataFrame, paths: list[Path], faults: dict[int, str
     source = str(paths[numbers[0]]) if len(numbers) == 1 else "rows"
     try:
         return [validate(table.reset_index(drop=True), source).set_axis(table.index)]
-    except (SchemaError, *unexpected()) as error:  # it must not end a report of other files
+    except (SchemaError, *files.unexpected) as error:  # it must not end a report of other files
         if len(numbers) == 1:
             is_ours = isinstance(error, SchemaError)
             reason = str(error) if is_ours else f"{source}: cannot be read ({type(error).__name__}: {error})"

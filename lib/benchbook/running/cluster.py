@@ -42,9 +42,9 @@ def submit(profile: str, studies: str, machine: str, options: list[str]) -> list
     folder, lines = layout.outputs() / "slurm", []
     folder.mkdir(parents=True, exist_ok=True)
     for job, names in jobs.items():
-        command = ["env", f"BENCHBOOK_OUTPUTS={layout.outputs()}", f"BENCHBOOK_STATE={folder / job}"]
+        command = ["env", f"BENCHBOOK_OUTPUTS={layout.outputs()}"]
         command += [sys.executable, "-m", "benchbook", "study", "--profile", profile, "--studies", names]
-        command += ["--machine", machine, *options]
+        command += ["--machine", machine, "--state", str(folder / job), *options]
         words = [f"--job-name=benchbook-{machine or 'any'}-{job}", f"--output={folder / job}-%j.log"]
         words += [f"--wrap=exec {shlex.join(command)}"]
         try:

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from benchbook.machine import contention, launch, layout, processes, temporary
+from benchbook.machine import context, identity, launch, layout, processes, temporary
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
-from benchbook.studies.measurement import LIMIT, Measurement
+from benchbook.studies.measurement import Measurement
 from benchbook.studies.parameters import nested
 
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
@@ -34,7 +34,7 @@ def execute(
     deadline: float = math.inf,
     patience: float = 0.0,
 ) -> list[str]:
-    """Run a point's notebook, which measures it in the session that BENCHBOOK_SESSION names.
+    """Run a point's notebook, which measures it in the session of the context.
 
     Args:
         point: the point to run.
@@ -50,7 +50,7 @@ def execute(
         Stopped: after the `interrupted` row was written.
     """
     profiles.check(point.study, point.parameters)
-    session = os.environ["BENCHBOOK_SESSION"]
+    session = context.current().session
     measurement = Measurement(point.study, machine_name, point.parameters, session, patience=patience)
     folder, run_id = measurement.folder, runs.new_id()
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def execute(
 
 def skip(point: Point, machine_name: str, status: str, reason: str) -> list[str]:
     """Write the failure row of a point that is not tried; return its statuses."""
-    measurement = Measurement(point.study, machine_name, point.parameters, os.environ["BENCHBOOK_SESSION"])
+    measurement = Measurement(point.study, machine_name, point.parameters, context.current().session)
     measurement.folder.mkdir(parents=True, exist_ok=True)
     measurement.fail(1, runs.new_id(), status, reason)
     return [status]
@@ -136,14 +136,12 @@ def _supervise(
     files = str(layout.notebook(point.study)), str(notebook), nested(point.study, point.parameters)
     left = deadline - time.monotonic()
     compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
-    with temporary.folder() as place:
+    given = {"run_id": run_id, "machine": machine_name, "outputs": str(layout.outputs()), "supervisor": os.getpid()}
+    given |= {"process_seconds": point.time_limit_seconds, "patience": patience, "limits": identity.limits()}
+    with temporary.folder() as place, context.changed(**given):
+        context.write(place / "run.json")
         variables = {
-            "BENCHBOOK_RUN_ID": run_id,
-            "BENCHBOOK_MACHINE": machine_name,
-            "BENCHBOOK_OUTPUTS": str(layout.outputs()),
-            "BENCHBOOK_SUPERVISOR": str(os.getpid()),
-            LIMIT: str(point.time_limit_seconds),
-            contention.PATIENCE: str(patience),
+            context.FILE: str(place / "run.json"),
             "PYTHONUNBUFFERED": "1",
             "TMPDIR": str(place),  # torch's compiled kernels stay where they were, for later runs
             "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR") or str(compiled),
@@ -159,7 +157,7 @@ def _supervise(
                 interrupt_seconds=0.0,
             )
         finally:
-            processes.kill(processes.of_run(run_id))
+            processes.kill(processes.with_variable(context.FILE, variables[context.FILE]))
     if failed and failed.is_late and left < point.limit_seconds:
         return "interrupted", "stopped by the deadline"
     if failed:

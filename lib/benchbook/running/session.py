@@ -17,7 +17,7 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.machine import condition, contention, layout
+from benchbook.machine import condition, contention, context, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
@@ -75,8 +75,8 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
             file.unlink(missing_ok=True)
         if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may damage it
             marker.write_atomically(file, runs.new_id())
-        os.environ |= {"BENCHBOOK_SESSION": file.read_text(), "BENCHBOOK_MACHINE": name}
-        left_out = run(points, name, deadline)
+        with context.changed(session=file.read_text(), machine=name):
+            left_out = run(points, name, deadline)
         if not left_out:
             file.unlink()
     return left_out
@@ -87,8 +87,8 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
 
     A point starts only if its estimate, if there is one, ends before the deadline. One that takes longer is stopped
     there, and its finished windows are kept. A point that fails writes a row and counts as done; one whose batch
-    is too large is not tried (see `series.too_large`). Processes that the session which BENCHBOOK_SESSION names has
-    finished are not repeated.
+    is too large is not tried (see `series.too_large`). Processes that the context's session has finished are not
+    repeated.
 
     Args:
         points: in the profile's order.
@@ -190,8 +190,7 @@ def _run_point(point: Point, machine_name: str, line: Line, end: float, patience
 
 def _lost(point: Point, machine_name: str) -> float:
     """Return how many seconds a point of this session has lost to others."""
-    session = os.environ["BENCHBOOK_SESSION"]
-    return Measurement(point.study, machine_name, point.parameters, session).state().lost
+    return Measurement(point.study, machine_name, point.parameters, context.current().session).state().lost
 
 
 def is_done(folder: Path) -> bool:

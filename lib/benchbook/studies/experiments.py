@@ -34,8 +34,8 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.judging import wording
 from benchbook.judging.agreement import Agreement, verdict
+from benchbook.machine import context, layout, libraries
 from benchbook.machine import identity as machine
-from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, protocol, runs
 from benchbook.measuring.window import steps_lasting, trainer
@@ -51,7 +51,6 @@ DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
-PLAYING = "BENCHBOOK_PLAYING"  # in the environment of a kernel whose rows are temporary
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
 # The function of each framework's `training` module with the code of a step, which notebooks show.
 STEPS = {"torch": "step", "tensorflow": "_train_body", "jax": "_train_body", "mlx": "_step"}
@@ -185,7 +184,7 @@ class Experiment(Process):
         self.workload = self.make = None  # the processes need the memory
         gc.collect()
         left = self.measurement.left()  # nothing if the study's note of the point's end was lost
-        if not left and "BENCHBOOK_SUPERVISOR" not in os.environ:  # the cell runs again
+        if not left and not context.current().supervisor:  # the cell runs again
             self.measurement.session = runs.new_id()
             left = self.measurement.left()
         planned, count = self.amount(), self.measurement.count
@@ -236,7 +235,7 @@ class Experiment(Process):
         if seconds := own.manifest().get("first_call_seconds"):
             print(f"A process needs {seconds:g} s from its start to the end of its first step.")
         print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
-        if PLAYING in os.environ:
+        if is_attended() and context.current().outputs:
             print(f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}")
         return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
 
@@ -297,7 +296,7 @@ class Experiment(Process):
 
 def is_attended() -> bool:
     """Return whether a user runs the cells: in JupyterLab or VS Code, and not in a study's run."""
-    return "BENCHBOOK_SUPERVISOR" not in os.environ and any(
+    return not context.current().supervisor and any(
         name.startswith(("JPY_SESSION_NAME", "VSCODE_")) for name in os.environ
     )
 
@@ -314,15 +313,15 @@ def begin(study: str, parameters: dict) -> Experiment:
     """
     framework = devices.choose_framework(parameters.get("framework", "torch"))
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
-    if is_attended() and "BENCHBOOK_OUTPUTS" not in os.environ:
-        os.environ |= {"BENCHBOOK_OUTPUTS": tempfile.mkdtemp(prefix="benchbook-"), PLAYING: "1"}
+    if is_attended() and not (context.current().outputs or "BENCHBOOK_OUTPUTS" in os.environ):
+        context.change(outputs=tempfile.mkdtemp(prefix="benchbook-"))
     kind, this = parameters["device"], machine.identify()
     if attended or kind not in KINDS:
         picked = survey.device(kind, framework)
     else:  # a process asks the framework
         picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
     parameters = parameters | {"device": picked.kind} | ({"framework": framework} if "framework" in parameters else {})
-    session = os.environ.get("BENCHBOOK_SESSION") or runs.new_id()
+    session = context.current().session or runs.new_id()
     measurement = Measurement(study, this.name, parameters, session)
     if attended:
         here = process.begin(study, parameters, drafts=True)

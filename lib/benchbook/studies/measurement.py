@@ -14,7 +14,7 @@ import pandas
 
 from benchbook.frameworks import allocator
 from benchbook.judging import intervals, verdicts
-from benchbook.machine import condition, contention, identity, kinds, launch, layout
+from benchbook.machine import condition, contention, context, identity, kinds, launch, layout
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
@@ -24,7 +24,6 @@ from benchbook.studies.process import CHECK
 
 # JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
-LIMIT = "BENCHBOOK_PROCESS_SECONDS"  # the environment's limit of one process
 ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
 MOST_FAILURES = 2  # in a row, of other kinds
 
@@ -153,12 +152,13 @@ class Measurement:
             on_row: called with a process's number and with phase, status and rate of each row that it writes.
         """
         runs.recover(self.folder)
-        first_id = os.environ.get("BENCHBOOK_RUN_ID")  # the executed notebook has the name of this run
+        first_id = context.current().run_id  # the executed notebook has the name of this run
         while (state := self.state()).left:
             number = state.left[0]
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
-            self._run(number, run_id, state.patience, on_row)
+            with context.changed(session=self.session, machine=self.machine):
+                self._run(number, run_id, state.patience, on_row)
             if run_id not in self._ended(self.rows(), manifests.read_all(self.folder)):  # it was interrupted
                 return
         shutil.rmtree(self.programs, ignore_errors=True)
@@ -169,14 +169,12 @@ class Measurement:
         given, folder = self.parameters, self.folder
         count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
         if self.in_kernel and count == 1:
-            os.environ["BENCHBOOK_SESSION"] = self.session
             launch.listener = lambda row: on_row(number, row)
             with suppress(Exception):  # its row is written
                 process.run(self.study, given, run_id, number)
             launch.listener = None
             return
-        variables = {"BENCHBOOK_SESSION": self.session, "BENCHBOOK_MACHINE": self.machine}
-        variables |= kinds.environment(given["device"], os.environ)
+        variables = kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
         # `tuned` keeps memory from its search on; `reference` has the system's default, as a plain script.
@@ -195,7 +193,7 @@ class Measurement:
             f"{process.__name__}:{process.run.__name__}",
             *(self.study, given, run_id, number, is_warm, waited),
             log=log,
-            seconds=float(os.environ.get(LIMIT, math.inf)),
+            seconds=context.current().process_seconds or math.inf,
             variables=variables,
             num_ranks=count,
             on_message=lambda row: on_row(number, row),
