@@ -47,6 +47,8 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@echo "For developers:"
+	@grep -hE '^[a-z-]+:.*#- ' $(MAKEFILE_LIST) | awk -F ':.*#- ' '{printf "  make %-9s %s\n", $$1, $$2}'
 
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
@@ -60,27 +62,27 @@ plan: $(READY) ## Show the points of PROFILE, how long they should take and, wit
 report: $(READY) ## Merge all rows into figures, tables and the report
 	@$(BIN)/benchbook report
 
-examples: $(READY) ## Run the notebooks as in JupyterLab and keep them, with outputs, in outputs/examples: STUDIES="..."
+examples: $(READY) #- Run the notebooks as in JupyterLab and keep them, with outputs, in outputs/examples: STUDIES="..."
 	@$(BIN)/python -m benchbook.report.examples $(filter-out all,$(STUDIES))
 
 test: lint ## Set up, lint and run every test except slow ones and Slurm's; MARKS="not slow and not mps" selects others
 	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
 
-test-slow: $(READY) ## Run the slow tests: every variant of every notebook, the locks, the Mac's versions on Linux, rehearsals; SLOW=file selects
+test-slow: $(READY) #- Run the slow tests: every variant of every notebook, the locks, the Mac's versions on Linux, rehearsals; SLOW=file selects
 	@$(BIN)/python -m pytest -m slow $(SLOW)
 
-lint: $(READY) ## Check the style of modules and notebooks, and that notebooks have no outputs
+lint: $(READY) #- Check the style of modules and notebooks, and that notebooks have no outputs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
-bench: $(READY) ## Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates (OTHER=folder of another checkout)
+bench: $(READY) #- Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates (OTHER=folder of another checkout)
 	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity loops rates,$(STUDIES))); do \
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
 	@for bench in $(filter intervals soak scale parity loops rates,$(STUDIES)); do \
 		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
 
-derived: $(READY) ## Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
+derived: $(READY) #- Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
 	@$(BIN)/python benchmarks/fit_memory.py
 	@$(BIN)/python benchmarks/predictions.py
 	@$(BIN)/python tests/golden.py
@@ -94,7 +96,7 @@ pack: $(READY) ## Check this machine's rows and manifests, and zip them to send:
 share: $(READY) ## Show this machine's files and the texts in them, ask, and send them as a pull request by gh: MACHINE=name; DRY=1 sends nothing
 	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
 
-picture: ## Take the README's picture from the executed example of MNIST: the figure of its result
+picture: #- Take the README's picture from the executed example of MNIST: the figure of its result
 	@python3 -c "import base64, json; from pathlib import Path; \
 		cells = json.loads(Path('outputs/examples/01_mnist_speedup.ipynb').read_text())['cells'][:-1]; \
 		found = [out['data'] for cell in cells for out in cell.get('outputs', ()) if 'image/png' in out.get('data', {})]; \
@@ -106,7 +108,7 @@ resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MAC
 	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt
 
-lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch's operators on MPS
+lock: $(UV) #- Resolve environment-*.yml into requirements/*.txt, and list torch's operators on MPS
 	$(call resolve,arm64,aarch64-apple-darwin)
 	$(call resolve,cuda,x86_64-manylinux_2_28)
 	$(call resolve,linux-arm64,aarch64-manylinux_2_28)
@@ -115,7 +117,7 @@ lock: $(UV) ## Resolve environment-*.yml into requirements/*.txt, and list torch
 	MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) run --quiet --no-project --python 3.11 --with pyyaml python tests/rehearsal/mps_operators.py $(UV)
 
 ADDRESS = $(shell sed -n 's|^Repository = "https://github.com/\(.*\)"|\1|p' pyproject.toml)
-address: ## Write the address of the repository on GitHub into pyproject.toml, README and notebooks: REPOSITORY=owner/name
+address: #- Write the address of the repository on GitHub into pyproject.toml, README and notebooks: REPOSITORY=owner/name
 	@test -n "$(REPOSITORY)" || { echo "make: REPOSITORY is empty; allowed: owner/name (now: $(ADDRESS))" >&2; exit 1; }
 	@perl -pi -e 's{(github(?:\.com)?)/\Q$(ADDRESS)\E(?![\w-])}{$$1/$(REPOSITORY)}g; s{<!-- address: (.*) -->}{$$1}' \
 		pyproject.toml README.md notebooks/colab.ipynb

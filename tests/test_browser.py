@@ -140,7 +140,7 @@ def test_a_long_table_sorts_by_number_and_filters(visit):
         page.locator("#summary th button", has_text="samples/s").click()
         assert page.locator(f"#summary th[aria-sort={order}]").inner_text() == "samples/s"
         assert next(filter(None, rates.all_inner_texts())) == first
-    page.get_by_role("searchbox", name="Filter: Medians of training windows").fill("out of reach of any row")
+    page.get_by_role("searchbox", name="Filter: Rates of all points").fill("out of reach of any row")
     assert page.locator("#summary tbody tr:visible").count() == 0
 
 

@@ -111,8 +111,14 @@ def test_commit_says_when_the_library_was_changed(monkeypatch):
     assert identity.commit() == "0123456789ab"
     answers["status"] = " M lib/benchbook/measure.py"
     assert identity.commit() == "0123456789ab+changed"
-    answers["rev-parse"] = ""
-    assert identity.commit() == ""
+
+
+def test_the_commit_of_a_repository_that_git_refuses_is_unknown_with_its_words(monkeypatch, tmp_path):
+    monkeypatch.setattr(layout, "checkout", lambda: tmp_path)
+    assert (identity.commit(), identity.git_fault()) == ("", "")
+    (tmp_path / ".git").mkdir()
+    assert identity.commit() == "unknown"
+    assert identity.git_fault().startswith("fatal: not a git repository")
 
 
 def test_usable_cores_are_those_this_process_may_use(monkeypatch):

@@ -76,6 +76,10 @@ def test_the_readme_lists_every_notebook_and_profile():
         assert f"`{path.stem}`" in read("README.md")
 
 
+def test_the_readme_is_short():
+    assert len(re.findall(r"\S*\w\S*", re.sub(r"<!--.*?-->", "", read("README.md")))) <= 900
+
+
 def test_the_readmes_picture_is_of_the_executed_example():
     text = read("outputs/examples/01_mnist_speedup.ipynb")
     assert base64.b64encode((HIDDEN / "answer.png").read_bytes()).decode() in text, "make picture"

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -38,8 +39,16 @@ MachineName = Annotated[str, typer.Option(help="name of this machine; empty: mad
 DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
 
 
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        say(f"benchbook {metadata.version('benchbook')}, commit {identity.commit() or 'unknown'}")
+        raise typer.Exit
+
+
 @app.callback()
-def benchbook() -> None:
+def benchbook(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="show and end")] = False,
+) -> None:
     """Measure or predict what training a network costs, in time, energy and money.
 
     `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
@@ -72,6 +81,8 @@ def study(
             say(line)
         say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
         return
+    if words := identity.git_fault():
+        say(f"The rows' commit is unknown; git says: {words}")
     name, points = _planned(profile, studies, machine, device)
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)

@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -175,16 +176,32 @@ def environment() -> dict:
 
 
 def commit() -> str:
-    """Return the project's git commit, with '+changed' if library or notebooks differ; empty if unknown.
+    """Return the project's git commit, with '+changed' if library or notebooks differ.
 
-    If pip installed the project from a repository, pip's own record has the commit.
+    If pip installed the project from a repository, pip's own record has the commit. It is empty without a repository,
+    and "unknown" if git does not read the one that is there; see `git_fault`.
     """
     if not (folder := layout.checkout()):
         recorded = metadata.distribution("benchbook").read_text("direct_url.json")
         return json.loads(recorded or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
+    if git_fault():
+        return "unknown"
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
     changed = output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
     return f"{head}+changed" if head and changed else head
+
+
+def git_fault() -> str:
+    """Return git's words if it refuses the checkout's repository, such as one of another owner; else empty."""
+    if not ((folder := layout.checkout()) and (folder / ".git").exists()):
+        return ""
+    try:
+        subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    except subprocess.CalledProcessError as error:
+        return error.stderr.strip().partition("\n")[0]
+    return ""
 
 
 def repository() -> str:

@@ -30,8 +30,7 @@ SAME = (
 SAME += ("cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer")
 KEY = ("article", "metric", "unit", "framework", "family", "setting")
 ASKED = (  # which people compare, the slower first
-    ("Apple M1", "NVIDIA A100"), ("Apple M1 Pro", "NVIDIA RTX A6000"), ("Apple M1 Max", "NVIDIA RTX 3090"),
-    ("Apple M3", "NVIDIA L4"), ("Apple M4", "NVIDIA RTX 4090"), ("NVIDIA RTX 2080 Ti", "NVIDIA RTX 3090"),
+    ("Apple M1", "NVIDIA A100"), ("Apple M3", "NVIDIA L4"), ("Apple M4", "NVIDIA RTX 4090"),
     ("NVIDIA RTX 3090", "NVIDIA A100"), ("NVIDIA RTX 4090", "NVIDIA A100"), ("NVIDIA V100", "NVIDIA A100"),
     ("NVIDIA A100", "NVIDIA H100"),
 )  # fmt: skip

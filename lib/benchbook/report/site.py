@@ -8,9 +8,10 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
 
-from benchbook.machine import layout, temporary
+from benchbook.machine import identity, layout, temporary
 from benchbook.measuring.failures import last_line
 from benchbook.running import execute, kernel
 
@@ -110,7 +111,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
+        foot = f"%Y-%m-%d by benchbook {metadata.version('benchbook')}, commit {identity.commit() or 'unknown'}"
+        settings = SETTINGS | {"html_extra_path": [str(figures / "data")], "html_last_updated_fmt": foot}
         app = Sphinx(source, None, built, f"{place}/doctrees", "html", settings, status=None, warning=io.StringIO())
         app.connect("html-page-context", _add_policy, priority=900)  # after furo's
         app.build()
