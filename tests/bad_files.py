@@ -143,11 +143,15 @@ def swapped(files: Files) -> None:
     files[place(files, FIRST, ".json")] = files[place(files, SECOND, ".json")]
 
 
+# The names of helper columns, of today and of earlier versions.
+HELPERS = ["system", "clock", "versions", "num_samples", "process_seconds", "is_mac", "allow_embedded", "manifest_x"]
+HELPERS += ["rate", "ceiling", "verdict", "low", "high", "interval", "num_windows", "title", "line", "rule", "reason"]
 CASES: dict[str, Change] = {
     "nothing changed": lambda files: None,
     # a value that is not allowed
     "status of no list": cell("status", "fine"),
     "time of no month": cell("started_at", "2026-13-45T00:00:00Z"),
+    "too many digits of a second": cell("started_at", f"2026-11-22T04:10:42.{'1' * 20}Z"),
     "minutes in words": cell("settings", '{"sustained_minutes": "x"}'),
     "a price in words": cell("settings", '{"price_per_hour": "abc"}'),
     "a choice of none": cell("settings", '{"chosen": []}'),
@@ -198,6 +202,7 @@ CASES: dict[str, Change] = {
     "semicolons": content(lambda text: text.replace(b",", b";")),
     "an empty line": content(lambda text: text.replace(b"\n", b"\n\n", 3)),
     "a picture": content(lambda text: b"\x89PNG\r\n\x1a\n" + bytes(range(256))),
+    "columns of our own helpers": table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]),
     "a column twice": content(lambda text: text.replace(b",idle_watts,", b",seconds,", 1)),
     # manifests
     "manifests missing": without_manifests,
@@ -212,6 +217,7 @@ CASES: dict[str, Change] = {
     "a chip in a list": manifest(machine={"chip": ["AMD EPYC"]}),
     "a search without settings": manifest(tuning={"chosen": "tuned"}),
     "conditions no list": manifest(conditions={}),
+    "a number that no float holds": manifest(conditions=[{"awake_seconds": 10**400, "elapsed_seconds": 1, "index": 0}]),
     "seconds of a process true": manifest(process_seconds=True),
     "parameters that lead elsewhere": manifest(parameters={"variant": "reference", "device": "../../x"}),
 }

@@ -73,9 +73,14 @@ def make_rows(rows: list[dict]) -> pandas.DataFrame:
 
 
 def make_zip(path: Path, members: dict, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED) -> Path:
-    """Write a zip of these contents by name, unchecked, all of one kind; return its path."""
+    """Write a zip of these contents by name, unchecked, all of one kind; return its path.
+
+    A mapping stands for a file of one row with these columns changed.
+    """
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
+            if isinstance(content, dict):
+                content = pandas.DataFrame([make_row(settings="{}") | content]).to_csv(index=False)
             member = zipfile.ZipInfo(name)
             member.external_attr, member.compress_type = mode << 16, method
             archive.writestr(member, content)

@@ -249,16 +249,12 @@ LIES = {
         {"energy_method": "rapl", "energy_boundary": "package"},
         "train", lambda row: {"energy_joules": 90_000.0}, {"watts"},
     ),
-    "another batch size": ({}, "train", lambda row: {"batch_size": 128}, {"manifest"}),
     "another image size": ({"asked": {"image_size": 28}}, "train", lambda row: {"image_size": 14}, {"manifest"}),
-    "half precision as the reference": ({}, None, lambda row: {"precision": "bf16"}, {"manifest"}),
     "no parity asked for": ({"parity": None}, "train", lambda row: {"settings": {}}, {"parity"}),
     "faster than a product in bf16": (
         {"ceiling": RATE / 3, "ceiling_in": "bf16", "variant": "tuned", "asked": {"variant": "tuned"}},
         "train", lambda row: {"precision": "amp_bf16"}, {"ceiling"},
     ),
-    "another data set": ({}, "train", lambda row: {"dataset": "cifar10"}, {"manifest"}),
-    "another chip": ({}, None, lambda row: {"chip": "Apple M9"}, {"manifest"}),
     "another point": ({}, None, lambda row: {"point": "tuned-cpu-3ee074f5"}, {"manifest"}),
     "published": ({}, None, lambda row: {"source": "published"}, {"source"}),
 }  # fmt: skip

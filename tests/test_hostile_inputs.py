@@ -23,7 +23,7 @@ from benchbook.frameworks import survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import layout
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
-from benchbook.rows import crosschecks, manifests, marker, packing, records
+from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import profiles, session
 from benchbook.studies import predictions
 from rows import COMMITTED, make_row, write
@@ -187,33 +187,6 @@ def outputs_with(tmp_path: Path, monkeypatch, machines: dict[str, bad_files.File
     return tmp_path / "outputs" / "runs"
 
 
-def as_machine(files: bad_files.Files, name: str) -> bad_files.Files:
-    return {path: content.replace(COMMITTED.name.encode(), name.encode()) for path, content in files.items()}
-
-
-@pytest.mark.parametrize("is_jittered", [False, True])
-def test_a_copy_under_a_name_that_sorts_first_is_refused_and_the_original_stays(
-    tmp_path, monkeypatch, command, is_jittered
-):
-    real, copies = bad_files.base(COMMITTED), as_machine(bad_files.base(COMMITTED), "aaa-box")
-    if is_jittered:  # as runs of their own, an hour later
-        for run in (bad_files.FIRST, bad_files.SECOND, bad_files.CEILINGS):
-            bad_files.table(lambda rows: [bad_files.scale(line, 1.0123) for line in rows], run)(copies)
-        for old, new in (("20261122T04", "20261122T05"), ("2026-11-22T04", "2026-11-22T05")):
-            copies = {path.replace(old, new): text.replace(old.encode(), new.encode()) for path, text in copies.items()}
-    outputs_with(tmp_path / "their", monkeypatch, {"aaa-box": copies})
-    packing.pack("aaa-box")
-    runs = outputs_with(tmp_path, monkeypatch, {COMMITTED.name: real})
-    status, said = command("add", tmp_path / "their" / "outputs" / "aaa-box.zip")
-    assert (status, said.count("\n"), [path.name for path in runs.iterdir()]) == (2, 1, [COMMITTED.name])
-    outputs_with(tmp_path, monkeypatch, {"aaa-box": copies})  # by hand
-    lines = []
-    described = manifests.read_all(runs, lines.append)
-    kept = crosschecks.consistent(records.gather(records.find(runs), lines.append), described, lines.append)
-    assert set(kept.loc[kept["phase"] == "train", "machine"]) == {COMMITTED.name}
-    assert sum("aaa-box" in line for line in lines) == 3
-
-
 def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command):
     outputs_with(tmp_path, monkeypatch, {COMMITTED.name: bad_files.base(COMMITTED)})
     path, _ = packing.pack(COMMITTED.name)
@@ -252,17 +225,12 @@ BOUNDS = [("1", "1e12", "1e-12"), ("1", "1e-12", "1e12"), ("9" * 16, "0.01", "9.
 DEEP = [None, True, 0, -1, 3, 1e308, 1e-300, 10**30, "", "x", "=1+1", "<b>", "007", [], {}, [1], {"a": 1}, ["x"]]
 
 
-def run_of(number: int, run_id: str) -> str:
-    """Return the name that a committed run has as one of a machine of this number."""
-    return f"{run_id[:16]}-{number:04x}{run_id[17:21]}"
-
-
 def a_machine(number: int, draw: random.Random, runs: bad_files.Files | None = None) -> bad_files.Files:
     """Return committed runs as those of another machine: its own name, run ids, times and memory."""
     files = {}
     for place, content in (runs or bad_files.base(COMMITTED)).items():
         study, point, file = place.split("/")
-        run_id = run_of(number, file)
+        run_id = f"{file[:16]}-{number:04x}{file[17:21]}"
         text = content.decode().replace(file.rpartition(".")[0], run_id).replace(COMMITTED.name, f"m{number:03}")
         if file.endswith(".csv"):
             rows = bad_files.read_csv(text.encode())
@@ -298,41 +266,6 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
             value[key] = draw.choice(DEEP)
             return json.dumps(manifest).encode()
         value = value[key]
-
-
-# The names of helper columns, of today and of earlier versions.
-HELPERS = ["system", "clock", "versions", "num_samples", "process_seconds", "is_mac", "allow_embedded", "manifest_x"]
-HELPERS += ["rate", "ceiling", "verdict", "low", "high", "interval", "num_windows", "title", "line", "rule", "reason"]
-FAULTS = (  # the change of one file of a machine, and the words of the report and of validate
-    (bad_files.table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]), "does not know", ""),
-    (bad_files.cell("started_at", f"2026-11-22T04:10:42.{'1' * 20}Z"), "UTC time", "UTC time"),
-    (  # a number that no float holds
-        bad_files.manifest(
-            conditions=[{"awake_seconds": 10**400 * i, "elapsed_seconds": 1, "index": i} for i in (0, 1)]
-        ),
-        "Manifest not used",
-        "conditions[1].awake_seconds",
-    ),
-)
-
-
-def test_a_report_names_the_files_that_it_cannot_check_and_goes_on(tmp_path, monkeypatch, command):
-    machines = {COMMITTED.name: bad_files.base(COMMITTED)}
-    for number, (change, *_) in enumerate(FAULTS):
-        files = bad_files.base(COMMITTED)
-        change(files)
-        machines[f"m{number:03}"] = a_machine(number, random.Random(number), files)
-    runs = outputs_with(tmp_path, monkeypatch, machines)
-    merged = aggregation.merge(runs)
-    merged.write(tmp_path / "figures")
-    assert set(merged.evidence.measured["machine"]) == set(machines)
-    all_hurt = [run_of(number, bad_files.FIRST) for number in range(len(FAULTS))]
-    assert all(any(hurt in line for hurt in all_hurt) for line in merged.left_out)
-    for number, (hurt, (_, reported, refused)) in enumerate(zip(all_hurt, FAULTS, strict=True)):
-        assert any(reported in line and hurt in line for line in merged.left_out)
-        status, said = command("validate", runs / f"m{number:03}")
-        assert (status, refused in said) == (2 if refused else 0, True)
-        assert not refused or hurt in said
 
 
 def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeypatch):
