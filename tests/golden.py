@@ -22,6 +22,7 @@ from pathlib import Path
 import pandas
 
 import bad_files
+import edges
 import golden_files
 import study_rows
 from benchbook import studies
@@ -125,6 +126,10 @@ def made_up() -> Iterator[tuple[str, dict]]:
             for key, record in keyed(table, [*IDENTITY, "name"]).items():
                 yield f"{title} | {key}", record
         yield f"{name} finding", {"finding": numbers(findings.finding(study, evidence))}
+    for name, found in edges.found():
+        if isinstance(found, list | pandas.DataFrame):
+            found = keyed(pandas.DataFrame(found), [*IDENTITY, "name"])
+        yield f"edge | {name}", {"found": numbers(found) if isinstance(found, str) else found}
 
 
 def keyed(table: pandas.DataFrame, identity: list[str]) -> dict[str, dict]:

@@ -1,13 +1,25 @@
 """The contract of every study: rows in; tables, charts and a finding out, whatever was measured. Numbers: golden."""
 
 import functools
+import json
+import random
 import re
 
+import numpy
+import pandas
 import pytest
 
+import edges
 from benchbook import studies
-from benchbook.studies import findings
-from study_rows import evidence, given, machine
+from benchbook.studies import datasets, findings
+from benchbook.studies.calibrate import study as calibrate
+from benchbook.studies.mnist_speedup import study as mnist
+from benchbook.studies.segmentation_scaling import study as segmentation
+from benchbook.studies.simclr_epochs import study as simclr
+from benchbook.studies.study import Evidence
+from benchbook.studies.vae_stability import study as vae
+from benchbook.studies.your_network import study as your_network
+from study_rows import evidence, given, machine, point, tried
 
 STUDIES = studies.every()
 CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts]
@@ -64,8 +76,86 @@ def test_a_failure_before_the_first_window_is_drawn(study, chart):
 
 
 @pytest.mark.parametrize("name", STUDIES)
+def test_quantities_do_not_depend_on_the_order_of_runs(name):
+    rows = given(name).rows
+    runs = [own for _, own in rows.groupby("run_id")]
+    random.Random(59).shuffle(runs)
+    made = [STUDIES[name].quantities(Evidence(each)) for each in (rows, pandas.concat(runs, ignore_index=True))]
+    first, turned = (sorted(json.dumps(line, default=str, sort_keys=True) for line in lines) for lines in made)
+    assert turned == first
+
+
+@pytest.mark.parametrize("name", STUDIES)
 @each_input
 def test_a_finding_has_at_most_two_sentences_and_three_digits(name, rows, published):
     text = findings.finding(STUDIES[name], given(name, rows, published))
     assert 1 <= len(re.findall(r"\S.*?[.?!](?= [A-Z]|$)", text)) <= 2
     assert not re.search(r"[1-9]\d*\.\d{3}|\d[1-9]\d{3}", text.replace("100,000", ""))
+
+
+def title(drawing, panel=0):
+    return drawing.figure.axes[panel].get_title(loc="left")
+
+
+def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does():
+    drawing = mnist.STUDY.charts[0].draw(
+        evidence(edges.loader([1200]), edges.loader([2400], "resident"), published=True)
+    )
+    table, bars = drawing.table, drawing.figure.axes[0].patches
+    parts = table[["setup_seconds", "train_seconds", "evaluate_seconds"]].to_numpy(float).ravel()
+    printed = table.loc[table["source"] == "published", "seconds"]
+    drawn = sorted(bar.get_width() for bar in bars if bar.get_width() > 0)
+    assert drawn == pytest.approx(sorted([*parts[~numpy.isnan(parts)], *printed]))
+    ends = {round(bar.get_x() + bar.get_width(), 6) for bar in bars}
+    assert {round(seconds, 6) for seconds in table["seconds"]} <= ends
+    assert [text.get_text().strip() for text in drawing.figure.axes[0].texts][:2] == ["19.6 s", "20.4 s"]
+
+
+def test_rates_have_decimal_prefixes():
+    texts = [calibrate.in_words(value / 1e12) for value in (2e15, 999.7e9, 5.9e10, 1.5e6, 2e3, 7)]
+    assert texts == ["2 PFLOP/s", "1 TFLOP/s", "59 GFLOP/s", "1.5 MFLOP/s", "2 kFLOP/s", "7 FLOP/s"]
+
+
+def test_pictures_and_the_reading_say_how_far_off_they_are():
+    images = numpy.zeros((5, 28, 28))
+    for reconstructed, said in ((images + 0.25, "0.250"), (images * numpy.nan, "5 of 5")):
+        drawn = {"test image": images, "reconstruction": reconstructed, "sample": images}
+        assert said in title(vae.pictures(drawn))
+    assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
+    losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
+    assert re.findall(r"\d+ an image", title(vae.STUDY.charts[0].draw(evidence(losses)))) == ["106 an image"]
+    own = point("simclr_epochs", (64, 60, 62), accuracy=0.25)
+    assert "not distinguishable from 0" in simclr.reading(evidence(own, tried(own[3], "resident", (75.0,))))
+
+
+def test_masks_are_drawn_over_their_images_with_their_overlap():
+    data = datasets.triangles(5, 2, 128)
+    triangles = data.test_labels == 1
+    before, after = (numpy.stack([triangles[0] & keeps, triangles[1] & keeps]) for keeps in (False, True))
+    rows = {"image": data.test_images, "triangle": triangles, "before training": before, "after training": after}
+    drawing = segmentation.pictures(rows)
+    assert re.findall(r"\d\.\d\d", title(drawing)) == ["0.00", "1.00"]
+    [shown] = [image.get_array() for image in drawing.figure.axes[0].images]
+    plain, masked = numpy.split(shown, 2)
+    coloured = numpy.ptp(masked, axis=2) > 0
+    assert numpy.ptp(plain, axis=2).max() == 0
+    numpy.testing.assert_array_equal(coloured, numpy.hstack(triangles))
+    assert segmentation.iou(before[0], before[0]) == 1
+
+
+def test_other_chips_are_predicted_for_a_network_on_record_and_refused_for_another():
+    here = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "batch_size": 32, "image_size": 224}
+    counts = {"vgg16": 92.8e9, "resnet50": 1e9, "mine": 24.5e9}
+    runs = [
+        point("your_network", (800.0,), model=name, flops_per_sample=count, **here) for name, count in counts.items()
+    ]
+    table = your_network.elsewhere(evidence(*runs))
+    others = table[table["source"] == "predicted"].set_index("where")
+    known = others[others["model"] == "vgg16"]
+    assert (known["low"] < known["samples_per_second"]).all()
+    assert pandas.isna(known.loc["Apple M1", "dollars"])  # it is not rented by the hour
+    refused = others[others["model"] != "vgg16"]
+    assert refused["samples_per_second"].isna().all()
+    reasons = refused.groupby("model")["reason"].first()
+    assert "another network" in reasons["resnet50"]
+    assert "'mine' is not on record" in reasons["mine"]

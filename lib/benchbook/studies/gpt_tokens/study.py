@@ -111,7 +111,7 @@ def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
 def claimed(evidence: Evidence) -> list[dict]:
     """Return quantities for claims: the speed-up of each of the article's settings of GPT-2 small, and best losses."""
     chips, steps = rates(evidence).set_index("machine")["chip"].to_dict(), ladder(evidence)
-    steps = steps[[f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]]
+    steps = steps.loc[[f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]]
     own = f"network == 'GPT-2 small' and batch_size == {ARTICLE_BATCH_SIZE} and sequence_length == 1024"
     own += " and lora_rank == 0 and framework == 'torch' and device != 'cpu' and dataset in ('random tokens', 'book')"
     values = [
