@@ -107,13 +107,9 @@ def test_without_words_the_help_is_printed(run):
 
 
 def test_what_cannot_be_answered_is_refused_before_any_work(run):
-    assert "RTX 4090" in run("predict", "--chip", "RTX 9090", "--work", "resnet50", status=2)
-    assert "did you mean resnet50" in run("predict", "--chip", "T4", "--work", "resnet5", status=2)
     refused = run("predict", "--chip", "T4", "--work", "lora", status=2)
     assert "LoRA: fewer than 5 products on record" in refused
     assert re.search(r"; the nearest on record: [\d,]+ tokens/s: NVIDIA .* LoRA", refused)
-    assert "no work was given" in run("predict", "--chip", "T4", status=2)
-    assert "no --chip" in run("predict", status=2)
 
 
 def test_asking_needs_no_framework(tmp_path):

@@ -120,12 +120,6 @@ def test_no_row_holds_a_measure_that_is_not_in_the_list(rows):
     }
 
 
-def test_the_other_reading_of_the_lost_figure_is_in_the_list_too(rows):
-    row = rows[rows["point"] == "reference-mps-less"].iloc[0]
-    assert row["seconds"] == 9.1 * 60
-    assert any(line["value"].endswith("9.1 (=6.75/0.74)") for line in figures().to_dict("records"))
-
-
 def test_each_row_of_the_language_models_is_a_figure_of_the_record(rows):
     """The same article, chip and value; so that nothing is learnt from it twice."""
     figures, own = record.read(), rows[rows["study"] == LANGUAGE]

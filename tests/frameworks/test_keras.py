@@ -137,22 +137,6 @@ def test_evaluation_weighs_batches_by_their_images_and_changes_nothing(data):
     assert (found.samples, found.metric) == (48, "top1")
 
 
-def test_a_snapshot_brings_back_weights_optimiser_schedule_and_dropout(data):
-    made = workload(data)
-    steps(made, 2)
-    fresh, epoch = made.snapshot(), made.epoch
-    first = steps(made, 6)
-    made.end_epoch()
-    made.restore(fresh)
-    assert (made.epoch, made.steps_taken()) == (epoch, 2)
-    assert steps(made, 6) == first
-    assert made.steps_taken() == 8
-    made.network.update_model()
-    assert float(made.network.optimizer.learning_rate) == pytest.approx(0.1 * DECAY**8)
-    made.restore(fresh)
-    assert steps(made, 6) == first
-
-
 def test_the_same_seed_gives_the_same_training_and_leaves_pythons_own_alone(data):
     import random
 
@@ -226,66 +210,6 @@ def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(data, tmp_path, mon
     verdict = parity.check(made, run(tmp_path), 3)
     assert not verdict.passed
     assert "norm 1.1" in verdict.reason
-
-
-def plant_no_update(made):
-    optimizer = made.network.optimizer
-    optimizer.apply = lambda gradients, variables: None
-    optimizer.stateless_apply = lambda state, gradients, variables: (variables, state)
-
-
-def plant_twice_the_rate(made):
-    import keras
-
-    made.network.optimizer._learning_rate = keras.optimizers.schedules.ExponentialDecay(0.2, 1, DECAY)
-
-
-def plant_no_momentum(made):
-    made.network.optimizer.momentum = 0.0
-
-
-def plant_half_batches(made):
-    train = made.network.train
-    made.network.train = lambda images, labels: train(images[:4], labels[:4])
-
-
-def plant_rolled_labels(made):
-    batches = made.train_batches
-    made.train_batches = lambda epoch: [(images, numpy.roll(labels, 1)) for images, labels in batches(epoch)]
-
-
-def plant_a_lost_relu(made):
-    for layer in made.network.model.layers:
-        if type(layer).__name__ == "ReLU":
-            layer.negative_slope = 1.0
-
-
-def plant_still_statistics(made):
-    for layer in made.network.model.layers:
-        if hasattr(layer, "momentum"):
-            layer.momentum = 1.0
-
-
-PLANTS = [
-    pytest.param(value, marks=[] if value in (plant_no_momentum, plant_rolled_labels) else pytest.mark.slow)
-    for name, value in [*globals().items()]
-    if name.startswith("plant_")
-]
-
-
-@pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))  # the judge is the same
-@pytest.mark.parametrize("plant", PLANTS)
-def test_training_that_is_wrong_is_caught(data, tmp_path, plant):
-    made = workload(data)
-    plant(made)
-    verdict = parity.check(made, run(tmp_path), 1)
-    assert not verdict.passed
-
-
-@pytest.mark.slow
-def test_an_untrained_convolution_is_caught(data, tmp_path):
-    made = workload(data, make_model=lambda: make_model(trainable=False), plain=workload(data).plain)
-    assert not parity.check(made, run(tmp_path), 1).passed
 
 
 def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):

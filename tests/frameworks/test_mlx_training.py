@@ -99,22 +99,6 @@ def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
-def test_a_gradient_that_is_ten_percent_too_large_in_one_layer_fails(tmp_path, monkeypatch):
-    from benchbook.frameworks.mlx.training import MlxWorkload
-
-    right = MlxWorkload._gradients
-
-    def wrong(self, inputs, target):
-        loss, gradients = right(self, inputs, target)
-        gradients["convolution2"]["weight"] = gradients["convolution2"]["weight"] * 1.1
-        return loss, gradients
-
-    monkeypatch.setattr(MlxWorkload, "_gradients", wrong)
-    verdict = parity.check(build("mnist"), run(tmp_path), 1)
-    assert not verdict.passed
-    assert "convolution2.weight" in verdict.reason
-
-
 def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypatch):
     import mlx.core as mx
 
