@@ -149,7 +149,7 @@ def test_pauses_are_left_out_with_their_joules(now, monkeypatch):
         def end(self):
             return Energy(2.0 * (loop.measuring.time.perf_counter() - self.began), "rapl", "package")
 
-    monkeypatch.setattr(loop.sensors, "open_sensor", lambda device: Counter())
+    monkeypatch.setattr(loop.sensors, "open_sensor", lambda device: Counter(least_seconds=8.4))
     meter = benchbook.Meter(4, device="cpu")
     for number in range(10**6):
         now(0.125)
@@ -160,6 +160,10 @@ def test_pauses_are_left_out_with_their_joules(now, monkeypatch):
                 now(100.0)
     assert meter.rate().samples_per_second == 32.0
     assert meter.rate().joules_per_sample == 2.0 / 32
+    meter = benchbook.Meter(4, device="cpu", most_seconds=5.0)
+    while not meter.tick():
+        now(0.125)
+    assert 8.4 <= meter.rate().seconds < 10  # as long as the counter needs
     with benchbook.window("cpu") as outer:
         with benchbook.window("cpu") as inner:
             now(1.0)

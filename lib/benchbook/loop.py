@@ -37,7 +37,7 @@ class Meter:
         every: steps after which the work repeats, such as those between two checkpoints: the stretch then holds whole
             cycles, at least ten or as many as fit in `most_seconds`.
         device: whose name, memory and joules are shown, such as cuda:1; None: that of what the step returned.
-        most_seconds: of the stretch.
+        most_seconds: of the stretch; a slow energy counter may need more.
 
     Raises:
         ValueError: a wrong argument.
@@ -131,9 +131,10 @@ class Meter:
         self._marks.append(self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS))
         self._next = max(stretch.WARM_UP_STEPS, 2 * self._steps)
         if stretch.is_warm(self._marks):
-            self._stride = stretch.window_steps(self._marks, self.every, self.most_seconds)
             self._device = devices.used(self._named, last)
             sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
+            self.most_seconds = max(self.most_seconds, sensor.least_seconds)
+            self._stride = stretch.window_steps(self._marks, self.every, self.most_seconds)
             self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
             self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
             self._ranks.exchange(self._steps)  # all are ready: none waits for another in the stretch
