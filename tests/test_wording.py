@@ -28,6 +28,7 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
         (lambda number: wording.count(number, "window"), {1: "1 window", 6: "6 windows"}),
         (lambda kind: wording.bounds(1, 20, kind), {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"}),
         (lambda low: wording.span(pandas.Series([0.224, low]), wording.percent), {0.2: "20 to 22 %"}),
+        (lambda high: wording.half_width({"low": 1.0, "high": high}), {1.21: "±10%", 16.0: "over ±100%"}),
         (lambda low: wording.span(pandas.Series([low, 3558.0]), wording.duration), {29.3: "0.48 to 59 min"}),
     ],
 )

@@ -305,18 +305,18 @@ def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
     """Return a session's points for the terminal: rate, half of its interval, processes, and what is doubtful."""
     shown = []
     for line in lines.to_dict("records"):
-        rate, low, high, unit = statistics.in_units(line)
+        rate, _, _, unit = statistics.in_units(line)
         is_known, verdict = pandas.notna(rate), line["verdict"]
         doubt = str(verdict) if verdict and verdict.is_doubtful else ""
         shown.append({
             "point": f"{line['study']}: {setting(line['point'])}",
             "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
-            "half": f"{(high / low) ** 0.5 - 1:.0%}" if line["interval"] == intervals.INTERVAL else "",
+            "95 %": wording.half_width(line) if line["interval"] == intervals.INTERVAL else "",
             "processes": line["num_processes"],
             "disturbed": line["num_disturbed"],
             "note": doubt if line["status"] == "ok" else line["status"],
         })  # fmt: skip
-    return pandas.DataFrame(shown).rename(columns={"half": "±"})
+    return pandas.DataFrame(shown)
 
 
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float) -> None:
@@ -333,12 +333,14 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     machine = lines["machine"].iloc[0]
     if until - time.monotonic() > REPORT_SECONDS:
         page, evidence = _write_report(), Evidence.of_machine(machine)
+        unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
         say_table(f"All points of {machine}", _table(lines))
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 first, *_ = findings.finding(each, evidence, measured=True).split(". ")
-                say(f"{each.question} {wording.sentence(first) or 'No point of this machine answers it yet.'}")
-        unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
+                is_unsure = unsure[lines["study"] == name].any()
+                none = f"No {'stable ' * is_unsure}point of this machine answers it yet."
+                say(f"{each.question} {wording.sentence(first) or none}")
         disturbed = lines["num_disturbed"].gt(0).sum()
         say(f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}.")
         if unsure.any():

@@ -58,6 +58,12 @@ def bounds(low: float, high: float, kind: str, say=number) -> str:
     return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {span(pandas.Series([low, high]), say)}"
 
 
+def half_width(point: dict) -> str:
+    """Return half the width of a rate's interval: ±4%, or over ±100%, since two far processes tell little."""
+    half = (point["high"] / point["low"]) ** 0.5 - 1
+    return f"±{half:.0%}" if half <= 1 else "over ±100%"
+
+
 def energy(point: dict) -> str:
     """Return the energy in a summary's line as a sentence, with method, boundary and idle power."""
     if pandas.isna(point["energy_per_sample"]):

@@ -41,7 +41,7 @@ class Line:
         if sys.stdout.isatty() and ended != self.ended:  # reading more often would disturb the windows
             self.ended, point = ended, _judged(folder, new)
             if pandas.notna(point["samples_per_second"]):
-                width = f"±{(point['high'] / point['low']) ** 0.5 - 1:.0%}"
+                width = wording.half_width(point)
                 rate = f"{wording.rate(statistics.in_units(point)[0])} {statistics.in_units(point)[3]}/s"
                 self.so_far = f"{wording.count(point['num_processes'], 'process')}, {rate} {width} so far"
         self._draw(self.so_far)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.judging import intervals, verdicts, wording
 from benchbook.machine import condition, contention, context, layout
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
@@ -28,8 +28,6 @@ from benchbook.running.progress import Line
 from benchbook.studies.measurement import Measurement
 from benchbook.studies.process import CHECK
 
-ALIKE = ("framework", "variant", "image_size", "batch_size")  # what similar points share, the most important first
-IMAGES = {"imagenet": 1_281_167}  # in an epoch, for a data set that was not read yet
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
 FIRST_ANSWERS = 3  # points after which a user may stop
@@ -272,9 +270,8 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
     A point that this machine has measured is expected to take as long again, in as many processes as make it known. One
     that only another machine has measured takes as long as there, scaled by both machines' matrix products. Another
-    point is estimated from the most similar rows of its study and device, if there are any: the planned images over the
-    median rate, scaled by the area of an image, plus, for each process, the median time of the study's processes
-    outside their windows. The time limit is the upper bound either way.
+    point takes as long as its windows, if they last a given time, and for each process the machine's median time
+    outside windows. The time limit is the upper bound either way.
 
     Returns:
         Columns: study, point, num_processes (expected), seconds (missing where nothing was measured yet),
@@ -293,22 +290,15 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     taken = taken.dropna(subset="process").assign(outside=taken["process"] - taken["seconds"])
     best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
     products = best.groupby(["machine", "device"])["rate"].max().to_dict()
-    measured = statistics.summarise(rows[rows["machine"] == machine_name])
-    lines = [
-        (*point.key, *_estimate(point, machine_name, measured, taken, products), point.limit_seconds)
-        for point in points
-    ]
+    lines = [(*point.key, *_estimate(point, machine_name, taken, products), point.limit_seconds) for point in points]
     return pandas.DataFrame(lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"])
 
 
-def _estimate(
-    point: Point, machine_name: str, measured: pandas.DataFrame, taken: pandas.DataFrame, products: dict
-) -> tuple[int, float | None]:
+def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products: dict) -> tuple[int, float | None]:
     """Return the expected processes and the seconds of a point.
 
     Args:
         point, machine_name: see `estimate_seconds`.
-        measured: the machine's summary.
         taken: each run's seconds, of its process, in its windows and outside, and its rate.
         products: rates of matrix products by machine and device.
     """
@@ -326,31 +316,16 @@ def _estimate(
         count = intervals.processes_needed(deviation if deviation >= 0 else verdicts.STEADY, *wanted)
         seconds = again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
         return count, scale * seconds + START_SECONDS
-    count, taken = intervals.processes_needed(verdicts.STEADY, *wanted), taken[taken["machine"] == machine_name]
-    of_study = taken[taken["study"] == point.study]
-    same = (measured["study"] == point.study) & (measured["device"] == plan["device"])
-    alike = measured[same & measured["samples_per_second"].notna()]
-    for name in ALIKE:
-        closer = alike[alike[name].eq(plan.get(name)).fillna(False)]
-        alike = closer if len(closer) else alike
-    lasting = plan.get("window_seconds", 0)
-    if not {"num_repeats", "num_windows", "samples_per_window"} <= set(plan) or (alike.empty and not lasting):
+    count, is_tuned = intervals.processes_needed(verdicts.STEADY, *wanted), plan.get("variant") == "tuned"
+    windows = plan.get("num_repeats", 1) * plan.get("num_windows", 1) + is_tuned * len(tuned.ORDER)
+    seconds = 60 * plan.get("sustained_minutes", 0) or windows * plan.get("window_seconds", 0)
+    if not seconds or "num_repeats" not in plan:  # the windows are a number of steps
         return count, None
-    epoch = plan.get("num_images") or IMAGES.get(plan.get("dataset"), alike["dataset_samples"].max())
-    window = plan["samples_per_window"] or (0 if lasting else epoch)
-    if pandas.isna(window):  # an epoch of a data set that this machine has not read yet
-        return count, None
-    sides = plan.get("image_size", math.nan) / alike["image_size"].astype(float)
-    rates = alike["samples_per_second"].astype(float) / sides.fillna(1.0) ** 2
-    windows, is_tuned = plan["num_repeats"] * plan["num_windows"], plan.get("variant") == "tuned"
-    windows += is_tuned * len(tuned.ORDER)
-    each = max(lasting, 0.0 if alike.empty else window / rates.median())
-    seconds = 60 * plan.get("sustained_minutes", 0) or windows * each
-    pauses = plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1)
-    outside = (of_study if len(of_study) else taken)["outside"].median() if len(taken) else PROCESS_SECONDS
+    outside = taken.loc[taken["machine"] == machine_name, "outside"]
+    outside = outside.median() if len(outside) else PROCESS_SECONDS
+    seconds += plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1) + outside
     # One more process searches and compares with float64.
-    first = outside + is_tuned * plan.get("search_seconds", 0)
-    return count, first + count * (seconds + pauses + outside) + START_SECONDS
+    return count, outside + is_tuned * plan.get("search_seconds", 0) + count * seconds + START_SECONDS
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
