@@ -214,6 +214,7 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     shared = str(measured.programs) if any(warm) else None
     assert seen == [(n, each, shared if n else None) for n, each in enumerate(warm)]
     assert not measured.programs.exists()
+    assert measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment  # of other points
 
 
 SET_BACK = """

@@ -163,4 +163,4 @@ def named_by_driver() -> tuple[str, ...]:
 def environment(kind: str, current: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to add for a process that measures on such a device; none if the user has set one."""
     own = KINDS[kind].environment
-    return {} if own.keys() & current.keys() else own
+    return {} if own.keys() & current.keys() else dict(own)
