@@ -59,30 +59,6 @@ IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "ki
 IDENTITY += ["epoch", "epochs", "images_seen", "step"]
 PROSE = ["sentence", "arithmetic", "published", "reason", "note", "energy_note", "message", "title", "place"]
 PROSE += ["session", "run_id"]
-# Chips, works and precisions far apart; the last ones are refused.
-QUESTIONS = (
-    {"chip": "RTX 4090", "work": "resnet50_cost", "precision": "amp_fp16"},
-    {"chip": "A100 80GB SXM", "work": "resnet50_cost", "precision": "tf32"},
-    {"chip": "H100 80GB SXM", "work": "resnet50", "precision": "amp_bf16"},
-    {"chip": "V100 16GB", "work": "resnet50_cost", "precision": "fp32"},
-    {"chip": "A100 40GB SXM", "work": "resnet50", "precision": "amp_fp16"},
-    {"chip": "Apple M1 Max", "work": "resnet50_cost", "precision": "fp32"},
-    {"chip": "Apple M3 Max", "work": "simclr_epochs", "precision": "fp32"},
-    {"chip": "Apple M1", "work": "segmentation_scaling", "precision": "fp32"},
-    {"chip": "T4", "work": "segmentation_scaling", "precision": "fp32"},
-    {"chip": "RTX 3090", "work": "segmentation_scaling", "precision": "amp_fp16"},
-    {"chip": "P100", "work": "simclr_epochs", "precision": "fp32"},
-    {"chip": "RTX 5090", "work": "simclr_epochs", "precision": "amp_bf16"},
-    {"chip": "H200 141GB SXM", "work": "vgg16", "precision": "bf16"},
-    {"chip": "T4", "work": "mobilenetv2_energy", "precision": "fp32", "image_size": 224},
-    {"chip": "RTX 3090", "work": "vgg16", "precision": "fp32", "batch_size": 16},
-    {"chip": "A100 80GB SXM", "work": "vit_b_16", "precision": "amp_fp16"},
-    {"chip": "RTX 2080 Ti", "work": "resnet50", "precision": "fp32", "image_size": 128},
-    {"chip": "RTX 4090", "work": "gpt2_124m", "precision": "bf16"},
-    {"chip": "RX 7900 XTX", "work": "resnet50", "precision": "fp16"},
-    {"chip": "T4", "work": "mnist_speedup", "precision": "fp32"},
-    {"chip": "T4", "work": "resnet50", "precision": "tf32"},
-)
 
 
 def values() -> dict[str, dict]:
@@ -153,13 +129,12 @@ def numbers(text: str) -> list[float]:
 
 
 def predictions() -> dict[str, dict]:
-    """Return the answers to QUESTIONS."""
+    """Return the answers to the questions of questions.csv."""
     answers = {}
-    for question in QUESTIONS:
+    for question, _ in golden_files.questions():
         key = " | ".join(map(str, question.values()))
-        known = {name: value for name, value in question.items() if name != "images"}
         try:
-            rate = predict.rate(Question(**known))
+            rate = predict.rate(Question(**question))
         except Unknown:
             answers[key] = {"verdict": "refused"}
             continue

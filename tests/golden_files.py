@@ -1,5 +1,6 @@
 """Files of golden values: JSON, one record a line, and what differs between two of them. Nothing of benchbook."""
 
+import csv
 import json
 import math
 import platform
@@ -36,6 +37,14 @@ def read(path: Path) -> dict[str, Record]:
 def differences(was: Path, now: Path) -> list[str]:
     """Return a line for each value in which two files differ by more than the tolerance: `file: key: was -> is`."""
     return [f"{was.name}: {line}" for line in _differing(read(was), read(now), was.name)]
+
+
+def questions() -> Iterator[tuple[dict[str, str | int], str]]:
+    """Yield what is asked of predictions, far apart, and why it is refused; empty: it is answered."""
+    with FOLDER.with_name("questions.csv").open(newline="") as file:
+        for line in csv.DictReader(file):
+            missing = line.pop("missing")
+            yield {name: int(text) if text.isdigit() else text for name, text in line.items() if text}, missing
 
 
 def kind_of_cpu() -> str:

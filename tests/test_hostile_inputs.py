@@ -5,6 +5,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import sys
 import zipfile
 from collections.abc import Callable
@@ -106,48 +107,11 @@ def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
     assert message is None or len(message) < 2000
 
 
-PREDICT = ("predict", "--chip", "T4", "--work", "resnet50")
 LONG = "x" * 100_000
-NUMBERS = {"--price": "price", "--image-size": "image_size", "--batch-size": "batch_size", "--images": "images"}
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
-COMMANDS = [
-    *(((*PREDICT, option, value), f"{name} ") for option, name in NUMBERS.items() for value in ("nan", "-1", "1e400")),
-    ((*PREDICT, "--images", "1e300"), "images 1e+300; allowed: 0 to 1e+15"),
-    *(((*PREDICT, "--precision", name), f"precision '{name}'; allowed: fp32, tf32") for name in ("fp8", "fp64")),
-    (("predict", "--chip", "[/red]"), "chip '[/red]' is not in the list"),
-    (("predict",), "no --chip"),
-    (("validate", "{here}/none"), "none: no rows there; allowed: a CSV of rows"),
-    (("validate", "{here}/folder"), "folder: no rows there"),
-    (("validate", "{here}/empty.csv"), "empty.csv: not a table of rows"),
-    (("validate", "{here}/pipe.csv"), "pipe.csv: no rows there"),
-    (("validate", "{here}/pipes"), "pipe.csv: cannot be read (it is no plain file)"),
-    (("validate", "/dev/zero"), "/dev/zero: no rows there"),
-    (("add", "{here}/none"), "not a readable zip"),
-    (("add", "{here}/folder"), "holds rows of no machine; allowed: of one machine"),
-    (("pack", "--machine", "007"), "machine '007' has no rows"),
-    (("compare", "[/red]", "b"), "'[/red]' has no rows"),
-    (("compare", "a"), "`benchbook compare --help` lists what is allowed"),
-    (("plan", "--price", "nan"), "price nan; allowed: 0 to 1e+06"),
-    (("plan", "--profile", "../x"), "unknown profile '../x'"),
-    (("plan", "--studies", "[/red]"), "no study '[/red]'"),
-    (("plan", "--studies", "mnist_speedup", "--device", "gpu"), "device 'gpu'"),
-    *((words, "... (cut) ...") for words in (("plan", "--profile", LONG), ("plan", LONG), ("measure", LONG))),
-    (("study", "--profile", "fast"), "unknown profile 'fast'; allowed: "),
-    (("study", "--studies", "vae_stability", "--device", "tpu"), "'tpu' is not available to torch here; allowed: "),
-    (("study", "--executor", "x"), "executor 'x'; allowed: local, slurm"),
-    (("study", "--deadline", "nan"), "deadline nan"),
-    (("study", "--deadline", "-1"), "deadline -1"),
-    (("doctor",), "No such command 'doctor'"),
-    (("measure", "x"), "network 'x'; allowed"),
-    (("plan", "--profile", "full", "--studies", "gpt_tokens", "--device", "cpu"), "none of these points can run here"),
-    (("plan", "--studies", "mnist_speedup", "--device", "best"), "device 'best'; allowed: all, cpu, mps"),
-    (("chips", "nosuch"), "no chip on record is called 'nosuch'"),
-    (("nosuch",), "No such command 'nosuch'"),
-    (("plan", "--nosuch"), "(in `benchbook plan --nosuch`); `benchbook plan --help` lists what is allowed"),
-    (("plan", "more words"), "(in `benchbook plan 'more words'`)"),
-    (("plan", "--price", "abc"), "(in `benchbook plan --price abc`); `benchbook plan --help`"),
-    (("validate",), "`benchbook validate --help` lists what is allowed"),
-]
+with Path(__file__).with_name("commands.csv").open(newline="") as _file:
+    COMMANDS = [(shlex.split(line["words"]), line["expected"]) for line in csv.DictReader(_file)]
+COMMANDS += [(words, "... (cut) ...") for words in (["plan", "--profile", LONG], ["plan", LONG], ["measure", LONG])]
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +127,7 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, tuple) else ""
+    ("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else ""
 )
 def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, monkeypatch, words, expected):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))

@@ -8,6 +8,7 @@ import numpy
 import pandas
 import pytest
 
+import golden_files
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips, observations, predict, rules
@@ -124,26 +125,9 @@ def test_a_newer_chip_with_at_least_as_much_of_everything_is_not_slower(answers)
     assert tested > 30_000
 
 
-@pytest.mark.parametrize(
-    ("question", "missing"),
-    [
-        (Question("Graphcore IPU GC200", "resnet50"), "no bandwidth figure was published"),
-        (Question("T4", "mnist_speedup"), "fewer than 5 products"),
-        (Question("T4", "mobilenetv2_energy"), "MobileNetV2's last layer, 64 px: fewer than 5 products on record"),
-        (Question("T4", "resnet50", image_size=160), "ResNet-50, 160 px: fewer than 5 products on record"),
-        (Question("T4", "resnet5"), "did you mean resnet50"),
-        (Question("T4"), "no work was given"),
-        (Question("T4", "resnet50", "tf32"), "TF32"),
-        (Question("A100", "segmentation_scaling"), "the segmentation U-Net, 512 px: fewer than 5 products on record"),
-        (Question("A100", "LoRA"), "LoRA: fewer than 5 products on record"),
-        (Question("M4 Max", "gpt2_124m", "bf16"), "language models on chips of Apple in 16 bits"),
-        (Question("MI300X", "resnet50", "bf16"), "images on chips of AMD in 16 bits: fewer than 5 products on record"),
-        (Question("Gaudi3", "resnet50", "bf16"), "rates contradict one another (fp32 14.3, fp16 459, matrix 1677"),
-        (Question("H100 80GB SXM", "gpt2_124m", "bf16"), "the range would be a factor of 11"),
-        (Question("T4", "resnet50", flops_per_sample=5e9), "5.0 billion operations, ResNet-50 on record 25 billion"),
-    ],
-)
-def test_outside_what_is_known_it_is_refused_by_name_with_the_nearest_published_rate(question, missing):
+@pytest.mark.parametrize(("asked", "missing"), [each for each in golden_files.questions() if each[1]])
+def test_outside_what_is_known_it_is_refused_by_name_with_the_nearest_published_rate(asked, missing):
+    question = Question(**asked)
     with pytest.raises(Unknown, match=re.escape(missing)) as refused:
         predict.rate(question)
     nearest = r"[\d,]+ (images|tokens)/s: .* \(.+\)" if question.work not in ("", "resnet5") else ""

@@ -77,13 +77,6 @@ def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
         records.merge(records.find(runs))
 
 
-def test_a_folder_named_like_a_file_is_left_out(runs):
-    (runs / "folder.csv").mkdir()
-    rows, messages = gather(runs)
-    assert len(rows) == 3
-    assert messages == ["Left out: folder.csv: cannot be read (it is no plain file)"]
-
-
 def test_a_run_that_stands_in_two_files_is_read_once(runs):
     copy = runs / f"{run_id(1)} (copy).csv"
     copy.write_bytes((runs / f"{run_id(1)}.csv").read_bytes())
