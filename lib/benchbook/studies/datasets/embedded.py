@@ -1,6 +1,5 @@
-"""Data sets without a download: scikit-learn's digits, images drawn from a seed, and the beginning of a text."""
+"""Data sets without a download: UCI's digits, images drawn from a seed, and the beginning of a text."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy
@@ -25,14 +24,12 @@ LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, OpenCV's weights for grey
 
 
 def digits() -> Dataset:
-    """Return scikit-learn's 1,797 handwritten 8x8 digits, scaled to 28x28 like MNIST's.
+    """Return the 1,797 handwritten 8x8 digits of scikit-learn, scaled to 28x28 like MNIST's.
 
-    Every sixth image is a test image (300); the other 1,497 are for training. Source: UCI Optical Recognition of
-    Handwritten Digits, as shipped in scikit-learn.
+    Every sixth image is a test image (300); the other 1,497 are for training. Source and licence:
+    digits-licence.txt.
     """
-    # Reads the file as `load_digits` does, without importing scikit-learn, which takes most of a second.
-    folder = Path(importlib.util.find_spec("sklearn").origin).parent
-    table = numpy.loadtxt(folder / "datasets" / "data" / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
+    table = numpy.loadtxt(Path(__file__).parent / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
     small = numpy.round(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(numpy.uint8)
     resample = Image.Resampling.BILINEAR
     images = numpy.stack([numpy.asarray(Image.fromarray(image).resize((28, 28), resample)) for image in small])
