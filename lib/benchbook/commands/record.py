@@ -62,9 +62,10 @@ def predict(
         f"time     {times} for {images * length:,.0f} {unit}",
         *_prices(name, price, seconds),
     ]
-    for size, (least, most) in listed.largest_batches(network, name, precision).items():
-        attention = ", with flash attention" if network.sequence_length else ""
-        lines.append(f"batch    at most {least:,} to {most:,} fit in {size:g} GB{attention}")
+    for size, (least, most, by) in listed.largest_batches(network, name, precision).items():
+        by = ", with flash attention" if network.sequence_length else by
+        span = f"at most {least:,} to {most:,}" if least < most else f"{most:,}"
+        lines.append(f"batch    {span} fit in {size:g} GB{by}")
     for line in [*lines, f"nearest  {learned.nearest_rate(question)}"]:
         say(textwrap.fill(line, COLUMNS, subsequent_indent=" " * 9, break_long_words=False, break_on_hyphens=False))
 

@@ -105,8 +105,10 @@ def peak(chip: str, precision: str | None) -> float:
 
 def largest_batches(
     network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
-) -> dict[float, tuple[int, int]]:
+) -> dict[float, tuple[int, int, str]]:
     """Return the range of the largest batch size that fits, by gigabytes of memory; empty if something is unknown.
+
+    The text says who compiled a training step of that size (`benchmarks/compiled.py`); it is empty where none did.
 
     Args:
         network: its activations are counted with flash attention.
@@ -116,8 +118,23 @@ def largest_batches(
     """
     own = specification(chip).get("memory_gb") if gigabytes is None and listed(chip) else None
     size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
+    if gigabytes is None and (chip, network, networks.family(precision)) in _compiled():
+        return {size: _compiled()[chip, network, networks.family(precision)]}
     batches = network.largest_batches(size, precision, unified) if size else None
-    return {size: batches} if batches else {}
+    return {size: (*batches, "")} if batches else {}
+
+
+@functools.cache
+def _compiled() -> dict[tuple[str, networks.Network, str], tuple[int, int, str]]:
+    """Return the largest batch that was compiled, twice, and by which compiler, by chip, network and family."""
+    lines = pandas.read_csv(layout.published() / "record" / "compiled.csv").dropna(subset="peak_bytes")
+    return {
+        (line.chip, networks.describe(line.work), networks.family(line.precision)): (
+            *[int(line.batch_size)] * 2,
+            f", with momentum, {line.source}",
+        )
+        for line in lines.sort_values("batch_size").itertuples()
+    }
 
 
 @functools.cache

@@ -237,10 +237,10 @@ def _described(line: dict, network: networks.Network) -> dict:
     is_known = line["family"] in PREDICTED_IN
     batches = chips.largest_batches(network, chip, line["family"], memory) if is_known else {}
     fits = ""
-    for least, most in batches.values():
+    for least, most, by in batches.values():
         span = f"{least:,} to " if 0 < least < most else "at most " if least < most else ""
         fits = f"{span}{wording.count(most, unit)} a step" if most else f"not one {unit} a step"
-        fits += ", with flash attention" if network.sequence_length else ""
+        fits += f"{', with flash attention' if network.sequence_length else ''}{by}"
     if chips.listed(chip) and memory is None:
         memory = chips.specification(chip).get("memory_gb")
         priced = dict(prices.in_words(chip, count))

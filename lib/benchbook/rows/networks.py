@@ -52,7 +52,7 @@ class Network:
         """
         if self.parameters is None or self.activation_bytes is None:
             return None
-        kind = _kind(precision)
+        kind = family(precision)
         return STATE_BYTES[kind] * self.parameters + batch_size * ACTIVATIONS[kind] * self.activation_bytes
 
     def largest_batches(self, gigabytes: float, precision: str, unified: bool = False) -> tuple[int, int] | None:
@@ -90,7 +90,8 @@ def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dic
     return {size: max(0, int((USABLE * size * 2**30 - low) / each + small)) for size in MEMORIES}
 
 
-def _kind(precision: str) -> str:
+def family(precision: str) -> str:
+    """Return in which family a precision takes memory: fp32, or half (16 bits)."""
     return "fp32" if precision in ("fp32", "tf32") else "half"
 
 
