@@ -14,7 +14,7 @@ from benchbook.rows import records
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Build the wheel and unpack it into an empty folder, as `pip install --target` does; return that folder."""
+    """Build the wheel from the sources' archive, and unpack it into an empty folder; return that folder."""
     built, folder = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("installed")
     source = tmp_path_factory.mktemp("source")
     files = subprocess.run(
@@ -24,8 +24,13 @@ def installed(tmp_path_factory):
         if (layout.root() / name).is_file():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(layout.root() / name, source / name)
-    build = "import setuptools.build_meta as backend, sys; print(backend.build_wheel(sys.argv[1]))"
-    subprocess.run([sys.executable, "-c", build, built], cwd=source, check=True, stdout=subprocess.DEVNULL)
+    for what in ("sdist", "wheel"):
+        build = f"import setuptools.build_meta as backend, sys; print(backend.build_{what}(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", build, built], cwd=source, check=True, stdout=subprocess.DEVNULL)
+        if what == "sdist":
+            (archive,) = built.glob("*.tar.gz")
+            shutil.unpack_archive(archive, built, filter="data")
+            source = built / archive.name.removesuffix(".tar.gz")
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder)
     return folder
