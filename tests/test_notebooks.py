@@ -21,7 +21,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import context, identity, layout
 from benchbook.measuring import protocol, tuned
-from benchbook.rows import records
+from benchbook.rows import packing, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies import experiments
@@ -153,7 +153,7 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
     with monkeypatch.context() as patched:
         patched.setattr("benchbook.measuring.window.time", clock)
         patched.setattr("benchbook.rows.crosschecks.RULES", [])  # the manifest has the computer's own clock
-        patched.setattr(TorchWorkload, "step", clock.watched(TorchWorkload.step))
+        patched.setattr(TorchWorkload, "plain_step", clock.watched(TorchWorkload.plain_step))
         for clock.source, names in run_code(layout.notebook("mnist_speedup"), given):
             if "time" in names:
                 names["time"] = clock
@@ -171,6 +171,39 @@ def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(t
     without, fewer = measured(tmp_path / "without", monkeypatch, 0.0)
     assert len(steps) - len(fewer) == 1 + 1 + 2 + 4 + 8  # the first call, and the loop
     assert without["rows"]["loss"].tolist() == rows["loss"].tolist()
+
+
+def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published(tmp_path, monkeypatch):
+    from torch import nn
+
+    class Network(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Linear(784, 10)
+
+        def forward(self, images):
+            return self.dense(images.flatten(1)).log_softmax(1)
+
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
+    monkeypatch.setenv("JPY_SESSION_NAME", "a notebook")
+    small = SMALL | {"num_parity_steps": 1, "num_processes": 1, "try_seconds": 0.1}
+    chosen = nested("mnist_speedup", declared("mnist_speedup")) | RESIDENT | {"budget": small}
+    given = profiles.collect("mnist_speedup", chosen)
+    with context.changed():
+        experiment = experiments.begin("mnist_speedup", given)
+        data = experiment.study_plan.load(experiment)
+        with pytest.raises(ValueError, match="allowed: with torch, variants reference and controlled"):
+            experiment.study_plan.build(data, experiment.device, "tuned", network_class=Network)
+        experiment.prepare(data, network=Network)
+        rows, evidence = experiment.measure(), experiment.end()
+        folder = experiment.measurement.folder
+    windows = rows[rows["phase"] == "train"]
+    assert set(windows["parameters"]) == {7850}
+    assert experiment.agreement.passed
+    assert "your Network in place of the study's network" in str(evidence.summary["verdict"].iloc[-1])
+    assert tmp_path not in folder.parents
+    with pytest.raises(packing.PackError, match="trained a user's network"):
+        packing.checked(folder, print)
 
 
 @dataclass

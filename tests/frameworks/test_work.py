@@ -3,6 +3,7 @@
 Losses are pinned for made-up weights and one made-up batch, in float64, so that they hold on any CPU.
 """
 
+import importlib
 import itertools
 import re
 
@@ -158,6 +159,20 @@ def test_a_step_that_drops_half_of_each_sequence_is_found(framework, is_planted,
         plants.half_sequences(workload)
     verdict = parity.check(workload, run(tmp_path), 1)
     assert verdict.passed is not is_planted, verdict.reason
+
+
+@IN_TORCH
+def test_a_readers_network_takes_the_place_of_the_studys_and_is_compared_with_itself(study, framework, tmp_path):
+    module = importlib.import_module(f"benchbook.studies.{study}.network_torch")
+    own = type("Own", (module.Network,), {"__module__": "__main__"})
+    variant = "controlled" if "controlled" in small.PLANS[study].VARIANTS else "reference"
+    workload = build(study, framework, variant=variant, network_class=own)
+    assert type(workload.model) is own
+    assert workload.description()["model"] == "yours"
+    assert (workload.step.__name__ == "plain_step") == small.PLANS[study].PLAIN_STEP
+    assert parity.check(workload, run(tmp_path), 1).passed
+    plants.half_batches(workload)
+    assert not parity.check(workload, run(tmp_path), 1).passed
 
 
 def fixed_loss(workload) -> float:

@@ -211,6 +211,7 @@ def _mismatch(line: SimpleNamespace, known: Mapping[str, object]) -> str:
     for name in (*OF_ALL_ROWS, *OF_WINDOWS) if line.trained else OF_ALL_ROWS:
         value, expected = getattr(line, name), known.get(name)
         is_given = value is not None and value == value and (name != "dataset" or value in NAMED_DATA)
+        is_given &= (name, value) != ("model", records.YOURS)
         if expected and is_given and value != expected:
             texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (value, expected)]
             return f"{name} is {texts[0]}, but {texts[1]} in the manifest"

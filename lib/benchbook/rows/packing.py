@@ -225,6 +225,8 @@ def checked(path: Path, say: Callable[[str], object], published: bool = False) -
     if wrong:
         raise manifests.ManifestError(wrong[0])
     measured = rows[rows["source"] == "measured"] if published else rows
+    for run in measured.loc[measured["model"].eq(records.YOURS), "run_id"]:
+        raise PackError(f"run {run} trained a user's network in a notebook; allowed: the study's")
     for complaint in crosschecks.complaints(measured, described).itertuples():
         raise PackError(crosschecks.describe(complaint))
     for line in records.unused(rows) + crosschecks.lacks(measured, described):

@@ -34,6 +34,7 @@ from benchbook.rows.schema import (  # noqa: F401
 
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
+YOURS = "yours"  # the model in rows of a network that a reader edited in a notebook; they are not published
 
 
 def read(path: Path) -> pandas.DataFrame:

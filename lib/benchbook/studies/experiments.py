@@ -37,6 +37,7 @@ from benchbook.judging.agreement import Agreement, verdict
 from benchbook.machine import context, layout, libraries
 from benchbook.machine import identity as machine
 from benchbook.machine.kinds import KINDS
+from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import failures, protocol, runs
 from benchbook.measuring.window import steps_lasting, trainer
 from benchbook.measuring.writer import Run
@@ -52,8 +53,6 @@ EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
 BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
-# The function of each framework's `training` module with the code of a step, which notebooks show.
-STEPS = {"torch": "step", "tensorflow": "_train_body", "jax": "_train_body", "mlx": "_step"}
 
 
 @dataclass
@@ -134,8 +133,25 @@ class Experiment(Process):
         word = libraries.WORDS[self.device.framework]
         return f"{self.device.name} ({self.device.kind}), {word}. Point: {self.measurement.folder.name}"
 
-    def prepare(self, data: Any) -> Workload | None:
-        """Return the workload of the parameters, to try its step here; None in an unattended run."""
+    def prepare(self, data: Any, network: type | None = None) -> Workload | None:
+        """Return the workload of the parameters, to try its step here; None in an unattended run.
+
+        Args:
+            data: from the plan's `load`.
+            network: a class of the notebook in place of the study's `Network` (torch, not tuned). It is measured and
+                compared with itself in float64; its rows are temporary, and their verdict says so.
+
+        Raises:
+            ValueError: this is a run of `make study`, which measures the published network.
+        """
+        if network and context.current().supervisor:
+            raise ValueError(f"network {network.__name__}; allowed in `make study`: none, since its rows are published")
+        self.network = self.measurement.network = network
+        if network:
+            context.change(outputs=tempfile.mkdtemp(prefix="benchbook-yours-"))
+            self.measurement.session = runs.new_id()
+            vars(self.measurement).pop("folder", None)
+            print(f"{network.__name__} is yours: its rows are temporary, and no report shows them.")
         if not self.attended:
             return None
         workload = self.study_plan.start(self, data)
@@ -150,13 +166,16 @@ class Experiment(Process):
 
         A name that is not defined in this framework's network is left out.
         """
-        framework = self.device.framework
+        framework, given = self.device.framework, self.parameters
         library = libraries.FRAMEWORKS[framework].library
         network = Path(inspect.getfile(self.study_plan)).with_name(f"network_{library}.py")
-        training = Path(frameworks.__file__).parent / framework / "training.py"
+        training = (Path(frameworks.__file__).parent / framework / "training.py").read_text(encoding="utf-8")
         text = network.read_text(encoding="utf-8")
         parts = [code(text, name) for name in names]
-        parts.append(code(training.read_text(encoding="utf-8"), STEPS[framework]))
+        is_plain = self.study_plan.PLAIN_STEP and given["variant"] != "tuned"
+        is_plain &= not PRECISIONS[given.get("precision", "fp32")].autocast
+        steps = ["plain_step"] * is_plain + ["train_step", "step"]
+        parts.append(next(filter(None, (code(training, name) for name in steps))))
         return Markdown("```python\n" + "\n\n".join(filter(None, parts)) + "\n```")
 
     @contextmanager
@@ -235,7 +254,7 @@ class Experiment(Process):
         if seconds := own.manifest().get("first_call_seconds"):
             print(f"A process needs {seconds:g} s from its start to the end of its first step.")
         print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
-        if is_attended() and context.current().outputs:
+        if is_attended() and context.current().outputs and not self.network:
             print(f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}")
         return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
 

@@ -57,6 +57,7 @@ class Measurement:
         session: its name; a measurement that was cut short continues under the same name.
         in_kernel: measure in this process, which holds the device.
         patience: seconds that the point may lose to others; None: `contention.patience`.
+        network: see `Process`.
     """
 
     study: str
@@ -65,6 +66,7 @@ class Measurement:
     session: str
     in_kernel: bool = False
     patience: float | None = None
+    network: type | None = None
 
     @cached_property
     def folder(self) -> Path:
@@ -171,7 +173,7 @@ class Measurement:
         if self.in_kernel and count == 1:
             launch.listener = lambda row: on_row(number, row)
             with suppress(Exception):  # its row is written
-                process.run(self.study, given, run_id, number)
+                process.run(self.study, given, run_id, number, network=self.network)
             launch.listener = None
             return
         variables = kinds.environment(given["device"], os.environ)
@@ -191,7 +193,7 @@ class Measurement:
         log = folder / f"{run_id}.log"
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
-            *(self.study, given, run_id, number, is_warm, waited),
+            *(self.study, given, run_id, number, is_warm, waited, self.network),
             log=log,
             seconds=context.current().process_seconds or math.inf,
             variables=variables,

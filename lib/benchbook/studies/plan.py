@@ -1,11 +1,13 @@
 """The base of the studies' plans: a point's choices are checked, and a workload is built from them."""
 
+import copy
 import importlib
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
+from unittest import mock
 
 import numpy
 from pydantic import Field
@@ -15,6 +17,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
+from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
 from benchbook.studies.parameters import BUDGET
@@ -47,6 +50,7 @@ class StudyPlan:
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
+    PLAIN_STEP: ClassVar[bool] = False  # whether torch takes `TorchWorkload.plain_step`, without autocast
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -104,10 +108,29 @@ class StudyPlan:
             raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
 
     @classmethod
-    def build(cls, *values: Any, **choices: Any) -> Workload:
-        """Return the workload of these choices. Only the device's framework is imported."""
+    def build(cls, *values: Any, network_class: type | None = None, **choices: Any) -> Workload:
+        """Return the workload of these choices. Only the device's framework is imported.
+
+        Args:
+            values, choices: of the plan's fields.
+            network_class: a class in place of the study's `Network`; the reference is a copy of it in float64.
+
+        Raises:
+            ValueError: the framework, the variant or the study takes no other network.
+        """
         plan = cls(*values, **choices)
-        return cls._network(plan.device.framework).build(plan)
+        module = cls._network(plan.device.framework)
+        if network_class is None:
+            return module.build(plan)
+        if plan.device.framework != "torch" or plan.variant == "tuned" or not hasattr(module, "Network"):
+            name = network_class.__name__
+            raise ValueError(f"network class {name}; allowed: with torch, variants reference and controlled")
+        with mock.patch.object(module, "Network", network_class):
+            workload = module.build(plan)
+        workload.columns["model"] = records.YOURS
+        copied = copy.deepcopy(workload.model).cpu()
+        workload.plain = replace(workload.plain, make_network=lambda: copy.deepcopy(copied), parity_weights=None)
+        return workload
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:

@@ -46,6 +46,7 @@ class Process:
         make: makes such a workload with fresh weights; takes changed choices and `settings`.
         settings: of that workload.
         is_warm: whether an earlier process compiled its programs.
+        network: a user's class in place of the study's `Network`; None: the study's.
     """
 
     parameters: dict
@@ -57,6 +58,7 @@ class Process:
     make: functools.partial | None = field(default=None, repr=False)
     settings: Settings = field(default_factory=Settings)
     is_warm: bool = False
+    network: type | None = None
 
     is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
     whole_epochs = property(lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
@@ -93,6 +95,9 @@ class Process:
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
         choices = {name: value for name, value in self.parameters.items() if name in known} | choices
         choices |= {"group": self.group} if "group" in known else {}
+        if self.network:
+            choices["network_class"] = self.network
+            self.run.add_settings(replaced={"the study's network": f"your {self.network.__name__}"})
         self.settings = choices.pop("settings", Settings(self.parameters.get("precision", Settings.precision)))
         plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
         reference = functools.partial(plan.build, data, self.device, **plain)
@@ -188,19 +193,22 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
         return Process(parameters, devices.with_count(device, count), run, number, group)
 
 
-def run(study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False, waited: float = 0.0) -> None:
+def run(
+    study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False, waited: float = 0.0, network=None
+) -> None:
     """Do the work of one process of a point, and write its run; `launch.call` calls this.
 
     Args:
         study, parameters, run_id, number: see `begin`.
         is_warm: see `Process`.
         waited: the seconds for which the measurement waited for a calm machine before.
+        network: see `Process`.
 
     Raises:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
-    process.is_warm = is_warm
+    process.is_warm, process.network = is_warm, network
     process.run.manifest["waited_seconds"] = round(waited, 1)
     if allocator.ENVIRONMENT.items() <= os.environ.items():
         process.run.add_settings(keeps_memory=True)

@@ -28,7 +28,7 @@ class KerasNetwork(Network):
     def _prepare(self) -> None:
         self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
         self._jitted = {
-            "train": jax.jit(self._train_body, donate_argnums=0),
+            "train": jax.jit(self.train_step, donate_argnums=0),
             "score": jax.jit(self._score_body),
             "predict": jax.jit(self._predict_body),
             "differentiate": jax.jit(self._differentiate_body),
@@ -80,7 +80,7 @@ class KerasNetwork(Network):
     def _differentiate(self, inputs: Array, target: Array, scale: Array) -> tuple[Array, list[Array]]:
         return self._jitted["differentiate"](*self._state[:2], inputs, target, scale)
 
-    def _train_body(self, state: list, inputs: Array, target: Array) -> tuple[list, Array]:
+    def train_step(self, state: list, inputs: Array, target: Array) -> tuple[list, Array]:
         trainable, others, optimizer = state
 
         def scaled_loss(trainable: list) -> tuple[Array, tuple]:

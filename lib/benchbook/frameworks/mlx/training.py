@@ -152,7 +152,8 @@ class MlxWorkload(Workload):
         self.changing = [model, optimizer.state, self.scaling]
         self._value_and_gradients = mx.value_and_grad(self._losses)
         captured = [*self.changing, mx.random.state]
-        self._train = mx.compile(self._step, inputs=captured, outputs=captured) if settings.compiled else self._step
+        compiled = {"inputs": captured, "outputs": captured}
+        self._train = mx.compile(self.train_step, **compiled) if settings.compiled else self.train_step
         mx.eval(self.changing)
         if self.sample_shape:
             counted = flops_per_sample(model, mx.zeros((1, *self.sample_shape)))
@@ -202,7 +203,7 @@ class MlxWorkload(Workload):
         gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
         return loss, optimizers.clip_grad_norm(gradients, self.max_norm)[0] if self.max_norm else gradients
 
-    def _step(self, inputs: mx.array, target: mx.array) -> mx.array:
+    def train_step(self, inputs: mx.array, target: mx.array) -> mx.array:
         loss, gradients = self._gradients(inputs, target)
         trained = [self.model.trainable_parameters(), self.optimizer.state]
         before = leaves(trained)

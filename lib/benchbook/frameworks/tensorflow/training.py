@@ -30,7 +30,7 @@ class KerasNetwork(Network):
         self._score = compile_function(self._score_body)
         self._predict = compile_function(self._predict_body)
         self._differentiate = compile_function(self._differentiate_body)
-        train = compile_function(self._train_body)
+        train = compile_function(self.train_step)
         # XLA computes a whole graph on the device where it is called, and next to a CPU there is no other device.
         self._train = train if self.compiled or self.device.is_cpu else functools.partial(self._train_first, train)
 
@@ -41,7 +41,7 @@ class KerasNetwork(Network):
         self._train = train
         return loss
 
-    def _train_body(self, inputs: Array, target: Array) -> Array:
+    def train_step(self, inputs: Array, target: Array) -> Array:
         with tensorflow.GradientTape() as tape:
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = self.optimizer.scale_loss(loss)

@@ -133,6 +133,8 @@ class TorchWorkload(Workload):
         precision = PRECISIONS[self.settings.precision]
         scaled = precision.needs_scaling and precision.autocast  # the scaler cannot unscale gradients in float16
         self.scaler = torch.amp.GradScaler(self.device.torch_type, enabled=bool(scaled))
+        if not (precision.autocast or self.settings.graphs or self.max_norm or self.rate_by_step or self.loss_is_sum):
+            self.step = self.plain_step
 
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.model.parameters())
@@ -168,6 +170,15 @@ class TorchWorkload(Workload):
         """Return a batch's inputs for the network, and the target for the loss."""
         images, labels = batch
         return (images,), labels
+
+    def plain_step(self, batch: Batch) -> torch.Tensor:
+        """Train on a batch as `step` does where nothing but the loss is asked for, and return the loss."""
+        inputs, target = self.split(self.to_device(batch))
+        self.optimizer.zero_grad()
+        loss = self.loss(self.network(*inputs), target)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
 
     def step(self, batch: Batch) -> torch.Tensor:
         inputs, target = self.split(self.to_device(batch))

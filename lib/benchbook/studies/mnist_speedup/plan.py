@@ -25,6 +25,7 @@ class Plan(StudyPlan):
     same, and trains `LeanNetwork` with torch on a CPU. torch has no fused Adadelta: `fused` compiles its step instead.
     """
 
+    PLAIN_STEP = True
     MODEL = "mnist_cnn"
     FRAMEWORKS = ("torch", "mlx")
     FRAMEWORK = "torch"

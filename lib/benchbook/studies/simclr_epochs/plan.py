@@ -35,6 +35,7 @@ class Plan(StudyPlan):
 
     """
 
+    PLAIN_STEP = True
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")

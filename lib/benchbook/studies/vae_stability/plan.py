@@ -21,6 +21,7 @@ class Plan(mnist.Plan):
     device. Both shuffle.
     """
 
+    PLAIN_STEP = False  # its loss is a sum
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
