@@ -23,6 +23,7 @@ from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
 from benchbook.studies.mnist_speedup import network_torch as mnist
+from benchbook.studies.parameters import check
 from fakes import CPU, Clock
 from rows import make_row, make_rows
 
@@ -183,16 +184,12 @@ def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):
     assert "synchronising torch on cpu left" in row["message"]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"num_windows": 0}, {"window_seconds": 0}, {"matrix_sizes": ()}, {"matrix_sizes": (0,)}, {"copy_bytes": 3}],
-)
-def test_sizes_ascend_and_what_is_out_of_range_is_an_error_that_names_the_value(wrong):
+@pytest.mark.parametrize("wrong", [{"num_windows": 0}, {"matrix_sizes": "0 8"}, {"matrix_sizes": ""}])
+def test_what_is_out_of_range_is_an_error_that_names_the_value(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*; allowed: "):
-        calibration.Budget(**wrong)
+        check("calibrate", wrong)
     with pytest.raises(ValueError, match="'fp8'; allowed: fp32, tf32, bf16, fp16"):
         operations.multiplication(CPU, 8, "fp8")
-    assert calibration.matrix_sizes("1024 256 512") == (256, 512, 1024)
 
 
 def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left_out(rate, record):
@@ -202,7 +199,7 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     rate |= {("multiplication", 128, "bf16"): 0.00625, ("multiplication", 256, "bf16"): 0.05}
     rate |= {("multiplication", 512, "bf16"): 0.4}
     rate["multiplication", 128, "fp16"] = RuntimeError('"addmm" not implemented for Half')
-    budget = calibration.Budget(num_windows=2, window_seconds=0.5, matrix_sizes=(128, 256, 512, 1024))
+    budget = BUDGET | {"num_windows": 2, "window_seconds": 0.5, "matrix_sizes": "128 1024 256 512"}
     record.describe(settings={"idle_seconds": 2.0})
     calibration.measure_arithmetic(CPU, record, budget)
     rows = records.read(record.path)
@@ -230,7 +227,7 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
 def test_a_device_that_cannot_multiply_in_fp32_fails(rate, record):
     rate["multiplication", 64, "fp32"] = RuntimeError("broken")
     with pytest.raises(RuntimeError, match="broken"):
-        calibration.measure_arithmetic(CPU, record, calibration.Budget(matrix_sizes=(64,)))
+        calibration.measure_arithmetic(CPU, record, BUDGET | {"matrix_sizes": "64"})
     assert records.read(record.path)["status"].tolist() == ["crashed"]
 
 
@@ -246,7 +243,7 @@ def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
 def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transfers(rate, record, device, transfers):
     rate |= {("copy", 1000): 0.25, ("copy", 1000, "host_to_device"): 0.5, ("copy", 1000, "device_to_host"): 1.0}
     rate["launch",] = 0.001
-    budget = calibration.Budget(1, 1.0, copy_bytes=1000)
+    budget = BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20}
     calibration.measure_memory(device, record, budget)
     calibration.measure_launches(device, record, budget)
     rows = records.read(record.path)
@@ -262,7 +259,7 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, record, s
     """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in 0.125 s."""
     rate |= {("copy", 1000): 0.25}
     rate |= {("copy", 1000, "host_to_device"): seconds, ("copy", 1000, "device_to_host"): 1.0}
-    calibration.measure_memory(CUDA, record, calibration.Budget(1, 1.0, copy_bytes=1000))
+    calibration.measure_memory(CUDA, record, BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20})
     rows = records.read(record.path).set_index("model")
     assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
     assert set(ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])

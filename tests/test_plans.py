@@ -78,6 +78,7 @@ def test_every_parameter_is_explained_takes_its_default_and_refuses_what_is_beyo
 def test_words_and_multiples_are_refused_by_name():
     for study, name, value in (
         ("vae_stability", "parity_precisions", "fp32 fp33"),
+        ("resnet50_cost", "precision", "float16"),
         ("gpt_tokens", "ladder", "fused fast"),
         ("segmentation_scaling", "image_size", 192),
         ("simclr_epochs", "num_workers", -2),

@@ -8,7 +8,6 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas
@@ -31,45 +30,6 @@ class NotSynchronized(RuntimeError):
     """Synchronising returned before the work was done, so no time measured with it is valid."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How much to measure.
-
-    Attributes:
-        num_windows: timed windows of each kind.
-        window_seconds: the length of a window to aim at.
-        matrix_sizes: rows and columns of square matrices, ascending; a size is left out if one product would take
-            longer than two windows.
-        copy_bytes: bytes read by one copy or transfer; many times the size of the caches.
-        seed: of the matrices.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    num_windows: int = 3
-    window_seconds: float = 0.25
-    matrix_sizes: tuple[int, ...] = (512, 1024, 2048)
-    copy_bytes: int = 2**28
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        sizes = bool(self.matrix_sizes) and min(self.matrix_sizes) >= 1
-        for name, is_right, allowed in (
-            ("num_windows", self.num_windows >= 1, "1 or more"),
-            ("window_seconds", self.window_seconds > 0, "more than 0"),
-            ("matrix_sizes", sizes, "one or more sizes of 1 or more"),
-            ("copy_bytes", self.copy_bytes >= 4, "4 or more"),
-        ):
-            if not is_right:
-                raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
-
-
-def matrix_sizes(text: str) -> tuple[int, ...]:
-    """Return matrix sizes from a notebook's parameter, such as "512 1024", ascending."""
-    return tuple(sorted(int(word) for word in text.split()))
-
-
 def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFrame:
     """Check waiting and arithmetic, read idle power, and append the rates of products, copies and launches.
 
@@ -87,20 +47,13 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
     Raises:
         NotSynchronized: see `check_synchronize`.
     """
-    budget = Budget(
-        parameters["num_windows"],
-        parameters["window_seconds"],
-        matrix_sizes(parameters["matrix_sizes"]),
-        parameters["copy_mebibytes"] * 2**20,
-        parameters["seed"],
-    )
     with record.during("calibrate"):
         stated = record.settings_with(remaining_share=check_synchronize(device))
         record.append(model="synchronize", started_at=now(), settings=stated)
     check_exactness(device, record)
     protocol.measure_idle(device, record, parameters["idle_seconds"])
     for part in (measure_arithmetic, measure_memory, measure_launches):
-        part(device, record, budget)
+        part(device, record, parameters)
     return records.read(record.path)
 
 
@@ -127,7 +80,7 @@ def precisions(device: Device) -> tuple[str, ...]:
     return tuple(name for name in operations.DTYPES if device.has_units(name))
 
 
-def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
+def measure_arithmetic(device: Device, record: Run, parameters: Mapping) -> None:
     """Append the rate of matrix products, by precision and size, as rows.
 
     Sizes grow until a single product would take longer than two windows. If the device refuses a precision, a row of
@@ -137,12 +90,12 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
         for precision in precisions(device):
             seconds, last = 0.0, 1
             try:
-                for size in budget.matrix_sizes:
-                    if seconds * (size / last) ** 3 > 2 * budget.window_seconds:
+                for size in sorted(map(int, parameters["matrix_sizes"].split())):
+                    if seconds * (size / last) ** 3 > 2 * parameters["window_seconds"]:
                         break
                     work = {"model": "matmul", "precision": precision, "flops_per_sample": 2 * size**3}
-                    operation = operations.multiplication(device, size, precision, budget.seed)
-                    rows = _append_windows(device, record, budget, operation, work, {"matrix_size": size})
+                    operation = operations.multiplication(device, size, precision, parameters["seed"])
+                    rows = _append_windows(device, record, parameters, operation, work, {"matrix_size": size})
                     seconds, last = 1 / rows[-1]["samples_per_second"], size
             except Exception as error:
                 if precision == "fp32":
@@ -151,34 +104,34 @@ def measure_arithmetic(device: Device, record: Run, budget: Budget) -> None:
                 record.append(model="matmul", precision=precision, started_at=now(), **refusal)
 
 
-def measure_memory(device: Device, record: Run, budget: Budget) -> None:
+def measure_memory(device: Device, record: Run, parameters: Mapping) -> None:
     """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
 
     A transfer reads or writes each byte in the device's memory, so it cannot be faster than the fastest copy there. If
     it seems to be, it moved nothing: then its row has status `unsupported` with this reason, and is no ceiling.
     """
-    size = budget.copy_bytes
+    size = int(parameters["copy_mebibytes"] * 2**20)
     with record.during("calibrate"):
         work = {"model": "copy", "bytes_per_sample": 2 * size}
-        rows = _append_windows(device, record, budget, operations.copy(device, size), work, {"copy_bytes": size})
+        rows = _append_windows(device, record, parameters, operations.copy(device, size), work, {"copy_bytes": size})
         most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
             operation = operations.copy(device, size, direction)
-            _append_windows(device, record, budget, operation, work, {"copy_bytes": size}, most)
+            _append_windows(device, record, parameters, operation, work, {"copy_bytes": size}, most)
 
 
-def measure_launches(device: Device, record: Run, budget: Budget) -> None:
+def measure_launches(device: Device, record: Run, parameters: Mapping) -> None:
     """Append the rate at which operations can be launched, one after the other, as rows."""
     with record.during("calibrate"):
         work = {"model": "launch", "precision": "fp32"}
-        _append_windows(device, record, budget, device.backend.launch(device), work, {})
+        _append_windows(device, record, parameters, device.backend.launch(device), work, {})
 
 
 def _append_windows(
     device: Device,
     record: Run,
-    budget: Budget,
+    parameters: Mapping,
     operation: Operation,
     work: dict,
     settings: dict,
@@ -189,10 +142,12 @@ def _append_windows(
     A window above `most_bytes_per_second` is a row without measures, and ends the series.
     """
     sensor = sensors.open_sensor(device)
-    count = operations.calls_lasting(budget.window_seconds, lambda number: timed(device, operation, number).seconds)
+    count = operations.calls_lasting(
+        parameters["window_seconds"], lambda number: timed(device, operation, number).seconds
+    )
     stated = record.settings_with(**settings)
     rows = []
-    for _ in range(budget.num_windows):
+    for _ in range(parameters["num_windows"]):
         started_at = now()
         measured = timed(device, operation, count, sensor)
         rate = count / measured.seconds

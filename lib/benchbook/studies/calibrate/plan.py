@@ -25,7 +25,9 @@ class Plan(StudyPlan):
     num_windows: int = 3
     window_seconds: float = 0.25
     matrix_sizes: Annotated[
-        str, Field(description="rows of square matrices; sizes too slow for a window are left out"), BUDGET
+        str,
+        Field(pattern=r"^[1-9]\d*( [1-9]\d*)*$", description="rows of square matrices; too slow ones are left out"),
+        BUDGET,
     ] = "512 1024 2048 4096 8192"
     copy_mebibytes: Annotated[int, Field(ge=1, description="MiB read by one copy or transfer"), BUDGET] = 256
     idle_seconds: Annotated[

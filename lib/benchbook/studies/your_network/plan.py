@@ -73,8 +73,9 @@ class Plan(StudyPlan):
         """Measure windows; the first process also measures the device's matrix products."""
         process.measure(evaluates=False)
         if process.is_first:
-            budget = calibration.Budget(3, process.parameters["window_seconds"] / 10)
-            calibration.measure_arithmetic(process.device, process.run, budget)
+            given = {"num_windows": 3, "window_seconds": process.parameters["window_seconds"] / 10}
+            given |= {"matrix_sizes": "512 1024 2048", "seed": process.parameters["seed"]}
+            calibration.measure_arithmetic(process.device, process.run, given)
 
     def columns(self) -> dict:
         """Return the columns of a row that do not depend on the batches."""
