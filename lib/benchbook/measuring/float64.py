@@ -5,15 +5,11 @@ statistics of one batch; a plain optimiser of `benchbook.frameworks.plain` updat
 """
 
 import functools
-import hashlib
-import itertools
-import pickle
 import resource
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy
@@ -224,13 +220,7 @@ class Keras:
 
 
 def follow(
-    framework: str,
-    plain: Plain,
-    weights: Arrays,
-    statistics: Arrays,
-    batches: list[tuple],
-    folder: Path | None = None,
-    whole: tuple = (),
+    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], whole: tuple = ()
 ) -> Iterator[Step]:
     """Yield the reference's steps, one for each batch, computed when it is requested.
 
@@ -238,24 +228,8 @@ def follow(
         framework: torch, tensorflow or jax.
         plain, weights, statistics: see `Torch`.
         batches: on the host, as a loader delivers them.
-        folder: where a file saves the first step for other paths with the same start; None: nowhere.
         whole: the batch whose part the first one is; empty: it is no part.
     """
-    path = _steps(framework, plain, weights, statistics, batches, whole)
-    first = folder and folder / _digest(framework, plain, weights, statistics, (*batches[0], *whole))
-    if first and first.exists():
-        yield Step(*pickle.loads(first.read_bytes()))
-        path = itertools.islice(path, 1, None) if len(batches) > 1 else ()  # skipping a step computes it
-    elif first:
-        step = next(path)
-        first.write_bytes(pickle.dumps(tuple(map(_narrow, step))))
-        yield step
-    yield from path
-
-
-def _steps(
-    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], whole: tuple
-) -> Iterator[Step]:
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
         weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
@@ -319,19 +293,3 @@ def difference(plain: Plain, step: Step, batch: tuple) -> str:
         if differs(network.differentiate(*given)[0]):
             return RANDOM
     return CHANGING if is_changed else ""
-
-
-def _digest(framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batch: tuple) -> str:
-    """Return a digest of what determines the first step."""
-    digest = hashlib.blake2b(framework.encode())
-    for name, array in [*weights.items(), *statistics.items(), *(("", part) for part in batch)]:
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(numpy.ascontiguousarray(array))
-    return digest.hexdigest()[:32]
-
-
-def _narrow(part: Arrays | float) -> Arrays | float:
-    """Return arrays in float32, which is finer than any tolerance and half the size."""
-    if not isinstance(part, dict):
-        return part
-    return {name: numpy.asarray(array, numpy.float32) for name, array in part.items()}

@@ -7,8 +7,6 @@ the same on both sides, dropout is off, and noise is drawn on the CPU beforehand
 
 import itertools
 import math
-import tempfile
-from pathlib import Path
 
 import numpy
 import pandas
@@ -17,7 +15,6 @@ from benchbook.frameworks.plain import Arrays, Optimizer
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
 from benchbook.judging.agreement import Agreement, tolerance_of, verdict
-from benchbook.machine import context
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
@@ -42,7 +39,7 @@ ROUNDINGS = 4  # of a step's change: momentum has the precision of the weights
 MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
 
 
-def check(workload: Workload, record: Run, num_steps: int, precision: str = "", cache: Path | None = None) -> Agreement:
+def check(workload: Workload, record: Run, num_steps: int, precision: str = "") -> Agreement:
     """Compare a workload's training with float64 from its present weights, which stay unchanged.
 
     The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to a few images. Each step
@@ -64,28 +61,22 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
         record: the run that stores the rows.
         num_steps: steps of the reference; 0 compares nothing.
         precision: a key of `judging.agreement.TOLERANCES`; empty: the workload's own.
-        cache: a folder for the reference's first step, for other checks from the same weights; None: the run's folder
-            for temporary files, if it has one.
 
     Returns:
         The verdict on the rows.
 
     Raises:
-        ValueError: an unknown precision, or a negative number of steps.
+        ValueError: an unknown precision.
     """
     record.describe(**workload.description())
     precision = precision or workload.description()["precision"]
     tolerance_of(precision)
-    if num_steps < 0:
-        raise ValueError(f"num_steps {num_steps}; allowed: 0 or more")
-    if cache is None and context.current().supervisor:  # the process that started the run removes this folder
-        cache = Path(tempfile.gettempdir())
     first = len(records.read(record.path)) if record.path.exists() else 0
     with record.during("parity"):
         try:
             if num_steps:
                 with workload.compared(precision) as subject:
-                    lines = _compare_steps(subject, workload, record, precision, num_steps, cache)
+                    lines = _compare_steps(subject, workload, record, precision, num_steps)
                 for line in lines:
                     record.append(**line)
         except NotImplementedError as error:
@@ -95,7 +86,7 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "", 
 
 
 def _compare_steps(
-    subject: ParitySubject, workload: Workload, record: Run, precision: str, num_steps: int, cache: Path | None
+    subject: ParitySubject, workload: Workload, record: Run, precision: str, num_steps: int
 ) -> list[dict]:
     """Return the rows of a comparison.
 
@@ -115,7 +106,7 @@ def _compare_steps(
     rest = whole[0] if samples[0] < workload.num_samples(whole[0]) else ()
     on_host = [subject.to_host(batch) for batch in batches]
     framework = FRAMEWORKS[workload.device.framework].reference or workload.device.framework
-    start = plain, subject.weights(), subject.statistics(), on_host, cache
+    start = plain, subject.weights(), subject.statistics(), on_host
     reference = float64.follow(framework, *start, subject.to_host(rest) if rest else ())
     first, own_losses = next(reference), []  # the latter on the workload's own path
     if rest:

@@ -17,7 +17,6 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
-from pathlib import Path
 
 from benchbook.frameworks import allocator
 from benchbook.frameworks.devices import Device
@@ -78,9 +77,6 @@ def choose(
         trial: makes the workload that the search tries, for example with smaller batches than `tuned`.
         plain: the reference's settings.
         changes: what the search tries; None: `candidates`.
-
-    Raises:
-        ValueError: no time for a search.
     """
     keeps_memory = allocator.keep_memory(device)
     changes = candidates(device) if changes is None else changes
@@ -141,7 +137,7 @@ def fastest(
     Args:
         build: makes a workload with fresh weights, called with settings=...; its batches should be on the device.
         device: where the workload computes.
-        time_limit_seconds: of the whole search.
+        time_limit_seconds: of the whole search, above 0.
         parity_steps: steps in which the winner is compared with float64, up to TRIAL_STEPS.
         changes: what to try, see `candidates`.
 
@@ -149,31 +145,25 @@ def fastest(
         The settings (the reference's if nothing was faster), and one line per trial: its settings, outcome (taken, not
         fastest, not faster, parity failed, unsupported, no time left), ratio (speed relative to the reference), seconds
         (of the trial) and reason.
-
-    Raises:
-        ValueError: the limit leaves no time for a search.
     """
-    if not time_limit_seconds > 0:
-        raise ValueError(f"search_seconds {time_limit_seconds!r}; allowed: above 0 (tuned settings come from a search)")
     end, best, ratio, lines = time.monotonic() + time_limit_seconds, Settings(), 1.0, {}
-    with temporary.folder() as folder:
-        if device.features.aborts:
-            attempt = functools.partial(_attempt_in_process, end, folder, build)
-        else:
-            ready = {best: _ready(build, best)}  # outside of a trial: an error of the reference's own is raised
-            attempt = functools.partial(_attempt, folder, build, ready)
-        for change in changes:
-            trial, begun = replace(best, **change), time.monotonic()
-            if end - begun <= RESERVE * time_limit_seconds:
-                lines[trial] = {"outcome": "no time left"}
-                continue
-            line = lines[trial] = {"outcome": "not faster"} | attempt(_gain, trial, best)
-            line["seconds"] = time.monotonic() - begun
-            if gain := line.get("ratio"):
-                line["ratio"] = ratio * gain
-                if gain > LEAST_GAIN:
-                    line["outcome"], best, ratio = "faster", trial, line["ratio"]
-        best = _right(attempt, lines, end, min(parity_steps, TRIAL_STEPS))
+    if device.features.aborts:
+        attempt = functools.partial(_attempt_in_process, end, build)
+    else:
+        ready = {best: _ready(build, best)}  # outside of a trial: an error of the reference's own is raised
+        attempt = functools.partial(_attempt, build, ready)
+    for change in changes:
+        trial, begun = replace(best, **change), time.monotonic()
+        if end - begun <= RESERVE * time_limit_seconds:
+            lines[trial] = {"outcome": "no time left"}
+            continue
+        line = lines[trial] = {"outcome": "not faster"} | attempt(_gain, trial, best)
+        line["seconds"] = time.monotonic() - begun
+        if gain := line.get("ratio"):
+            line["ratio"] = ratio * gain
+            if gain > LEAST_GAIN:
+                line["outcome"], best, ratio = "faster", trial, line["ratio"]
+    best = _right(attempt, lines, end, min(parity_steps, TRIAL_STEPS))
     return best, [dict.fromkeys(COLUMNS) | asdict(trial) | line for trial, line in lines.items()]
 
 
@@ -201,20 +191,18 @@ def promised(trials: list[dict]) -> float:
     return next((trial["ratio"] for trial in trials if trial["outcome"] == "taken"), 1.0)
 
 
-def _attempt(folder: Path, build: Callable, ready: dict, stage: Callable, trial: Settings, other: object) -> dict:
+def _attempt(build: Callable, ready: dict, stage: Callable, trial: Settings, other: object) -> dict:
     """Return the result of a trial's stage, as columns of its line; a device or framework may not support it."""
     try:
-        return stage(folder, build, ready, trial, other)
+        return stage(build, ready, trial, other)
     except Exception as error:  # a missing compiler or kernel may raise any error
         return {"outcome": "unsupported", "reason": failures.refusal(error)["message"]}
 
 
-def _attempt_in_process(
-    end: float, folder: Path, build: Callable, stage: Callable, trial: Settings, other: object
-) -> dict:
+def _attempt_in_process(end: float, build: Callable, stage: Callable, trial: Settings, other: object) -> dict:
     """Return what `_attempt` does, from its own process: an operation that the device lacks may abort the process."""
     seconds = max(LEAST_SECONDS, end - time.monotonic())
-    task = (folder, build, {}, stage, trial, other)
+    task = build, {}, stage, trial, other
     result, failed = launch.call(f"{__name__}:{_attempt.__name__}", *task, seconds=seconds)
     if failed is None:
         return result
@@ -223,7 +211,7 @@ def _attempt_in_process(
     return {"outcome": "unsupported", "reason": failures.anonymous(failed.message)[:300]}
 
 
-def _gain(folder: Path, build: Callable, ready: dict, trial: Settings, best: Settings) -> dict:
+def _gain(build: Callable, ready: dict, trial: Settings, best: Settings) -> dict:
     """Return a trial's speed-up over the best settings so far, from the fastest of windows that alternate.
 
     Other load on a machine makes windows slower, never faster.
@@ -258,13 +246,13 @@ def _seconds(workload: Workload, batches: Iterator, count: int) -> float:
     return train_window(workload, NO_SENSOR, list(itertools.islice(batches, count)))["seconds"]
 
 
-def _parity(folder: Path, build: Callable, ready: dict, trial: Settings, num_steps: int) -> dict:
+def _parity(build: Callable, ready: dict, trial: Settings, num_steps: int) -> dict:
     """Return an outcome if a comparison of fresh weights with float64 fails, else nothing."""
     workload = build(settings=trial)
     names = dict.fromkeys(("session", "run_id", "study", "point", "machine"), "search")  # its rows are discarded
-    record = Run(folder, "search", names | {"schema_version": records.SCHEMA_VERSION, "source": "measured"})
-    verdict = parity.check(workload, record, num_steps, cache=folder)
-    record.path.unlink(missing_ok=True)
+    names |= {"schema_version": records.SCHEMA_VERSION, "source": "measured"}
+    with temporary.folder() as folder:
+        verdict = parity.check(workload, Run(folder, "search", names), num_steps)
     return {} if verdict.passed else {"outcome": "parity failed", "reason": verdict.reason}
 
 
