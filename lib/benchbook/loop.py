@@ -8,6 +8,7 @@ A loop that another library runs is measured by one of `benchbook.callbacks`, or
 import inspect
 import itertools
 import numbers
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -128,25 +129,43 @@ class Meter:
 
     def _warm_up(self, last: Any) -> None:
         devices.wait(last)
-        self._marks.append(self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS))
+        self._marks.append(now := self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS))
         self._next = max(stretch.WARM_UP_STEPS, 2 * self._steps)
-        if stretch.is_warm(self._marks):
-            self._device = devices.used(self._named, last)
-            sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
-            self.most_seconds = max(self.most_seconds, sensor.least_seconds)
-            self._stride = stretch.window_steps(self._marks, self.every, self.most_seconds)
-            self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
-            self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
-            self._ranks.exchange(self._steps)  # all are ready: none waits for another in the stretch
-            self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
+        if now.steps < stretch.WARM_UP_STEPS or now.seconds - self._marks[0].seconds < stretch.WARM_UP_SECONDS:
+            return
+        self._device = devices.used(self._named, last)
+        sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
+        self.most_seconds = max(self.most_seconds, sensor.least_seconds)
+        before = self._marks[-2]
+        pace = max(now.seconds - before.seconds, 1e-9) / (now.steps - before.steps)
+        planned = min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds) / pace
+        self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
+        self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
+        self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
+        self._ranks.exchange(self._steps)  # all are ready: none waits for another in the stretch
+        self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:
         """End a window, and the stretch if it is long enough."""
         if any(each.is_lazy for each in devices.imported()):
             devices.wait(last)
         now, every, most = self._mark(), self.every, self.most_seconds
-        if stretch.is_over(self._marks, now, every, most):
-            is_cut = not (every or stretch.is_long(now))
+        is_long = now.seconds >= stretch.STRETCH_SECONDS and now.steps >= stretch.STRETCH_STEPS
+        length = now.steps - self._marks[-1].steps
+        if is_whole := length == (every or length):
+            self._marks.append(now)
+        if not every:
+            is_over = is_long or now.seconds >= most
+        elif length > every:
+            raise ValueError(f"every {every}; allowed: a multiple of the steps in a call of tick")
+        else:
+            cycles, fewest = len(self._marks) - 1, stretch.FEWEST_CYCLES
+            if cycles < fewest and now.seconds * (fewest if is_whole else 1) > most:
+                need = f"two cycles take about {fewest * every * now.seconds / now.steps:,.0f} s"
+                raise ValueError(f"every {every}: {need}; allowed: most_seconds above that")
+            is_over = is_whole and ((is_long and cycles >= stretch.CYCLES) or now.seconds * (1 + 1 / cycles) > most)
+        if is_over:
+            is_cut = not (every or is_long)
             self._finish(last, f"cut by most_seconds={most:g}, before 30 s and 200 steps" if is_cut else "")
         self._next += min(self._stride, every - now.steps % every) if every else self._stride
 
@@ -161,11 +180,14 @@ class Meter:
         self._finish(last, "the loop ended by itself, before 30 s and 200 steps")
 
     def _finish(self, last: Any, note: str) -> None:
-        whole = self._stretch.end(last)
-        can_add = self._ranks.count == 1 or whole.energy.boundary == "board"  # two ranks may share a CPU's counter
-        own = whole.seconds, whole.input_seconds, self._count, whole.peak_memory_bytes or 0
-        joules = whole.energy.joules if can_add else None
-        seconds, waited, counts, peaks, spent = self._ranks.exchange(self._steps, *own, joules)
+        parts = self._stretch.end(last)
+        spent = [part.energy.joules for part in parts]
+        can_add = self._ranks.count == 1 or parts[-1].energy.boundary == "board"  # two ranks may share a CPU's counter
+        own = sum(part.seconds for part in parts), sum(part.input_seconds for part in parts), self._count
+        peak, joules = max(part.peak_memory_bytes or 0 for part in parts), sum(spent) if None not in spent else None
+        seconds, waited, counts, peaks, spent = self._ranks.exchange(
+            self._steps, *own, peak, joules if can_add else None
+        )
         end = Mark(self._steps - self._first, max(seconds), sum(counts))
         if self.every and self._marks[-1].steps < end.steps:  # a loop that ended by itself had begun one more cycle
             end = self._marks[-1]
