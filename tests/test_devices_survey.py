@@ -20,6 +20,8 @@ import sys
 from typer.testing import CliRunner
 from benchbook.commands import cli
 from benchbook.frameworks import devices
+from benchbook.machine import layout
+from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 
 devices.installed = lambda: ("torch",)  # the others are asked alike, for seconds each
@@ -28,7 +30,7 @@ for command in (["plan", "--profile", "smoke", "--studies", "calibrate mnist_spe
     assert done.exit_code == 0, done.output
 execute.launch.call = lambda *given, **options: (None, execute.launch.Failed("", "it died"))
 assert session.measure(profiles.read("smoke", "mnist_speedup")[:1], "here") == []
-assert session.read_rows("here")["status"].tolist() == ["crashed"]
+assert records.merge(records.find(layout.runs("here")))["status"].tolist() == ["crashed"]
 print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them", sep="; ")
 """
 

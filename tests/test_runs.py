@@ -6,7 +6,7 @@ import platform
 import re
 import socket
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
@@ -246,14 +246,6 @@ def test_start_recovers_its_point_first(dead):
     _start()
     assert list(records.read(gone.path)["status"]) == ["interrupted"]
     assert json.loads(gone.path.with_suffix(".json").read_text())["condition_after"]
-
-
-def test_resume_gives_back_a_run_that_has_not_ended(tmp_path, record):
-    with record.during("train"):
-        record.append(seconds=1.0)
-    assert runs.resume(tmp_path, record.run_id) == replace(record, ended_by_another=True)
-    record.end()
-    assert runs.resume(tmp_path, record.run_id) is None
 
 
 @pytest.fixture

@@ -24,7 +24,6 @@ from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line, result
-from fakes import run
 from processes import environment_of_tests, study, wait_for
 from rows import make_row, windows, write
 
@@ -131,14 +130,6 @@ def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
         session.summary([point], identity.identify().name)
-
-
-def test_a_killed_run_of_any_point_is_ended_by_the_next_start(outputs, monkeypatch):
-    context.change(session="s")
-    killed = run(layout.point("desk", "mnist_speedup", "a-point"))
-    killed.mark()
-    session.run([], "desk")
-    assert records.read(killed.path)["status"].tolist() == ["interrupted"]
 
 
 def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):

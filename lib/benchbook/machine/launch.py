@@ -73,14 +73,12 @@ def call(
     ends, the child and its descendants are gone.
 
     Args:
-        function: as "module:name".
-        arguments: its arguments; cloudpickle sends functions that a cell defines, too.
+        function, arguments: as "module:name"; cloudpickle sends functions that a cell defines, too.
         log: the file to which the child's prints are appended; None: they are not kept.
         seconds: the limit, after which the child and its descendants are killed.
         variables: the child's environment variables, in addition to this process's.
         num_ranks: above 1, torchrun starts so many processes, and each calls the function. If one fails, all end.
-        on_message: called with each message that the function sends by `send`.
-        on_wait: called twice a second.
+        on_message, on_wait: called with each message that the function sends by `send`; twice a second.
         interrupt_seconds: in which an interrupted child may end by itself; 0: it is killed at once.
 
     Returns:
@@ -97,9 +95,8 @@ def call(
         log = log or folder / "log"
         (folder / "task").write_bytes(cloudpickle.dumps((function, arguments, context.current())))
         with log.open("ab") as file:
-            streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file}
-            environment |= variables or {}
-            child = subprocess.Popen([*command, str(folder)], **streams, env=environment, start_new_session=True)
+            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file, "start_new_session": True}
+            child = subprocess.Popen([*command, str(folder)], **options, env=environment | (variables or {}))
             try:
                 in_time = _follow(child, time.monotonic() + seconds, on_message, on_wait)
             except BaseException:
@@ -115,9 +112,9 @@ def call(
             return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
         if not status and (folder / "result").exists():  # else it left by os._exit
             return pickle.loads((folder / "result").read_bytes()), None
-        errors = [json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))]
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-        failed = Failed(**errors[0]) if errors else Failed("", f"the process {how}")
+        error = next((json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))), None)
+        failed = Failed(**error or {"name": "", "message": f"the process {how}"})
         return None, failed if failed.name else _death(failed.message, log, kills)
 
 

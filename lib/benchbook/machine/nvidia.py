@@ -39,7 +39,18 @@ def kinds() -> list[tuple[str, int | None]]:
 def gpus() -> list[dict]:
     """Return name, driver, limits and state of every visible GPU; unknown values are None."""
     ask, handles = _visible()
-    return [_limits(ask, handle) | _state(ask, handle) for handle in handles.values()]
+    found = []
+    for handle in handles.values():
+        milliwatts = ask("DeviceGetEnforcedPowerLimit", handle)
+        limits = {
+            "name": ask("DeviceGetName", handle),
+            "driver": ask("SystemGetDriverVersion"),
+            "memory_bytes": getattr(ask("DeviceGetMemoryInfo", handle), "total", None),
+            "power_limit_watts": None if milliwatts is None else milliwatts / 1000,
+            "max_sm_clock_mhz": ask("DeviceGetMaxClockInfo", handle, SM_CLOCK),
+        }
+        found.append(limits | _state(ask, handle))
+    return found
 
 
 def states() -> list[dict]:
@@ -162,17 +173,6 @@ def _visible() -> tuple[Ask, dict[int, Any]]:
         own = [handle, *(ask("DeviceGetMigDeviceHandleByIndex", handle, slot) for slot in slots)]
         names.append([ask("DeviceGetUUID", each) or "" for each in own if each is not None])
     return ask, dict(list(handles.items())[place] for place in visible(given, names))
-
-
-def _limits(ask: Ask, handle) -> dict:
-    milliwatts = ask("DeviceGetEnforcedPowerLimit", handle)
-    return {
-        "name": ask("DeviceGetName", handle),
-        "driver": ask("SystemGetDriverVersion"),
-        "memory_bytes": getattr(ask("DeviceGetMemoryInfo", handle), "total", None),
-        "power_limit_watts": None if milliwatts is None else milliwatts / 1000,
-        "max_sm_clock_mhz": ask("DeviceGetMaxClockInfo", handle, SM_CLOCK),
-    }
 
 
 def _state(ask: Ask, handle) -> dict:

@@ -18,6 +18,7 @@ from benchbook.machine import context
 LAUNCHER = "benchbook.machine.launch"  # the module of the command line, see there
 ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
+POLL_SECONDS = 0.5
 STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
@@ -73,12 +74,12 @@ def is_running(process: int) -> bool:
         return False
 
 
-def when_gone(process: int, call: Callable[[], None], poll_seconds: float = 0.5) -> None:
+def when_gone(process: int, call: Callable[[], None]) -> None:
     """Watch a process from a thread, and call a function once the process has ended."""
 
     def watch() -> None:
         while is_running(process):
-            time.sleep(poll_seconds)
+            time.sleep(POLL_SECONDS)
         call()
 
     threading.Thread(target=watch, daemon=True).start()

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
@@ -83,48 +83,45 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
     """Run every point that is not done yet.
 
-    A point starts only if its estimate, if there is one, ends before the deadline. One that takes longer is stopped
-    there, and its finished windows are kept. A point that fails writes a row and counts as done; one whose batch
-    is too large is not tried (see `series.too_large`). Processes that the context's session has finished are not
-    repeated.
+    A point starts only if its estimate ends before the deadline. One that takes longer is stopped there, and its
+    finished windows are kept. A point that fails writes a row and counts as done; so does one whose batch is too large.
 
     Args:
-        points: in the profile's order.
-        machine_name: the machine of the rows.
+        points, machine_name: in the profile's order; of the rows.
         deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
 
     Returns:
         The points that no longer fit or were stopped, and those whose run could not be supervised, with the reason.
-
-    Raises:
-        Stopped: after the `interrupted` row was written.
     """
     recover(machine_name)
-    left_out, spent, end = [], [], deadline - END_SECONDS
+    left_out, spent, waited, end = [], [], 0.0, deadline - END_SECONDS
     patience = contention.patience() if math.isinf(deadline) else 0.0
-    left = POINTS_OF_PATIENCE * patience - sum(_lost(point, machine_name) for point in points)
     estimates = _estimates(points, machine_name)
     print(_announced(points, machine_name, estimates), flush=True)
     for number, point in enumerate(points, start=1):
         folder, position = _state(machine_name, point), f"{number}/{len(points)}"
-        if statuses := _statuses(folder):
-            Line(point, machine_name, position).end(statuses)
-            continue
         failed = [each for each in points[: number - 1] if OUT_OF_MEMORY in _statuses(_state(machine_name, each))]
-        if reason := series.too_large(point, failed):
-            Line(point, machine_name, position).end(execute.skip(point, machine_name, OUT_OF_MEMORY, reason))
-            _write_done(folder, [OUT_OF_MEMORY])
+        statuses = _statuses(folder)
+        if not statuses and (reason := series.too_large(point, failed)):
+            statuses = execute.skip(point, machine_name, OUT_OF_MEMORY, reason)
+            _write_done(folder, statuses)
+        if statuses:
+            Line(point, machine_name, position).end(statuses)
             continue
         estimate, until = estimates[point.key], max(0.0, end - time.monotonic())
         if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > until:
             left_out.append((point, f"needs about {wanted:.0f} s, {until:.0f} s were left"))
             continue
-        line, begun = Line(point, machine_name, position), time.monotonic()
+        line, later = Line(point, machine_name, position), points[number:]
         try:
-            statuses, lost = _run_point(point, machine_name, line, end, max(0.0, min(patience, left)))
-            left -= lost
+            left = POINTS_OF_PATIENCE * patience - waited - _lost(points, machine_name)
+            allowed = max(0.0, min(patience, left))
+            waited += (wait := line.wait_until_calm(allowed))
+            statuses = execute.execute(point, machine_name, line.watch, end, allowed - wait)
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
+            else:
+                _write_done(folder, statuses)
         except Stopped:
             line.end(["interrupted"], 0)
             raise
@@ -136,13 +133,12 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
         if point.study == CALIBRATION:
             estimates = _estimates(points, machine_name)
         else:
-            spent.append((time.monotonic() - begun, estimate))
-        later = points[number:]
+            spent.append((time.monotonic() - line.started, estimate))
         seconds_left = _left(spent, [estimates[each.key] for each in later])
         line.end(statuses, seconds_left)
         if len(spent) == FIRST_ANSWERS and later:
-            many, lasting = wording.count(len(later), "point"), wording.duration(seconds_left)
-            print(f"First answers are above; the other {many} take about {lasting}; Ctrl-C keeps all.", flush=True)
+            many = f"the other {wording.count(len(later), 'point')} take about {wording.duration(seconds_left)}"
+            print(f"First answers are above; {many}; Ctrl-C keeps all.", flush=True)
     return left_out
 
 
@@ -176,19 +172,10 @@ def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
     return sum(mean if math.isnan(each) else scale * each for each in later)
 
 
-def _run_point(point: Point, machine_name: str, line: Line, end: float, patience: float) -> tuple[list[str], float]:
-    """Run one point; return the statuses of its processes, and the seconds lost to others: at most `patience`."""
-    before = _lost(point, machine_name)
-    waited = line.wait_until_calm(patience)
-    statuses = execute.execute(point, machine_name, line.watch, end, patience - waited)
-    if "interrupted" not in statuses:
-        _write_done(_state(machine_name, point), statuses)
-    return statuses, waited + _lost(point, machine_name) - before
-
-
-def _lost(point: Point, machine_name: str) -> float:
-    """Return how many seconds a point of this session has lost to others."""
-    return Measurement(point.study, machine_name, point.parameters, context.current().session).state().lost
+def _lost(points: list[Point], machine_name: str) -> float:
+    """Return how many seconds points of this session have lost to others."""
+    own = context.current().session
+    return sum(Measurement(each.study, machine_name, each.parameters, own).state().lost for each in points)
 
 
 def is_done(folder: Path) -> bool:
@@ -260,11 +247,6 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
     return pandas.DataFrame(lines, columns=summaries.columns)
 
 
-def read_rows(machine_name: str, say: Callable[[str], None] = print) -> pandas.DataFrame:
-    """Return the rows of one machine; see `crosschecks.read`."""
-    return crosschecks.read(layout.runs(machine_name), say)[0]
-
-
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return an estimate of each point's time.
 
@@ -331,11 +313,8 @@ def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
     """Return whether a session that was cut short has rows of one of these points; the next session continues it."""
     file = layout.state(machine_name) / SESSION
-    if not file.exists():
-        return False
-    rows = read_rows(machine_name, lambda line: None)
-    begun = rows[rows["session"] == file.read_text(errors="replace")]
-    return not {point.key for point in points}.isdisjoint(zip(begun["study"], begun["point"], strict=True))
+    begun = file.read_text(errors="replace") if file.exists() else ""
+    return any(len(Measurement(each.study, machine_name, each.parameters, begun).rows()) for each in points)
 
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:

@@ -44,7 +44,7 @@ from benchbook.measuring.writer import Run
 from benchbook.rows import records
 from benchbook.studies import figures, process
 from benchbook.studies.measurement import Measurement
-from benchbook.studies.parameters import plan_of
+from benchbook.studies.parameters import plan_of, point_name
 from benchbook.studies.process import Process
 from benchbook.studies.study import Drawing, Evidence
 
@@ -330,23 +330,22 @@ def begin(study: str, parameters: dict) -> Experiment:
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
-    framework = devices.choose_framework(parameters.get("framework", "torch"))
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and not (context.current().outputs or "BENCHBOOK_OUTPUTS" in os.environ):
         context.change(outputs=tempfile.mkdtemp(prefix="benchbook-"))
-    kind, this = parameters["device"], machine.identify()
-    if attended or kind not in KINDS:
-        picked = survey.device(kind, framework)
-    else:  # a process asks the framework
-        picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
-    parameters = parameters | {"device": picked.kind} | ({"framework": framework} if "framework" in parameters else {})
-    session = context.current().session or runs.new_id()
-    measurement = Measurement(study, this.name, parameters, session)
+    this, session = machine.identify(), context.current().session or runs.new_id()
     if attended:
         here = process.begin(study, parameters, drafts=True)
     else:
-        own = runs.identity(study, measurement.folder.name, session, this.name, parameters)
-        here = Process(parameters, picked, Run(runs.scratch(), session, own))
+        kind, framework = parameters["device"], devices.choose_framework(parameters.get("framework", "torch"))
+        if kind in KINDS:  # a process asks the framework
+            picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
+        else:
+            picked = survey.device(kind, framework)
+        given = process.with_device(parameters, picked)
+        own = runs.identity(study, point_name(study, given), session, this.name, given)
+        here = Process(given, picked, Run(runs.scratch(), session, own))
+    measurement = Measurement(study, this.name, here.parameters, session)
     return Experiment(**vars(here), measurement=measurement, attended=attended)
 
 

@@ -33,6 +33,7 @@ class State(NamedTuple):
 
     Attributes:
         left: the numbers of the processes that may still run; none if the point is over.
+        ended: number and status of each run that has ended, the oldest first; not the interrupted.
         part: the processes' part of half the interval so far.
         num_counted, num_disturbed: the processes that have measured and count, and those that others disturbed.
         lost: seconds of waits and of disturbed processes.
@@ -40,6 +41,7 @@ class State(NamedTuple):
     """
 
     left: list[int]
+    ended: dict[str, tuple[int, str]]
     part: float
     num_counted: int
     num_disturbed: int
@@ -99,18 +101,7 @@ class Measurement:
 
         The status of CHECK is `diverged` if training does not agree with float64.
         """
-        return dict(self._ended(self.rows(), manifests.read_all(self.folder)).values())
-
-    def _ended(self, rows: pandas.DataFrame, described: dict[str, dict]) -> dict[str, tuple[int, str]]:
-        """Return number and status of each run that has ended, the oldest first; not the interrupted."""
-        found = {}
-        for run_id, own in rows.groupby("run_id", sort=True):
-            manifest = described.get(run_id, {})
-            agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
-            status = agrees or outcome(records.without_refusals(own)["status"])
-            if status != "interrupted":
-                found[run_id] = manifest.get("process", 1), status
-        return found
+        return dict(self.state().ended.values())
 
     def left(self) -> list[int]:
         """Return the numbers of the processes that may still run; none if the point is over."""
@@ -123,7 +114,13 @@ class Measurement:
         process that something outside disturbed does not count, until the point has lost its patience.
         """
         rows, described, given = self.rows(), manifests.read_all(self.folder), self.parameters
-        ended, conditions = self._ended(rows, described), condition.samples(described)
+        ended, conditions = {}, condition.samples(described)
+        for run_id, own in rows.groupby("run_id", sort=True):
+            manifest, statuses = described.get(run_id, {}), records.without_refusals(own)["status"]
+            agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
+            status = agrees or next(iter(statuses[statuses != "ok"].iloc[::-1]), "ok")  # the last that is not ok
+            if status != "interrupted":
+                ended[run_id] = manifest.get("process", 1), status
         done, disturbed = dict(ended.values()), verdicts.disturbed(rows, conditions)
         lost = sum(described[run].get("process_seconds") or 0.0 for run in disturbed)
         lost += sum(described.get(run, {}).get("waited_seconds") or 0.0 for run in ended)
@@ -143,7 +140,7 @@ class Measurement:
         further = range(last + 1, last + 1 + self.count - len(counted))
         left = [] if is_over(done) or is_known else [*[CHECK][: bool(checks) and CHECK not in done], *further]
         patience = patience if disturbed.intersection(runs[-1:]) else 0.0
-        return State(left, part, len(counted), len(disturbed), lost, patience)
+        return State(left, ended, part, len(counted), len(disturbed), lost, patience)
 
     def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
         """Run the processes that are left. One that fails adds a row; the next one may run all the same.
@@ -154,16 +151,15 @@ class Measurement:
             on_row: called with a process's number and with phase, status and rate of each row that it writes.
         """
         runs.recover(self.folder)
-        first_id = context.current().run_id  # the executed notebook has the name of this run
-        while (state := self.state()).left:
+        first_id, run_id = context.current().run_id, ""  # the executed notebook has the name of this run
+        while (state := self.state()).left and (not run_id or run_id in state.ended):  # else it was interrupted
             number = state.left[0]
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
             with context.changed(session=self.session, machine=self.machine):
                 self._run(number, run_id, state.patience, on_row)
-            if run_id not in self._ended(self.rows(), manifests.read_all(self.folder)):  # it was interrupted
-                return
-        shutil.rmtree(self.programs, ignore_errors=True)
+        if not state.left:
+            shutil.rmtree(self.programs, ignore_errors=True)
 
     def _run(self, number: int, run_id: str, patience: float, on_row: Callable[[int, dict], None]) -> None:
         """Run one process, after a wait for a calm machine; write its failure if it could not."""
@@ -216,12 +212,6 @@ class Measurement:
             manifest = {"run_id": run_id, "process": number, "parameters": points.public(self.parameters)}
             run = Run(self.folder, run_id, runs.identity(*own), manifest=manifest, ended_by_another=True)
         run.fail(status, message)
-
-
-def outcome(statuses: pandas.Series) -> str:
-    """Return a run's status: that of its last row that is not ok."""
-    wrong = statuses[statuses != "ok"]
-    return wrong.iloc[-1] if len(wrong) else "ok"
 
 
 def is_over(done: dict[int, str]) -> bool:

@@ -162,6 +162,11 @@ class Process:
         return protocol.Amount(**{name: value for name, value in self.parameters.items() if name in known} | changed)
 
 
+def with_device(parameters: dict, device: Device) -> dict:
+    """Return a point's parameters with the kind and the framework of the device that was picked."""
+    return parameters | {"device": device.kind} | ({"framework": device.framework} if "framework" in parameters else {})
+
+
 def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, drafts: bool = False) -> Process:
     """Begin a process of a point, on the device that its parameters name; a rank of torchrun joins its group.
 
@@ -185,9 +190,8 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
         index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
         device = replace(device, index=index, count=0 if group.rank else count)  # rank 0 reads the energy of all
     folder = runs.scratch() if drafts or group.rank else None
-    own = {"device": device.kind, "framework": device.framework}
-    picked = parameters | {name: value for name, value in own.items() if name in parameters}
-    run = runs.start(study, point_name(study, picked), picked, device, run_id, number, folder)
+    parameters = with_device(parameters, device)
+    run = runs.start(study, point_name(study, parameters), parameters, device, run_id, number, folder)
     run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
     with run.during("setup"):
         return Process(parameters, devices.with_count(device, count), run, number, group)
