@@ -338,8 +338,8 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 first, *_ = findings.finding(each, evidence, measured=True).split(". ")
-                is_unsure = unsure[lines["study"] == name].any()
-                none = f"No {'stable ' * is_unsure}point of this machine answers it yet."
+                word = "stable point" if unsure[lines["study"] == name].any() else "point"
+                none = f"No {word} of this machine answers it yet."
                 say(f"{each.question} {wording.sentence(first) or none}")
         disturbed = lines["num_disturbed"].gt(0).sum()
         say(f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}.")
