@@ -135,14 +135,14 @@ class Meter:
             return
         self._device = devices.used(self._named, last)
         sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
-        self.most_seconds = max(self.most_seconds, sensor.least_seconds)
-        before = self._marks[-2]
+        self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
+        # All are ready: none waits for another in the stretch, and all have one limit.
+        (least,) = self._ranks.exchange(self._steps, sensor.least_seconds)
+        self.most_seconds, before = max(self.most_seconds, *least), self._marks[-2]
         pace = max(now.seconds - before.seconds, 1e-9) / (now.steps - before.steps)
         planned = min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds) / pace
         self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
-        self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
         self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
-        self._ranks.exchange(self._steps)  # all are ready: none waits for another in the stretch
         self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:
