@@ -3,6 +3,7 @@
 import platform
 import re
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,8 @@ class Refused:
 class Backend:
     """A framework's devices; `BACKEND` of `frameworks.<name>.devices` is the one instance.
 
-    The last methods are the operations of a calibration; see `frameworks.operations`. The two frameworks of Keras also
-    have `compile_function`, `place` and `arithmetic`; see `frameworks.keras.runtime`.
+    The last methods are the operations of a calibration; see `frameworks.operations`. What is declared
+    without a body, not every framework has.
 
     Attributes:
         framework: its name.
@@ -41,6 +42,10 @@ class Backend:
 
     framework: str
     version: str
+    handle: Callable[..., Any]  # its own object of a device: JAX, MLX, TensorFlow
+    arithmetic: Callable[..., AbstractContextManager[None]]  # these: the two of Keras; see `frameworks.keras.runtime`
+    compile_function: Callable[..., Callable]
+    place: Callable[..., Any]
     is_lazy = False  # whether nothing is computed before it is asked for
 
     def accelerator(self) -> str | None:

@@ -18,6 +18,8 @@ Arrays = dict[str, numpy.ndarray]
 class Optimizer:
     """Base class of the plain optimisers: a state for each parameter and a count of steps."""
 
+    rate: Callable[[int], float]
+
     def __post_init__(self) -> None:
         self.state: dict[str, Any] = {}
         self.num_steps = 0

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas
 from matplotlib.figure import Figure
@@ -53,6 +53,10 @@ class Plot:
     reference: float | None = None
     look: dict[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
+
+    kind: ClassVar[Any]  # in words; these three: each kind's own
+    num_places: ClassVar[Callable[..., int]]
+    figure: ClassVar[Callable[..., Figure]]
 
     value = property(lambda self: self.column or self.title.column, doc="The column of the values drawn.")
 

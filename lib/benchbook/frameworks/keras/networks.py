@@ -28,6 +28,11 @@ class Network:
     """
 
     FUNCTIONS: tuple[str, ...] = ()
+    _prepare: Callable[[], None]
+    _train: Callable[..., Array]
+    _score: Callable[..., tuple[Array, Array]]
+    _predict: Callable[..., Array]
+    _differentiate: Callable[..., tuple[Array, list[Array]]]
 
     def __init__(self, workload: KerasWorkload) -> None:
         self.loss, self.accuracy, self.device = workload.loss, workload.accuracy, workload.device
