@@ -59,6 +59,9 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
     ):
         expected = sorted(path.relative_to(layout.root()) for path in layout.root().glob(pattern))
         assert sorted(path.relative_to(project) for path in project.glob(pattern)) == expected
+    data = {path.relative_to(project.parent).as_posix() for path in project.parent.rglob("*") if path.is_file()}
+    folder = "studies/datasets"
+    assert {"py.typed", f"{folder}/digits.csv.gz", f"{folder}/digits-licence.txt", f"{folder}/excerpt.txt"} <= data
 
 
 @pytest.mark.slow
