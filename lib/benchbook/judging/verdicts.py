@@ -63,7 +63,6 @@ FALSE_ALARMS = 0.005  # the share of steady points that exceed one of these by c
 SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the windows' time
-ASKED = "num_parity_steps"  # the setting that holds how many steps the profile asks for
 CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; other data sets with labels have ten classes
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
@@ -200,7 +199,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     points = trained.drop_duplicates(POINT_KEY)[[*POINT_KEY, "settings"]]
     for *key, settings in points.itertuples(index=False, name=None):
         own = [("replaced", used, named) for named, used in settings.get("replaced", {}).items()]
-        asked, count = settings.get(ASKED), counts.get(tuple(key), 0)
+        asked, count = settings.get("num_parity_steps"), counts.get(tuple(key), 0)
         if asked is not None and count < max(1, asked):
             message = messages.get(tuple(key))
             none = ("refused", message) if isinstance(message, str) else ("not_compared",)

@@ -16,18 +16,9 @@ TIMES = ("time_per_step", "time_for_1000_iterations", "time_to_train")  # metric
 METRICS = ("throughput", "throughput_real_data", "throughput_wall_clock", "step_rate", *TIMES)
 # Settings that say what was trained. All others may differ between two chips, such as batch size, host and date.
 SAME = (
-    "phase",
-    "model",
-    "task",
-    "image_size",
-    "sequence_length",
-    "dataset",
-    "epochs",
-    "attention",
-    "vocabulary",
-    "data",
-)
-SAME += ("cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer")
+    "phase", "model", "task", "image_size", "sequence_length", "dataset", "epochs", "attention", "vocabulary", "data",
+    "cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer",
+)  # fmt: skip
 KEY = ("article", "metric", "unit", "framework", "family", "setting")
 ASKED = (  # which people compare, the slower first
     ("Apple M1", "NVIDIA A100"), ("Apple M3", "NVIDIA L4"), ("Apple M4", "NVIDIA RTX 4090"),
