@@ -8,7 +8,7 @@ import datetime
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pandas
 
@@ -85,7 +85,7 @@ def rental_offers(chip: str) -> pandas.DataFrame:
     Returns:
         Columns: chip, provider, usd_per_hour (of one device), date, source, and others. No lines if no price is known.
     """
-    return _of_chip(chip, _offers()).drop_duplicates("provider").reset_index(drop=True)
+    return _of_chip(chip, _offers).drop_duplicates("provider").reset_index(drop=True)
 
 
 def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
@@ -116,9 +116,12 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
     Returns:
         Columns: chip, usd, date, includes, source, and others. No lines if no price is known.
     """
-    launched = _launches()
-    listed = [_of_chip(chip, _purchases()), launched[launched["chip"].eq(chip)]]
-    return pandas.concat([part for part in listed if len(part)] or listed, ignore_index=True)
+    bought, launched = _of_chip(chip, _purchases), _by(_launches, "chip").get(chip)
+    return (
+        bought.reset_index(drop=True)
+        if launched is None
+        else pandas.concat([bought, launched] if len(bought) else [launched], ignore_index=True)
+    )
 
 
 @functools.cache
@@ -165,10 +168,15 @@ def _age(date: object) -> str:
     return f"{date[:7]}, over 18 months old" if old else date[:7]
 
 
-def _of_chip(chip: str, prices: pandas.DataFrame) -> pandas.DataFrame:
+def _of_chip(chip: str, read: Callable[[], pandas.DataFrame]) -> pandas.DataFrame:
     """Return the prices of a chip, else the prices of its product."""
-    own = prices[prices["chip"].eq(chip)]
-    return own if len(own) else prices[prices["product"].eq(chips.product(chip))]
+    own = _by(read, "chip").get(chip)
+    return own if own is not None else _by(read, "product").get(chips.product(chip), read().iloc[:0])
+
+
+@functools.cache
+def _by(read: Callable[[], pandas.DataFrame], column: str) -> dict[str, pandas.DataFrame]:
+    return dict(iter(read().groupby(column)))
 
 
 def _listed(file: str, named: str) -> pandas.DataFrame:
