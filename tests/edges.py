@@ -173,7 +173,7 @@ def of_the_others() -> Iterator[Edge]:
     for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
         times = segmentation.image_times(evidence(point(SEGMENTATION, **change)))
         yield f"a smaller network of {change}", pandas.DataFrame, times
-        yield f"the title of {change}", segmentation.STUDY.charts[0].title.line, times
+        yield f"the title of {change}", segmentation.STUDY.lead.title.line, times
     rates = {4: (8.0, 9.0), 32: (12.0, 12.5), 64: (10.0, 10.0)}
     runs = [point(OWN, rate, batch_size=size) for size, rate in rates.items()]
     runs.append(point(OWN, (), ended="out_of_memory", batch_size=256))

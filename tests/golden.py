@@ -101,7 +101,7 @@ def made_up() -> Iterator[tuple[str, dict]]:
         for title, table in tables.items():
             for key, record in keyed(table, [*IDENTITY, "name"]).items():
                 yield f"{title} | {key}", record
-        yield f"{name} finding", {"finding": numbers(findings.finding(study, evidence))}
+        yield f"{name} finding", {"finding": numbers(" ".join(findings.finding(study, evidence)))}
     for name, found in edges.found():
         if isinstance(found, list | pandas.DataFrame):
             found = keyed(pandas.DataFrame(found), [*IDENTITY, "name"])

@@ -47,7 +47,7 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_pat
     assert set(found.measured["session"]) == {"s"}  # neither an earlier session nor another point
     assert set(found.measured["point"]) == {own["point"]}
     said = closing.answer(found, studies.every()["mnist_speedup"])
-    assert said.startswith("**Unstable (" if words else "**One MNIST epoch")
+    assert said.startswith("**Unstable (" if words else r"**Not decided (needs a GPU or a TPU): One MNIST epoch")
     assert words in said.partition("**.")[0]
     assert "95 % interval" in said
     assert "session s" in capsys.readouterr().out.lower()

@@ -12,7 +12,7 @@ from cells import write_notebook
 PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "pyproject.toml")
 RESULTS = """
 from benchbook.studies.charts import Points
-from benchbook.studies.study import Study
+from benchbook.studies.study import Headline, Study
 
 
 def losses(evidence):
@@ -39,6 +39,7 @@ STUDY = Study(
             ylabel="loss",
         ),
     ),
+    Headline("toy-losses", "loss", "nats/window", title),
 )
 """
 PARAMETERS = """

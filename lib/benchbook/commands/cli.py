@@ -337,10 +337,10 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         say_table(f"All points of {machine}", _table(lines))
         for name, each in studies.every().items():
             if name in set(lines["study"]):
-                first, *_ = findings.finding(each, evidence, measured=True).split(". ")
-                word = "stable point" if unsure[lines["study"] == name].any() else "point"
-                none = f"No {word} of this machine answers it yet."
-                say(f"{each.question} {wording.sentence(first) or none}")
+                is_unsure = unsure[lines["study"] == name].any()
+                none = f"No {'stable ' * is_unsure}point of this machine answers it yet."
+                first, *_ = *findings.finding(each, evidence, measured=True), none
+                say(f"{each.question} {first}")
         disturbed = lines["num_disturbed"].gt(0).sum()
         say(f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}.")
         if unsure.any():

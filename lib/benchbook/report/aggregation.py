@@ -44,7 +44,7 @@ class Aggregation:
     def findings(self) -> dict[str, str]:
         """Return the finding of each study by its name, in Markdown; see `findings.finding`."""
         found = {name: findings.finding(study, self.evidence) for name, study in studies.every().items()}
-        return {name: tables.markdown(text) for name, text in found.items()}
+        return {name: tables.markdown(" ".join(said)) for name, said in found.items()}
 
     @cached_property
     def claims(self) -> pandas.DataFrame:

@@ -8,13 +8,11 @@ from benchbook.record import claims
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies import figures, findings
-from benchbook.studies.charts import Plot
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Drawing, Evidence, Study
+from benchbook.studies.study import Drawing, Evidence, Study, cached
 
 ROWS = ["phase", "precision", "repeat", "epoch", "batch_size", "samples", "seconds", "input_seconds"]
 ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
-DOUBTS = (verdicts.UNSTABLE.capitalize(), verdicts.UNPROVEN.capitalize())
 
 
 def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame | None = None) -> None:
@@ -26,8 +24,7 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
         more: sentences of the study about the result.
         table: of the result, at most eight columns; None: the point's speed, accuracy, energy and verdict.
     """
-    chart = _chart(evidence, study)
-    drawing = chart.draw(evidence) if chart else None
+    drawing = study.lead.draw(evidence) if is_drawn(evidence, study) else None
     display(Markdown(answer(evidence, study, *more)))
     display(drawing if drawing and drawing.figure else windows(evidence))
     rows, names = evidence.measured, evidence.names
@@ -38,17 +35,16 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
     """Return the answer of one point in Markdown: its verdict and its number, what follows, and what it is based on."""
     [point] = evidence.summary.to_dict("records")
-    finding = findings.finding(study, evidence, measured=True)
-    if point["num_windows"] and not (finding and _chart(evidence, study)):
-        finding = f"{_rate(evidence, study, point)} {finding}".strip()
+    said = findings.finding(study, evidence, measured=True)
+    if point["num_windows"] and not (said and is_drawn(evidence, study)):
+        said = [_rate(evidence, study, point), *said]
     verdict = point["verdict"]
-    if verdict and verdict.is_doubtful and not finding.startswith(DOUBTS):
-        finding = f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {finding}"
+    if verdict and verdict.is_doubtful and not "".join(said).startswith(findings.DOUBTS):
+        said = [f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {''.join(said[:1])}", *said[1:]]
     if point["status"] not in records.TRAINED:
-        finding = wording.sentence(f"{point['status'].replace('_', ' ')}: {point['message']}")
-    first, _, rest = finding.partition(". ")
-    said = [rest, *more, _claim(evidence, study)]
-    said = [f"**{tables.markdown(first.removesuffix('.'))}.**", *map(tables.markdown, said)]
+        said = [wording.sentence(f"{point['status'].replace('_', ' ')}: {point['message']}")]
+    first, *said = map(tables.markdown, [*(said or [""]), *more, _claim(evidence, study)])
+    said = [f"**{first}**", *said]
     compared = evidence.measured["phase"].eq("parity").sum()
     based = [wording.count(point["num_processes"], "process"), wording.count(point["num_windows"], "window")]
     based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []
@@ -77,11 +73,11 @@ def windows(evidence: Evidence) -> Drawing:
     return Drawing(figure, rows, "Rate of each window")
 
 
-def _chart(evidence: Evidence, study: Study) -> Plot | None:
-    """Return the study's lead chart if it draws a number of this point; of another size, for one, it does not."""
-    lines = study.charts[0].drawn(study.charts[0].table(evidence), evidence)
-    known = lines[lines[study.charts[0].value].notna()].to_dict("records")
-    return study.charts[0] if any(map(figures.is_measured, known)) else None
+@cached
+def is_drawn(evidence: Evidence, study: Study) -> bool:
+    """Return whether the headline's chart draws a number of this point; of another size, for one, it does not."""
+    lines = study.lead.drawn(study.lead.table(evidence), evidence)
+    return any(map(figures.is_measured, lines[lines[study.headline.quantity].notna()].to_dict("records")))
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:

@@ -1,10 +1,10 @@
 """The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time, memory and prices seen.
 
-Measured times and those of articles are the values of the studies' lead charts; other published times come from the
-record. For the other chips the time is predicted, and a prediction is an interval.
+Measured times and those of articles are the studies' headlines; other published times come from the record. For the
+other chips the time is predicted, and a prediction is an interval.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas
@@ -35,10 +35,10 @@ class Task:
         title: its name for the reader.
         note: what is counted.
         samples: images or sequences to train on, in all epochs together.
-        work: the study or network to predict; its name in the record.
-        study: whose lead chart has measured values, and its article's; empty for none.
-        seconds: from a value of that chart to the seconds of the task.
-        where: a query that selects the task's own work from the chart's table; empty: all of it.
+        network: the study or network to predict; its name in the record.
+        study: whose headline has measured values, and its article's; empty for none.
+        work: in that headline's unit, such as epochs; 0: as many as samples.
+        where: a query that selects the task's own work from the headline's table; empty: all of it.
         metric: of published times to an accuracy, which are not predicted; empty: times at a rate.
     """
 
@@ -46,9 +46,9 @@ class Task:
     title: str
     note: str
     samples: float
-    work: str
+    network: str
     study: str = ""
-    seconds: Callable[[pandas.Series], pandas.Series] | None = None
+    work: float = 0
     where: str = ""
     metric: str = ""
 
@@ -57,7 +57,7 @@ TASKS = (
     Task(
         "resnet50", "ResNet-50, 90 epochs",
         "90 epochs of ImageNet, each with 1,281,167 images of 224 x 224 pixels, at the training rate, without tests.",
-        90 * IMAGENET, "resnet50_cost", "resnet50_cost", lambda rate: 90 * IMAGENET / rate, "image_size == 224",
+        90 * IMAGENET, "resnet50_cost", "resnet50_cost", where="image_size == 224",
     ),
     Task(
         "resnet50-accuracy", "ResNet-50 to 75.9 %",
@@ -69,20 +69,20 @@ TASKS = (
         "simclr", "SimCLR, 200 epochs",
         "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, with the article's test. Nothing is"
         " predicted: fewer than five chips have published rates.",
-        200 * 50_000, "simclr_epochs", "simclr_epochs", lambda minutes: 200 * MINUTE * minutes,
+        200 * 50_000, "simclr_epochs", "simclr_epochs", 200,
     ),
     Task(
         "segmentation", "Segmentation, 100,000 images",
         "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate. Nothing is predicted: fewer"
         " than five chips have published rates.",
-        100_000, "segmentation_scaling", "segmentation_scaling", lambda milliseconds: 100_000 * milliseconds / 1000,
-        "image_size == 512 and (width == 1 or source == 'published')",
+        100_000, "segmentation_scaling", "segmentation_scaling",
+        where="image_size == 512 and (width == 1 or source == 'published')",
     ),
     Task(
         "gpt2", "GPT-2 small, a billion tokens",
         "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests."
         " A prediction is left out if its range is over a factor of 8.",
-        1e9 / 1024, "gpt2_124m", "gpt_tokens", lambda rate: 1e9 / rate,  # articles' figures are in the record
+        1e9 / 1024, "gpt2_124m", "gpt_tokens", 1e9,  # articles' figures are in the record
         "source == 'measured' and model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
     ),
 )  # fmt: skip
@@ -114,30 +114,30 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
         taken = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
         own += [] if task.metric else _predicted(task, taken)
         own.sort(key=lambda line: (_rank(line), line["seconds"], line["name"], line["family"]))
-        network = networks.describe(task.work)
+        network = networks.describe(task.network)
         lines += [{"task": task.key} | line | _described(line, network) for line in own]
     found = pandas.DataFrame(lines)
     return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
 
 
 def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
-    """Yield the lines of a study's lead chart: of several points of a LINE the first in the ranking below."""
-    chart = studies.every()[task.study].charts[0]
-    lines = chart.table(evidence)
-    lines = lines[lines[chart.value].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
+    """Yield the lines of a study's headline: of several points of a LINE the first in the ranking below."""
+    study = studies.every()[task.study]
+    headline, lines = study.headline, study.lead.table(evidence)
+    lines = lines[lines[headline.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
     lines = lines[lines["status"].isin(records.TRAINED)]
     lines = lines.query(task.where, engine="python") if task.where else lines
-    ends = task.seconds(lines[["low", "high"]].astype(float))
+    times = headline.seconds(lines[[headline.quantity, "low", "high"]].astype(float), task.work or task.samples)
     datasets = evidence.printed(task.study)["dataset"].dropna()
     ranking = {
         "on_other_data": len(datasets) > 0 and ~lines["dataset"].isin(datasets.mode()[:1]),
         "unproven": lines["verdict"].map(verdicts.is_unproven),
         "unstable": lines["verdict"].map(verdicts.is_unstable),
-        "seconds": task.seconds(lines[chart.value].astype(float)),
+        "seconds": times[headline.quantity],
     }
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
     lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(pairs.family_of))
-    lines = lines.assign(low=ends.min(axis=1), high=ends.max(axis=1))
+    lines = lines.assign(low=times[["low", "high"]].min(axis=1), high=times[["low", "high"]].max(axis=1))
     lines = lines.sort_values(list(ranking), kind="stable").drop_duplicates(LINE)
     points = evidence.summary.set_index(statistics.POINT_KEY)
     references = evidence.printed(task.study).drop_duplicates("machine").set_index("machine")["reference"]
@@ -174,7 +174,7 @@ def _published(task: Task) -> Iterator[dict]:
         printed = figures[figures["metric"].eq(task.metric) & figures["unit"].eq("min")]
         printed = printed.assign(seconds=MINUTE * printed["value"], family="unknown")
     else:
-        network = networks.describe(task.work)
+        network = networks.describe(task.network)
         size = "sequence_length" if network.sequence_length else "image_size"
         printed = figures[figures["network"].eq(network.name) & figures["rate"].gt(0) & figures["phase"].eq("train")]
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
@@ -197,10 +197,10 @@ def _published(task: Task) -> Iterator[dict]:
 
 def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
     """Return predictions for one device of each product without a measured or published time in the family."""
-    size = networks.describe(task.work).image_size
+    size = networks.describe(task.network).image_size
     asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
     asked = [(chip, family) for chip, family in asked if (chips.product(chip), family) not in taken]
-    questions = [Question(chip, task.work, PREDICTED_IN[family], image_size=size) for chip, family in asked]
+    questions = [Question(chip, task.network, PREDICTED_IN[family], image_size=size) for chip, family in asked]
     found = {}
     for (chip, family), rate in zip(asked, predict.rates(questions), strict=True):
         if isinstance(rate, Unknown):

@@ -34,7 +34,7 @@ class Plot:
         alike: columns in which all drawn lines agree, such as network, size and data set; see `drawn`.
         lines: from the table and the evidence to the lines that may be drawn; None: all.
         xlabel: of the axis.
-        percent: whether values are shares.
+        ticks: how the axis shows a value, as for `Axis.set_major_formatter`; empty: as matplotlib does.
         reference: a value to compare with, marked by a line.
         look: further options of `Axes.set`.
         tables: further tables, by file name.
@@ -49,7 +49,7 @@ class Plot:
     alike: tuple[str, ...] = ()
     lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
     xlabel: str
-    percent: bool = False
+    ticks: str | Callable[[float, int], str] = ""
     reference: float | None = None
     look: dict[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
@@ -63,8 +63,8 @@ class Plot:
     def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
         """Return the lines of `table` that are drawn: those of one work, so that an axis compares like with like.
 
-        Of several works, that of the only measured point comes first, if there is only one; then one with two values to
-        compare, then the one that most machines measured, then the one with most values.
+        Of several works, that of a notebook's point comes first; then one with two values to compare, then the one that
+        most machines measured, then the one with most values.
         """
         lines = table if self.lines is None else self.lines(table, evidence)
         known = lines[lines[self.value].notna()]
@@ -74,8 +74,8 @@ class Plot:
         ranks = {}
         for name, own in known.groupby(work[known.index]):
             measured = own[figures.looks(own)["is_measured"].astype(bool)]
-            of_the_point = len(evidence.summary) == 1 and len(measured) > 0
-            ranks[name] = (of_the_point, self.num_places(own) > 1, measured["machine"].nunique(), len(own))
+            values = self.num_places(own) > 1, measured["machine"].nunique(), len(own)
+            ranks[name] = (evidence.is_point and len(measured) > 0, *values)
         return lines[work == max(ranks, key=ranks.get)]
 
     def draw(self, evidence: Evidence) -> Drawing:
@@ -139,8 +139,8 @@ class Bars(Plot):
         figure, axes = figures.canvas(1.6 + len(best) * max(heights), 9.0)
         figures.draw_bars(axes, best, self.value, evidence.colours, self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
-        if self.percent:
-            axes.xaxis.set_major_formatter("{x:.0%}")
+        if self.ticks:
+            axes.xaxis.set_major_formatter(self.ticks)
         if self.reference is not None:
             axes.axvline(self.reference, color=figures.LINE, linewidth=1)
         return figure
@@ -192,8 +192,8 @@ class Points(Plot):
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, list(map(str, sizes)), rotation=45)
             axes.xaxis.minorticks_off()
-        if self.percent:
-            axes.yaxis.set_major_formatter("{x:.0%}")
+        if self.ticks:
+            axes.yaxis.set_major_formatter(self.ticks)
         axes.grid(visible=True)
         axes.margins(y=0.15)
         if self.from_zero:

@@ -12,9 +12,8 @@ from benchbook.judging import intervals, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.studies import quantities, tables
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence
+from benchbook.studies.study import SECONDS, Evidence
 
-SECONDS = {"seconds": 1, "minutes": 60}  # in each unit
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}  # of a share, for charts
 RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches, with an optional verdict
@@ -104,10 +103,9 @@ class ArticleEpoch:
 
     def sentence(self, what: str, none: str) -> Sentence:
         """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST epoch`."""
-        size, way = SECONDS[self.unit], self.ways[0]
-        text = f"{what} ({{{way}}}) takes {{value}} on {{place}}"
-        last = ", at the measured rate"
-        return Sentence(text, none, self.unit, lambda time: wording.duration(time * size), "least", measured=last)
+        text = f"{what} ({{{self.ways[0]}}}) takes {{value}} on {{place}}"
+        show, last = lambda time: f"{wording.number(time)} {self.unit}", ", at the measured rate"
+        return Sentence(text, none, self.unit, show, "least", measured=last)
 
     @property
     def look(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sentences made from tables: titles of charts, and the finding of each study, which is its first charts' titles."""
+"""Sentences made from tables: titles of charts, and the finding of each study, which begins with its headline."""
 
 import math
 from collections.abc import Callable
@@ -9,10 +9,12 @@ import pandas
 from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
-from benchbook.record import naming
+from benchbook.record import naming, prices
 from benchbook.rows import records
 from benchbook.studies.figures import PREDICTED, bounds_kind, is_measured
 from benchbook.studies.study import Evidence, Study
+
+DOUBTS = (verdicts.UNSTABLE.capitalize(), verdicts.UNPROVEN.capitalize())
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Sentence:
         show: formats a value.
         best: the line to report, `most` or `least`; empty: the span of all lines.
         where: a query for `pandas.DataFrame.query` that selects lines.
+        work: for a column of rates: so much work, whose time is the value; 0: the column's own value.
+        more: from the line to what follows it in the sentence, such as its cost.
         equal: the value that means no difference, such as 1 for a ratio. A line whose interval holds it, or that has a
             range instead of an interval, supports no sentence.
         undecided: the sentence if no line's interval leaves out `equal`.
@@ -41,6 +45,8 @@ class Sentence:
     show: Callable[[float], str] = wording.number
     best: str = ""
     where: str = ""
+    work: float = 0
+    more: Callable[[dict], str] = lambda line: ""
     equal: float | None = None
     undecided: str = ""
     measured: str = ""
@@ -54,11 +60,11 @@ class Sentence:
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
-        """Return the best line, from those neither unproven nor unstable if there are any; None without a line."""
+        """Return the best line, from the stable and then the proven ones if there are any; None without a line."""
         lines = self._decided(self.lines(table))
         if not self.best or lines.empty:
             return None
-        for is_so in (verdicts.is_unproven, verdicts.is_unstable):
+        for is_so in (verdicts.is_unstable, verdicts.is_unproven):
             sound = ~_has(lines, is_so)
             lines = lines[sound] if sound.any() else lines
         values = lines[self.column].astype(float)
@@ -77,13 +83,16 @@ class Sentence:
             values["framework"] = libraries.WORDS.get(values["framework"])
         if line and "machine" in line:
             values |= {"place": names.in_sentence(line)}
-        value = self.show(line[self.column]) if line else wording.span(lines[self.column].astype(float), self.show)
+        numbers = lines[self.column].astype(float)
+        value = self.show(self.interval(line).value) if line else wording.span(numbers, self.show)
         used = pandas.DataFrame([line]) if line else lines
         doubts = (verdicts.UNSTABLE, verdicts.is_unstable), (verdicts.UNPROVEN, verdicts.is_unproven)
         doubt = next((word for word, is_so in doubts if _has(used, is_so).all()), "")
         causes = wording.causes(values.get("verdict"), doubt)
         first = doubt and f"{doubt.capitalize()}{f' ({wording.joined(causes)})' if causes else ''}: "
         last = self.measured if is_measured(lines.iloc[0].to_dict()) else ", published"
+        others = len(every) - len(lines)  # a chart draws them as well
+        last += f"; undecided on {others} of {len(every)}" if others else self.more(values)
         return failed + first + self.text.format(**values | {"value": value}) + last
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
@@ -91,28 +100,50 @@ class Sentence:
         if self.equal is None or lines.empty:
             return lines
         lines = lines[~_has(lines, verdicts.is_unstable)]
-        numbers = [_interval(line, self.column) for line in lines.to_dict("records")]
+        numbers = map(self.interval, lines.to_dict("records"))
         return lines[[one.kind != intervals.RANGE and not one.low <= self.equal <= one.high for one in numbers]]
 
+    def interval(self, line: dict) -> Interval:
+        """Return a line's value with its bounds; a measured value without an interval has a range."""
+        ends = {"low": -math.inf, "high": math.inf}
+        ends |= {name: line[name] for name in ends if pandas.notna(line.get(name))}
+        kind = bounds_kind(line)
+        kind = intervals.RANGE if kind in (PREDICTED, intervals.RANGE) else line.get("interval") or intervals.ROUNDING
+        value, low, high = line[self.column], ends["low"], ends["high"]
+        if self.work:
+            value, low, high = (self.work / number for number in (value, high, low))
+        return Interval(value, low, high, kind)
 
-def finding(study: Study, evidence: Evidence, measured: bool = False) -> str:
-    """Return the title of the study's first chart and that of the next chart that has a value, see `spoken`.
+
+def money(seconds: float, per_hour: float | None = None) -> str:
+    """Return what so much time costs, in words; without a known price at one dollar an hour."""
+    per_hour = per_hour if pandas.notna(per_hour) and per_hour else 1.0
+    return f"; {wording.price(prices.rent(seconds, per_hour))} at {wording.price(per_hour)} an hour"
+
+
+def finding(study: Study, evidence: Evidence, measured: bool = False) -> list[str]:
+    """Return the study's headline, if there is one, and the title of the next chart with a value; see `spoken`.
 
     Args:
         study, evidence: what to report.
         measured: leave out what was only published.
     """
     said = []
-    for chart in study.charts:
+    for chart in sorted(study.charts, key=lambda chart: chart is not study.lead):
+        title = study.headline.sentence if chart is study.lead else chart.title
         lines = chart.drawn(chart.table(evidence), evidence)
-        is_sentence = isinstance(chart.title, Sentence)
-        known = chart.title.lines(lines) if is_sentence else lines
+        is_sentence = isinstance(title, Sentence)
+        known = title.lines(lines) if is_sentence else lines
         if (said or measured) and is_sentence and known.empty:
             continue
         if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
             continue
-        said.append(spoken(chart.title, lines, evidence, study) if is_sentence else chart.title(lines, evidence.names))
-    return " ".join(map(wording.sentence, filter(None, said[:2])))
+        text = spoken(title, lines, evidence, study) if is_sentence else title(lines, evidence.names)
+        devices = {line["device"] for line in lines.to_dict("records") if is_measured(line)}
+        if study.headline.by_accelerator and chart is study.lead and devices == {"cpu"}:
+            text = text if text.startswith(DOUBTS) else f"Not decided (needs a GPU or a TPU): {text}"
+        said.append(text)
+    return list(map(wording.sentence, filter(None, said[:2])))
 
 
 def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: Study) -> str:
@@ -121,7 +152,7 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     if not line or not is_measured(line):
         return title(lines, evidence.names)
     is_named = not study.dataset or verdicts.has(line.get("verdict"), "replaced")  # then `hedged` names it
-    number, further = _interval(line, title.column), [] if is_named else [stand_in(line, study.dataset)]
+    number, further = title.interval(line), [] if is_named else [stand_in(line, study.dataset)]
     if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
         further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
     key = line["machine"], study.name, line.get("point")
@@ -145,15 +176,6 @@ def _failures(table: pandas.DataFrame) -> str:
     statuses = {line["status"] for line in own if isinstance(line.get("status"), str)}
     words = ", ".join(sorted(statuses)).replace("_", " ")
     return "" if not statuses or statuses & set(records.TRAINED) else f"{words.capitalize()} here: "
-
-
-def _interval(line: dict, column: str) -> Interval:
-    """Return a table's value with its bounds; a measured value without an interval has a range."""
-    ends = {"low": -math.inf, "high": math.inf}
-    ends |= {name: line[name] for name in ends if pandas.notna(line.get(name))}
-    kind = bounds_kind(line)
-    kind = intervals.RANGE if kind in (PREDICTED, intervals.RANGE) else line.get("interval") or intervals.ROUNDING
-    return Interval(line[column], **ends, kind=kind)
 
 
 def _has(lines: pandas.DataFrame, is_so: Callable[[object], bool]) -> pandas.Series:

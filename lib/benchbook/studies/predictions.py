@@ -59,7 +59,7 @@ CHARTS = (
         label=("group", "rule"),
         text="{median_error:.0%} of {pairs:.0f}",
         least_first=True,
-        percent=True,
+        ticks="{x:.0%}",
         xlabel="median error; a published rate is hidden with its chip and its publication",
         tables={"scaling": core_pairs},
     ),

@@ -18,6 +18,7 @@ from benchbook.record import articles, naming
 from benchbook.rows import ceilings, crosschecks
 from benchbook.studies import figures
 
+SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}  # in units of time
 COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
 
 
@@ -29,6 +30,7 @@ class Evidence:
         rows: measured and published rows of any studies.
         conditions: from `condition.samples`, for the verdicts; None if there are no samples.
         folder: with the measured rows and their manifests; None if no chart needs a manifest.
+        is_point: whether the measured rows are of one point, in whose notebook they are shown.
         prices: from `articles.prices`.
         measured, published: the rows of each source.
         summary: one line per measured point, with its verdict; see `verdicts.summarise`.
@@ -40,6 +42,7 @@ class Evidence:
     rows: pandas.DataFrame
     conditions: pandas.DataFrame | None = None
     folder: Path | None = None
+    is_point: bool = False
     prices: pandas.DataFrame = field(default_factory=articles.prices)
 
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
@@ -73,7 +76,7 @@ class Evidence:
             print(line)
         conditions = condition.samples(described)
         rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
-        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder)
+        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder, bool(point))
 
     def newest(self, study: str) -> pandas.DataFrame:
         """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
@@ -169,13 +172,38 @@ class Drawing:
 
 
 @dataclass(frozen=True)
+class Headline:
+    """The quantity that answers a study's question, wherever an answer is shown.
+
+    Attributes:
+        chart: the name of the chart that draws it; see `Study.lead`.
+        quantity: its column in the table of that chart.
+        unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a work over a second.
+        sentence: from the drawn lines to the answer, in the unit that the question asks for; see `findings.Sentence`.
+        by_accelerator: whether a CPU alone leaves the question undecided.
+    """
+
+    chart: str
+    quantity: str
+    unit: str
+    sentence: Callable[[pandas.DataFrame, naming.Names], str]
+    by_accelerator: bool = False
+
+    def seconds(self, values: pandas.DataFrame, work: float) -> pandas.DataFrame:
+        """Return how many seconds so much work takes at values of the quantity."""
+        time = SECONDS.get(self.unit.partition("/")[0])
+        return work * time * values if time else work / values
+
+
+@dataclass(frozen=True, eq=False)
 class Study:
     """One question, with the charts and quantities of its results.
 
     Attributes:
         name: of its notebook, without the number.
         title: short name for display.
-        charts: of `charts`, in the report's order, the lead chart first.
+        charts: of `charts`, in the report's order.
+        headline: the answer to its question.
         article: whose figures the study repeats; empty if there is no article.
         claim: id of the article's claim that the notebook's title asks about; may be empty.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
@@ -185,10 +213,16 @@ class Study:
     name: str
     title: str
     charts: tuple
+    headline: Headline
     article: str = ""
     claim: str = ""
     dataset: str = ""
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
+
+    @property
+    def lead(self):
+        """Return the chart of the headline."""
+        return next(chart for chart in self.charts if chart.name == self.headline.chart)
 
     @property
     def question(self) -> str:

@@ -8,7 +8,7 @@ from benchbook.judging import wording
 from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts import Bars
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study
+from benchbook.studies.study import Evidence, Headline, Study
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
@@ -18,9 +18,9 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
     return every[every["session"] == last].reset_index(drop=True)
 
 
-def in_words(teraflops: float) -> str:
-    """Return a rate of operations with three digits and a decimal prefix: 0.059 is `59 GFLOP/s`."""
-    return EngFormatter("FLOP/s")(float(f"{1e12 * teraflops:.3g}"))
+def in_words(rate: float, place: int | None = None) -> str:
+    """Return a rate of operations with three digits and a decimal prefix: 5.9e10 is `59 GFLOP/s`."""
+    return EngFormatter("FLOP/s")(float(f"{rate:.3g}"))
 
 
 def reading(rows: pandas.DataFrame) -> str:
@@ -52,29 +52,31 @@ def reading(rows: pandas.DataFrame) -> str:
 def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the fastest framework's matrix products of each device and precision."""
     products = table[table["model"] == "matmul"].sort_values("rate", ascending=False, kind="stable")
-    best = products.drop_duplicates(["machine", "device", "precision"])
-    return best.assign(teraflops=best["rate"] / 1e12, low=best["low"] / 1e12, high=best["high"] / 1e12)
+    return products.drop_duplicates(["machine", "device", "precision"])
 
 
+PRODUCTS = Sentence(
+    "Matrix products reach {value} in {precision} on {place}",
+    "No device was calibrated here yet",
+    "rate",
+    in_words,
+    "most",
+    "model == 'matmul'",
+)
 STUDY = Study(
     name="calibrate",
     title="Calibration",
+    headline=Headline("ceilings", "rate", "operations/second", PRODUCTS),
     charts=(
         Bars(
             "ceilings",
             table=ceilings,
             lines=_products,
-            title=Sentence(
-                "Matrix products reach {value} in {precision} on {place}",
-                "No device was calibrated here yet",
-                "teraflops",
-                in_words,
-                "most",
-                "model == 'matmul'",
-            ),
+            title=PRODUCTS,
             label=("precision", "framework"),
             usual={"precision": ""},
-            xlabel="matrix products, TFLOP/s",
+            ticks=in_words,
+            xlabel="matrix products",
         ),
     ),
 )

@@ -1,5 +1,7 @@
 """The results of the GPT study: tokens per second, the speed-up of each setting, time and money to a published loss."""
 
+from dataclasses import replace
+
 import pandas
 
 from benchbook.judging import statistics
@@ -8,8 +10,8 @@ from benchbook.rows import networks
 from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study, cached
+from benchbook.studies.findings import Sentence, money
+from benchbook.studies.study import Evidence, Headline, Study, cached
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
@@ -139,12 +141,14 @@ RATE = Sentence(
     best="most",
     where="status == 'ok'",
 )
+BILLION = replace(RATE, more=lambda line: f"; a billion{money(1e9 / line['tokens_per_second'])[1:]}")
 LABEL = ("variant", "precision", "batch_size", "ladder")
 WORK = ("network", "dataset", "sequence_length", "lora_rank")
 STUDY = Study(
     name=NAME,
     title="GPT",
     claim="gpt-char-small-loss",
+    headline=Headline("gpt-tokens", "tokens_per_second", "tokens/second", BILLION),
     charts=(
         Bars(
             "gpt-tokens",

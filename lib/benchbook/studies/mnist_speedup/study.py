@@ -7,7 +7,7 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars
 from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study, cached, most_samples
+from benchbook.studies.study import Evidence, Headline, Study, cached, most_samples
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -105,6 +105,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
+SENTENCE = EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet")
 LABEL = {"label": ("loader", "framework"), "usual": {"framework": "torch"}}
 STUDY = Study(
     name=NAME,
@@ -112,11 +113,12 @@ STUDY = Study(
     article="Chinese PyTorch blog post, 2022",
     claim="mnist-m1-speedup",
     dataset="mnist",
+    headline=Headline("mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, by_accelerator=True),
     charts=(
         Bars(
             "mnist-epochs",
             table=epochs,
-            title=EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet"),
+            title=SENTENCE,
             **EPOCH.look,
             **LABEL,
             text="{seconds:.1f} s",
@@ -147,7 +149,7 @@ STUDY = Study(
             title=share_sentence("The loader"),
             text="{share:.1%} (the host waited {waited:.0%})",
             alike=("dataset",),
-            percent=True,
+            ticks="{x:.0%}",
             reference=0,
             xlabel="share of training time that ready batches would save",
             **LABEL,

@@ -1,6 +1,7 @@
 """Results of the MobileNetV2 study: images a second, joules an image, whether the network learns, and what fails."""
 
 import math
+from dataclasses import replace
 
 import pandas
 
@@ -10,7 +11,7 @@ from benchbook.studies import quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study, cached
+from benchbook.studies.study import Evidence, Headline, Study, cached
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
@@ -164,6 +165,26 @@ def _text(line: dict) -> str:
     return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
+def _joules(line: dict) -> str:
+    if pandas.isna(line["joules_per_image"]):
+        return "; its joules are unknown, since no sensor was read"
+    return f" and {line['joules_per_image']:.3g} joules ({line['boundary']})"
+
+
+RATE = Sentence(
+    "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
+    "MobileNetV2 was not measured here yet",
+    "images_per_second",
+    best="most",
+    where="image_size.notna()",
+)
+IMAGE = replace(
+    RATE,
+    text="An image takes MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) {value} on {place}",
+    work=1,
+    show=lambda seconds: f"{seconds:.2g} seconds",
+    more=_joules,
+)
 USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
 LABEL = ("framework", "batch_size", "learning_rate", "variant")
 ALIKE = ("layers", "dataset", "image_size")
@@ -173,17 +194,12 @@ STUDY = Study(
     article="Chris Van Pelt, Weights & Biases, 2021",
     claim="mobilenet-energy",
     dataset="cifar10",
+    headline=Headline("mobilenetv2-settings", "images_per_second", "images/second", IMAGE),
     charts=(
         Bars(
             "mobilenetv2-settings",
             table=settings,
-            title=Sentence(
-                "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
-                "MobileNetV2 was not measured here yet",
-                "images_per_second",
-                best="most",
-                where="image_size.notna()",
-            ),
+            title=RATE,
             label=LABEL,
             usual=USUAL,
             alike=ALIKE,

@@ -1,5 +1,7 @@
 """Results of the ResNet-50 study: images a second by batch and device count, dollars, and the cost of an accuracy."""
 
+from dataclasses import replace
+
 import numpy
 import pandas
 
@@ -11,9 +13,9 @@ from benchbook.studies import figures, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.datasets import Collection
-from benchbook.studies.findings import Sentence
+from benchbook.studies.findings import Sentence, money
 from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Study, cached
+from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached
 
 NAME = "resnet50_cost"
 NUM_DEVICES = 4  # chips in the article's claims
@@ -273,23 +275,32 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
 
 LABEL = ("device_count", "variant", "framework", "precision")
 WORK = ("dataset", "image_size")
+RATE = Sentence(
+    "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
+    "ResNet-50 was not measured here yet",
+    "images_per_second",
+    best="most",
+    where="status == 'ok'",
+)
+MILLION = replace(
+    RATE,
+    text="A million images take ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) {value} on {place}",
+    work=1e6 / 3600,
+    show=lambda hours: f"{wording.number(hours)} hours",
+    more=lambda line: money(1e6 / line["images_per_second"], line["price_per_hour"]),
+)
 STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
     claim="resnet-cost-75.7",
+    headline=Headline("resnet50-batches", "images_per_second", "images/second", MILLION),
     charts=(
         Points(
             "resnet50-batches",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
-            title=Sentence(
-                "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
-                "ResNet-50 was not measured here yet",
-                "images_per_second",
-                best="most",
-                where="status == 'ok'",
-            ),
+            title=RATE,
             x="batch_size",
             by=[*_ALIKE, "device_count"],
             label=LABEL,
@@ -312,7 +323,7 @@ STUDY = Study(
             label=("kind", "batch_size", *LABEL),
             alike=WORK,
             text="{efficiency:.0%} ({ratio:.2f}x of one)",
-            percent=True,
+            ticks="{x:.0%}",
             reference=1,
             xlabel="rate over the ideal: n times one device; on a CPU, one process with all cores",
         ),

@@ -12,7 +12,7 @@ from benchbook.studies import tables as shared
 from benchbook.studies.charts import Bars, Points
 from benchbook.studies.findings import Sentence
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
-from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
+from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached, most_samples
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours
@@ -98,23 +98,25 @@ def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
 
 
 RUN = ["machine", "point"]
+IMAGE = Sentence(
+    f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
+    f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
+    "ms_per_image",
+    lambda time: f"{wording.number(time)} ms",
+    "least",
+    "note == ''",
+)
 STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
     claim="segmentation-hours",
+    headline=Headline("segmentation-times", "ms_per_image", "milliseconds/image", IMAGE),
     charts=(
         Bars(
             "segmentation-times",
             table=image_times,
-            title=Sentence(
-                f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
-                f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
-                "ms_per_image",
-                lambda time: wording.duration(time / 1e3),
-                "least",
-                "note == ''",
-            ),
+            title=IMAGE,
             label=("framework", "variant", "precision", "compiled", "batch_size", "sustained_minutes"),
             usual={"precision": "fp32"},
             lines=lambda table, evidence: table[table["note"] != OTHER_CODE],

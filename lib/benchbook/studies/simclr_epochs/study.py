@@ -12,7 +12,7 @@ from benchbook.studies.charts import Bars, Points
 from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
 from benchbook.studies.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Study, cached, most_samples
+from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached, most_samples
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(
@@ -162,6 +162,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
 
 
 NOT_BASELINE = "precision != 'fp32' or compiled"
+SENTENCE = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
 SHARE = share_sentence("Making two views of each image")
 STUDY = Study(
     name=NAME,
@@ -169,11 +170,12 @@ STUDY = Study(
     article="Lightly, 2023",
     claim="simclr-gpu-epoch",
     dataset="cifar10",
+    headline=Headline("simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE),
     charts=(
         Bars(
             "simclr-epochs",
             table=epochs,
-            title=EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet"),
+            title=SENTENCE,
             **EPOCH.look,
             label=("variant", "precision"),
             usual={"precision": "fp32"},
@@ -197,7 +199,7 @@ STUDY = Study(
             alike=("dataset",),
             xlabel="epochs trained",
             ylabel="nearest-neighbour accuracy",
-            percent=True,
+            ticks="{x:.0%}",
             look={"xscale": "log", "ylim": (0, 1)},
         ),
         Bars(

@@ -8,7 +8,7 @@ from benchbook.record.naming import Names
 from benchbook.studies import findings, quantities
 from benchbook.studies import tables as shared
 from benchbook.studies.charts import Points
-from benchbook.studies.study import Drawing, Evidence, Study
+from benchbook.studies.study import Drawing, Evidence, Headline, Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
@@ -100,6 +100,7 @@ STUDY = Study(
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
     claim="vae-diverges",
+    headline=Headline("vae-loss", "loss", "nats/image", last_losses, by_accelerator=True),
     dataset="mnist",
     charts=(
         Points(

@@ -8,8 +8,8 @@ from benchbook.record.naming import Names
 from benchbook.record.predict import Unknown
 from benchbook.rows import records
 from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Study, cached
+from benchbook.studies.findings import Sentence, money
+from benchbook.studies.study import Evidence, Headline, Study, cached
 from benchbook.studies.tables import run_hours, with_settings
 
 NAME = "your_network"
@@ -98,23 +98,26 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
 
 
+MILLION = Sentence(
+    "A million samples of {model} take {value} here",
+    "No network of your own was measured here yet",
+    "hours",
+    lambda hours: f"{wording.number(hours)} hours",
+    "least",
+    "source == 'measured'",
+    more=lambda line: money(3600 * line["hours"]),
+)
 LABEL = ("framework", "precision", "variant")
 STUDY = Study(
     name=NAME,
     title="Your network",
+    headline=Headline("your-network-elsewhere", "hours", "hours/million samples", MILLION),
     charts=(
         Bars(
             "your-network-elsewhere",
             table=elsewhere,
             lines=_timed,
-            title=Sentence(
-                "A million samples of {model} take {value} here",
-                "No network of your own was measured here yet",
-                "hours",
-                lambda hours: wording.duration(3600 * hours),
-                "least",
-                "source == 'measured'",
-            ),
+            title=MILLION,
             label=("chip", "source"),
             usual={"chip": "measured", "source": "predicted"},
             alike=("model",),
