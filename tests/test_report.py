@@ -21,7 +21,7 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import study_rows
-from benchbook.machine import identity
+from benchbook.machine import context, identity
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
@@ -229,6 +229,27 @@ def test_notebooks_made_here_replace_examples_and_rows_of_others_bring_none(outp
     write_notebook(outputs / "runs" / "stranger" / "vae_stability" / "point" / "run.ipynb")
     write_notebook(kernel.executed() / NOTEBOOK)
     assert site.notebooks() == [kernel.executed() / NOTEBOOK, examples / "02_vae_stability.ipynb"]
+
+
+def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_points(build, outputs, tmp_path):
+    for session, point, variant, said in (
+        ("one", "reference-cpu", "reference", "It takes 3 s."),
+        ("one", "reference-cpu-batch_size_8", "reference", "9 s."),
+        ("one", "tuned-cpu", "tuned", "2 s."), ("two", "reference-cpu", "reference", "It takes 4 s."),
+    ):  # fmt: skip
+        shown = [new_output("display_data", {"text/markdown": f"**{said}** More."}), html_output("<p>figure</p>")]
+        path = write_notebook(
+            tmp_path / "run.ipynb", *shown, html_output("<p>table</p>"), text="# Title\nWhy?", source="closing.show(a)"
+        )
+        with context.changed(session=session):
+            kernel.keep(path, "mnist_speedup", point, variant == "reference")
+    pages = build(merge(make_rows(windows([1.0] * 3))), *site.notebooks()).pages
+    told = text(pages["01_mnist_speedup.html"])
+    order = ["Title", "It takes 4 s.", "figure", "Why?", "closing", "table", "Other points", "9 s.", "2 s."]
+    assert not [each for each in order if each not in told], told
+    assert sorted(order, key=told.index) == order
+    assert "It takes 3 s." not in told
+    assert text(pages["points/01_mnist_speedup-tuned-cpu.html"]).startswith("Title # 2 s.")
 
 
 def test_a_site_can_be_made_before_anything_was_measured_and_without_what_was_there(whole, build, tmp_path):

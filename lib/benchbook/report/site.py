@@ -121,23 +121,58 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     return folder / "index.html"
 
 
-def _write_notebook(executed: Path, source: Path) -> None:
-    """Write what a page may show of a notebook, or why it shows nothing, into the folder that Sphinx reads."""
+def _write_notebook(executed: Path, source: Path) -> str:
+    """Write what a page may show of a notebook, or why it shows nothing, into the folder that Sphinx reads.
+
+    The notebooks of a study's other points are written next to its page, which links to them.
+
+    Returns:
+        The first sentence of its answer; empty without one.
+    """
     import nbformat
 
     from benchbook.report import cleaning
 
+    source.mkdir(exist_ok=True)
     try:
         notebook = cleaning.read(executed)
     except (ValueError, OSError) as error:
         text = f"# {executed.name}\n\nThis notebook cannot be shown ({type(error).__name__}).\n"
         (source / executed.with_suffix(".md").name).write_text(text, encoding="utf-8")
-        return
+        return ""
+    answer = _put_answer_first(notebook)
+    owner = executed.with_suffix(".owner")
+    shown = owner.read_text().split()[-1] if owner.exists() else ""
+    others = (executed.parent / "points").glob(f"{executed.stem}-*.ipynb")
+    if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
+        lines = ["## Other points", ""]
+        for path in others:
+            answer = _write_notebook(path, source / "points")
+            lines.append(f"- [{path.stem.removeprefix(f'{executed.stem}-')}](points/{path.name}): {answer}")
+        notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell
             alt, data = html.escape(own["alt"]), html.escape(output.data[kind])
             output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">'}
     nbformat.write(notebook, source / executed.name)
+    return answer
+
+
+def _put_answer_first(notebook) -> str:
+    """Move a study's answer, words and figure, from its result to below the title; return its first sentence."""
+    import nbformat
+
+    results = [cell for cell in notebook.cells if "closing.show(" in cell.source and len(cell.get("outputs", ())) > 1]
+    if not results or "text/markdown" not in (first := results[0].outputs[0]).get("data", {}):
+        return ""
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    hidden = {"outputs": results[0].outputs[:2], "metadata": {"tags": ["remove-input"]}}
+    results[0].outputs = results[0].outputs[2:]
+    notebook.cells[:1] = [
+        nbformat.v4.new_markdown_cell(title, id="title"), nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
+        nbformat.v4.new_markdown_cell(rest, id="question"),
+    ]  # fmt: skip
+    return first.data["text/markdown"].split("**")[1]
 
 
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:

@@ -61,7 +61,7 @@ def execute(
         runs.recover(folder, ("interrupted", f"stopped by {stop}"))
         raise
     if notebook.exists() and not failure:
-        kernel.keep(notebook, point.study)
+        kernel.keep(notebook, point.study, folder.name, point.parameters.get("variant", "reference") == "reference")
     if failure and not runs.recover(folder, failure):
         if left := measurement.left():
             measurement.fail(left[0], runs.new_id(), *failure)

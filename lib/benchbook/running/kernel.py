@@ -3,26 +3,36 @@
 papermill's own command talks to its kernel over TCP. That needs a network device, at least the loopback one, and every
 user of the machine can connect to it.
 
-The newest executed notebook of each study is kept in outputs/executed. A report shows only these and the examples in
-outputs/examples: others may come from anywhere, since `benchbook add` writes below outputs/runs.
+The newest executed notebook of each point is kept in outputs/executed; the first reference of a session is its study's
+page. A report shows only these and the examples in outputs/examples: others may come from anywhere, since
+`benchbook add` writes below outputs/runs.
 """
 
 import logging
 import shutil
 from pathlib import Path
 
-from benchbook.machine import launch, layout, temporary, variables
+from benchbook.machine import context, launch, layout, temporary, variables
 
 
 def executed() -> Path:
-    """Return the folder of the newest executed notebook of each study, made on this computer."""
+    """Return the folder of the studies' pages as executed on this computer; those of all points are in `points`."""
     return layout.outputs() / "executed"
 
 
-def keep(notebook: Path, study: str) -> None:
-    """Copy the executed notebook of a run on this computer to where the report finds it."""
-    executed().mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(notebook, executed() / layout.notebook(study).name)
+def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
+    """Copy the executed notebook of a point to where the report finds it; the first reference becomes the page.
+
+    The file `.owner` next to a page has the session and the point that it shows.
+    """
+    page = executed() / layout.notebook(study).name
+    (executed() / "points").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(notebook, executed() / "points" / f"{page.stem}-{point}.ipynb")
+    owner, session = page.with_suffix(".owner"), context.current().session or ""
+    shown = owner.read_text().split() if owner.exists() else [None, None]
+    if not page.exists() or (is_reference and (shown[0] != session or shown[1] == point)):
+        shutil.copyfile(notebook, page)
+        owner.write_text(f"{session or '-'} {point}\n")
 
 
 def execute(notebook: Path, executed: Path, parameters: dict) -> None:

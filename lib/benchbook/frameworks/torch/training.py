@@ -133,7 +133,8 @@ class TorchWorkload(Workload):
         precision = PRECISIONS[self.settings.precision]
         scaled = precision.needs_scaling and precision.autocast  # the scaler cannot unscale gradients in float16
         self.scaler = torch.amp.GradScaler(self.device.torch_type, enabled=bool(scaled))
-        if not (precision.autocast or self.settings.graphs or self.max_norm or self.rate_by_step or self.loss_is_sum):
+        elaborate = precision.autocast or self.settings.graphs or self.max_norm or self.rate_by_step or self.loss_is_sum
+        if not elaborate and type(self)._outputs is TorchWorkload._outputs:
             self.step = self.plain_step
 
     def num_parameters(self) -> int:
