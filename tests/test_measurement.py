@@ -189,7 +189,7 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison shares nothing."""
     seen, ids, left = [], [], [[0, 1, 2, 3], [1, 2, 3], [2, 3], [3], []]
 
-    def call(function, study, given, run_id, number, is_warm, waited, *, variables, **how):
+    def call(function, study, given, run_id, number, is_warm, *rest, variables, **how):
         if folder := variables.get(measurement.PROGRAMS):  # as JAX does, which makes the folder
             Path(folder).mkdir(parents=True, exist_ok=True)
             (Path(folder) / "jit_step-cache").touch()

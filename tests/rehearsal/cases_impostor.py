@@ -112,9 +112,7 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
     # Another process has no impostor; test_tuned.py has that one.
-    monkeypatch.setattr(
-        tuned, "_attempt_in_process", lambda end, folder, build, *given: tuned._attempt(folder, build, {}, *given)
-    )
+    monkeypatch.setattr(tuned, "_attempt_in_process", lambda end, build, *given: tuned._attempt(build, {}, *given))
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
     _, trials = tuned.fastest(
         lambda settings: build_either_way(study, device, settings=settings), device, 60, 1, changes

@@ -338,7 +338,7 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 is_unsure = unsure[lines["study"] == name].any()
-                none = f"No {'stable ' * is_unsure}point of this machine answers it yet."
+                none = f"No {'stable ' * bool(is_unsure)}point of this machine answers it yet."
                 first, *_ = *findings.finding(each, evidence, measured=True), none
                 say(f"{each.question} {first}")
         disturbed = lines["num_disturbed"].gt(0).sum()

@@ -169,7 +169,8 @@ def _put_answer_first(notebook) -> str:
     hidden = {"outputs": results[0].outputs[:2], "metadata": {"tags": ["remove-input"]}}
     results[0].outputs = results[0].outputs[2:]
     notebook.cells[:1] = [
-        nbformat.v4.new_markdown_cell(title, id="title"), nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
+        nbformat.v4.new_markdown_cell(title, id="title"),
+        nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
         nbformat.v4.new_markdown_cell(rest, id="question"),
     ]  # fmt: skip
     return first.data["text/markdown"].split("**")[1]
