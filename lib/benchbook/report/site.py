@@ -162,18 +162,24 @@ def _put_answer_first(notebook) -> str:
     """Move a study's answer, words and figure, from its result to below the title; return its first sentence."""
     import nbformat
 
-    results = [cell for cell in notebook.cells if "closing.show(" in cell.source and len(cell.get("outputs", ())) > 1]
-    if not results or "text/markdown" not in (first := results[0].outputs[0]).get("data", {}):
+    shown = [cell.outputs for cell in notebook.cells if "closing.show(" in cell.source and "outputs" in cell]
+    found = [(outputs, place) for outputs in shown for place, one in enumerate(outputs) if _is_markdown(one)]
+    if not found:
         return ""
+    outputs, place = found[0]  # printed lines come before
     title, _, rest = notebook.cells[0].source.partition("\n")
-    hidden = {"outputs": results[0].outputs[:2], "metadata": {"tags": ["remove-input"]}}
-    results[0].outputs = results[0].outputs[2:]
+    hidden = {"outputs": outputs[place : place + 2], "metadata": {"tags": ["remove-input"]}}
+    del outputs[place : place + 2]
     notebook.cells[:1] = [
         nbformat.v4.new_markdown_cell(title, id="title"),
         nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
         nbformat.v4.new_markdown_cell(rest, id="question"),
     ]  # fmt: skip
-    return first.data["text/markdown"].split("**")[1]
+    return "".join(hidden["outputs"][0].data["text/markdown"].split("**")[1:2])
+
+
+def _is_markdown(output) -> bool:
+    return "text/markdown" in output.get("data", {})
 
 
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
