@@ -5,7 +5,6 @@ import os
 import signal
 import time
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +40,7 @@ DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of th
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        say(f"benchbook {metadata.version('benchbook')}, commit {identity.commit() or 'unknown'}")
+        say(identity.version())
         raise typer.Exit
 
 

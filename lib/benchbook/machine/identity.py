@@ -184,11 +184,16 @@ def commit() -> str:
     if not (folder := layout.checkout()):
         recorded = metadata.distribution("benchbook").read_text("direct_url.json")
         return json.loads(recorded or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
-    if git_fault():
-        return "unknown"
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")
     changed = output("git", "-C", str(folder), "status", "--porcelain", "--", "lib", "notebooks")
+    if not head and git_fault():
+        return "unknown"
     return f"{head}+changed" if head and changed else head
+
+
+def version() -> str:
+    """Return the project's name, version and commit, for people."""
+    return f"benchbook {metadata.version('benchbook')}, commit {commit() or 'unknown'}"
 
 
 def git_fault() -> str:

@@ -118,8 +118,8 @@ def largest_batches(
     """
     own = specification(chip).get("memory_gb") if gigabytes is None and listed(chip) else None
     size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
-    if gigabytes is None and (chip, network, networks.family(precision)) in _compiled():
-        return {size: _compiled()[chip, network, networks.family(precision)]}
+    if gigabytes is None and (compiled := _compiled().get((chip, network, networks.family(precision)))):
+        return {size: compiled}
     batches = network.largest_batches(size, precision, unified) if size else None
     return {size: (*batches, "")} if batches else {}
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from importlib import metadata
 from pathlib import Path
 
 from benchbook.machine import identity, layout, temporary
@@ -111,8 +110,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        foot = f"%Y-%m-%d by benchbook {metadata.version('benchbook')}, commit {identity.commit() or 'unknown'}"
-        settings = SETTINGS | {"html_extra_path": [str(figures / "data")], "html_last_updated_fmt": foot}
+        settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
+        settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
         app = Sphinx(source, None, built, f"{place}/doctrees", "html", settings, status=None, warning=io.StringIO())
         app.connect("html-page-context", _add_policy, priority=900)  # after furo's
         app.build()
@@ -147,8 +146,8 @@ def _write_notebook(executed: Path, source: Path) -> str:
     if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
         lines = ["## Other points", ""]
         for path in others:
-            answer = _write_notebook(path, source / "points")
-            lines.append(f"- [{path.stem.removeprefix(f'{executed.stem}-')}](points/{path.name}): {answer}")
+            name, said = path.stem.removeprefix(f"{executed.stem}-"), _write_notebook(path, source / "points")
+            lines.append(f"- [{name}](points/{path.name}): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell

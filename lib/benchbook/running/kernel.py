@@ -28,11 +28,11 @@ def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
     page = executed() / layout.notebook(study).name
     (executed() / "points").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(notebook, executed() / "points" / f"{page.stem}-{point}.ipynb")
-    owner, session = page.with_suffix(".owner"), context.current().session or ""
+    owner, session = page.with_suffix(".owner"), context.current().session
     shown = owner.read_text().split() if owner.exists() else [None, None]
     if not page.exists() or (is_reference and (shown[0] != session or shown[1] == point)):
         shutil.copyfile(notebook, page)
-        owner.write_text(f"{session or '-'} {point}\n")
+        owner.write_text(f"{session} {point}\n")
 
 
 def execute(notebook: Path, executed: Path, parameters: dict) -> None:

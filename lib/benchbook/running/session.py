@@ -81,31 +81,29 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
 
 
 def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
-    """Run every point that is not done yet.
+    """Run every point that is not done yet; return those that did not fit, were stopped or could not run, with reasons.
 
-    A point starts only if its estimate ends before the deadline. One that takes longer is stopped there, and its
-    finished windows are kept. A point that fails writes a row and counts as done; so does one whose batch is too large.
+    A point starts only if its estimate ends before the deadline. One that takes longer is stopped there and keeps its
+    finished windows. A point that fails writes a row and counts as done; so does one whose batch is too large.
 
     Args:
         points, machine_name: in the profile's order; of the rows.
         deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
-
-    Returns:
-        The points that no longer fit or were stopped, and those whose run could not be supervised, with the reason.
     """
     recover(machine_name)
-    left_out, spent, waited, end = [], [], 0.0, deadline - END_SECONDS
+    left_out, spent, failed, end = [], [], [], deadline - END_SECONDS
     patience = contention.patience() if math.isinf(deadline) else 0.0
+    left = POINTS_OF_PATIENCE * patience - sum(_lost(point, machine_name) for point in points)
     estimates = _estimates(points, machine_name)
     print(_announced(points, machine_name, estimates), flush=True)
     for number, point in enumerate(points, start=1):
         folder, position = _state(machine_name, point), f"{number}/{len(points)}"
-        failed = [each for each in points[: number - 1] if OUT_OF_MEMORY in _statuses(_state(machine_name, each))]
         statuses = _statuses(folder)
         if not statuses and (reason := series.too_large(point, failed)):
             statuses = execute.skip(point, machine_name, OUT_OF_MEMORY, reason)
             _write_done(folder, statuses)
         if statuses:
+            failed += [point] * (OUT_OF_MEMORY in statuses)
             Line(point, machine_name, position).end(statuses)
             continue
         estimate, until = estimates[point.key], max(0.0, end - time.monotonic())
@@ -114,14 +112,15 @@ def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> l
             continue
         line, later = Line(point, machine_name, position), points[number:]
         try:
-            left = POINTS_OF_PATIENCE * patience - waited - _lost(points, machine_name)
-            allowed = max(0.0, min(patience, left))
-            waited += (wait := line.wait_until_calm(allowed))
-            statuses = execute.execute(point, machine_name, line.watch, end, allowed - wait)
+            before, allowed = _lost(point, machine_name), max(0.0, min(patience, left))
+            waited = line.wait_until_calm(allowed)
+            statuses = execute.execute(point, machine_name, line.watch, end, allowed - waited)
+            left -= waited + _lost(point, machine_name) - before
             if "interrupted" in statuses:
                 left_out.append((point, "stopped by the deadline; its finished windows are kept"))
             else:
                 _write_done(folder, statuses)
+                failed += [point] * (OUT_OF_MEMORY in statuses)
         except Stopped:
             line.end(["interrupted"], 0)
             raise
@@ -172,10 +171,9 @@ def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
     return sum(mean if math.isnan(each) else scale * each for each in later)
 
 
-def _lost(points: list[Point], machine_name: str) -> float:
-    """Return how many seconds points of this session have lost to others."""
-    own = context.current().session
-    return sum(Measurement(each.study, machine_name, each.parameters, own).state().lost for each in points)
+def _lost(point: Point, machine_name: str) -> float:
+    """Return how many seconds a point of this session has lost to others."""
+    return Measurement(point.study, machine_name, point.parameters, context.current().session).state().lost
 
 
 def is_done(folder: Path) -> bool:
@@ -313,7 +311,9 @@ def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
     """Return whether a session that was cut short has rows of one of these points; the next session continues it."""
     file = layout.state(machine_name) / SESSION
-    begun = file.read_text(errors="replace") if file.exists() else ""
+    if not file.exists():
+        return False
+    begun = file.read_text(errors="replace")
     return any(len(Measurement(each.study, machine_name, each.parameters, begun).rows()) for each in points)
 
 

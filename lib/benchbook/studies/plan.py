@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from types import ModuleType
 from typing import Annotated, Any, ClassVar
-from unittest import mock
 
 import numpy
 from pydantic import Field
@@ -125,8 +124,11 @@ class StudyPlan:
         if plan.device.framework != "torch" or plan.variant == "tuned" or not hasattr(module, "Network"):
             name = network_class.__name__
             raise ValueError(f"network class {name}; allowed: with torch, variants reference and controlled")
-        with mock.patch.object(module, "Network", network_class):
+        published, module.Network = module.Network, network_class
+        try:
             workload = module.build(plan)
+        finally:
+            module.Network = published
         workload.columns["model"] = records.YOURS
         copied = copy.deepcopy(workload.model).cpu()
         workload.plain = replace(workload.plain, make_network=lambda: copy.deepcopy(copied), parity_weights=None)
