@@ -12,7 +12,7 @@ import numpy
 from benchbook.judging import intervals, verdicts
 from benchbook.machine import layout
 from benchbook.running import profile_files
-from benchbook.studies.parameters import budget
+from benchbook.studies.experiments.parameters import budget
 
 STUDY = "mnist_speedup"
 RULES = {name: budget(STUDY) for name in ("quick", "paper")}

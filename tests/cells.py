@@ -18,9 +18,9 @@ from traitlets.config import Config
 
 from benchbook.machine import context, layout
 from benchbook.running.profiles import Point
-from benchbook.studies import experiments
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.parameters import nested
+from benchbook.studies.experiments import notebook
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.parameters import nested
 
 
 def write_notebook(path: Path, title: str, *sources: str) -> Path:
@@ -57,7 +57,7 @@ def main() -> None:
     if sys.argv[1] == "aggregate":
         run_cells(layout.notebook("aggregate"), {})
         return
-    experiments.Measurement = functools.partial(Measurement, in_kernel=True)  # saves the start of each process
+    notebook.Measurement = functools.partial(Measurement, in_kernel=True)  # saves the start of each process
     for point in (Point(**each) for each in json.loads(Path(sys.argv[1]).read_text())):
         if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)

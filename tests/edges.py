@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
-from benchbook.studies import figures
 from benchbook.studies.calibrate import study as calibrate
-from benchbook.studies.charts import Bars, Points
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.mobilenetv2_energy import study as mobilenetv2

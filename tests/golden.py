@@ -38,9 +38,10 @@ from benchbook.record.predict import Question, Unknown
 from benchbook.report import aggregation, claim_outcomes, costs
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
-from benchbook.studies import findings
-from benchbook.studies.parameters import nested
-from benchbook.studies.study import Evidence, Study
+from benchbook.studies.experiments.parameters import nested
+from benchbook.studies.results import findings
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.study import Study
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"

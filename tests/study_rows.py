@@ -6,7 +6,7 @@ import json
 import pandas
 
 from benchbook.record import articles
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows
 
 NOTHING = dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))

@@ -12,7 +12,7 @@ import study_rows
 from benchbook.judging.intervals import Interval, divide
 from benchbook.record import articles, chips
 from benchbook.report import aggregation, site
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 from test_report import PIXEL, html_output, write_notebook
 

@@ -22,8 +22,8 @@ from benchbook.measuring import calibration, sensors
 from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
+from benchbook.studies.experiments.parameters import check
 from benchbook.studies.mnist_speedup import network_torch as mnist
-from benchbook.studies.parameters import check
 from fakes import CPU, Clock
 from rows import make_row, make_rows
 

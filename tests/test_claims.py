@@ -14,8 +14,8 @@ from benchbook import studies
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, claims, naming, prices
 from benchbook.report import claim_outcomes
-from benchbook.studies import quantities
-from benchbook.studies.study import Evidence
+from benchbook.studies.results import quantities
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]

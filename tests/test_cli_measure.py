@@ -15,7 +15,7 @@ from benchbook.measuring import failures
 from benchbook.measuring.window import window
 from benchbook.rows import networks, records
 from benchbook.running import session
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from fakes import CPU
 from rows import make_row, make_rows
 

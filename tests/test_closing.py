@@ -9,9 +9,9 @@ from benchbook import studies
 from benchbook.frameworks.devices import Device
 from benchbook.report import closing
 from benchbook.running import progress
-from benchbook.studies.experiments import Experiment
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.study import Evidence
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.notebook import Experiment
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, windows, write
 from study_rows import evidence, given, point
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchbook.judging import compare
 from benchbook.judging.intervals import Interval
-from benchbook.studies.parameters import declared, point_name
+from benchbook.studies.experiments.parameters import declared, point_name
 from rows import make_rows, write
 from rows import windows as make_windows
 

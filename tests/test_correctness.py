@@ -4,8 +4,9 @@ import pytest
 
 from benchbook import studies
 from benchbook.judging import compare, verdicts
-from benchbook.studies import figures, findings, quantities
-from benchbook.studies.study import Evidence
+from benchbook.studies.charts import figures
+from benchbook.studies.results import findings, quantities
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 
 GOOD = {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0, "worst_cosine": 1.0, "worst_cosine_layer": "dense"}

@@ -9,7 +9,7 @@ from benchbook.judging import wording
 from benchbook.record import articles, prices
 from benchbook.report import costs
 from benchbook.report.costs import TASKS
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 from study_rows import point
 

@@ -13,7 +13,7 @@ from benchbook.machine import layout
 from benchbook.measuring.sensors import Energy, Sensor
 from benchbook.measuring.window import train_window
 from benchbook.rows import crosschecks, manifests, networks, records
-from benchbook.studies.parameters import point_name
+from benchbook.studies.experiments.parameters import point_name
 from fakes import CPU, run
 from rows import make_row, make_rows
 

@@ -17,9 +17,10 @@ from scipy.spatial import KDTree
 from scipy.stats import mode
 
 from benchbook.judging import verdicts, wording
-from benchbook.studies import datasets, figures
+from benchbook.studies import datasets
+from benchbook.studies.charts import figures
 from benchbook.studies.datasets import sources
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.process import Process
 from fakes import CPU
 from rows import make_row, make_rows
 from sites import serve

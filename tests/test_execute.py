@@ -18,7 +18,7 @@ from benchbook.machine import context, control_groups, launch, layout
 from benchbook.rows import records
 from benchbook.running import execute, session
 from benchbook.running.profiles import Point
-from benchbook.studies import parameters
+from benchbook.studies.experiments import parameters
 from cells import write_notebook
 from processes import wait_for
 
@@ -28,8 +28,8 @@ PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "best"  # one\nbu
 # Declares them, in each process: the study has no folder.
 PLAN = """
 from dataclasses import dataclass
-from benchbook.studies import parameters
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.experiments import parameters
+from benchbook.studies.experiments.plan import StudyPlan
 
 @dataclass(frozen=True)
 class Plan(StudyPlan):

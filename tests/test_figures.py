@@ -6,10 +6,10 @@ import pandas
 import pytest
 
 from benchbook.record.naming import Name, Names
-from benchbook.studies import figures
-from benchbook.studies.charts import Bars
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.plots import Bars
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from edges import line
 from rows import make_row, make_rows
 

@@ -13,9 +13,10 @@ from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.record.naming import Name, Names
-from benchbook.studies import findings, predictions
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence
+from benchbook.studies.charts import predictions
+from benchbook.studies.results import findings
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.findings import Sentence
 from rows import make_row, make_rows, windows
 
 STUDY = "mnist_speedup"

@@ -26,7 +26,7 @@ from benchbook.machine import layout
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import profiles, session
-from benchbook.studies import predictions
+from benchbook.studies.charts import predictions
 from rows import COMMITTED, make_row, write
 from test_crosschecks import a_run, send
 

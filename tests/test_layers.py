@@ -63,6 +63,20 @@ def test_a_package_imports_only_packages_below_it():
     assert upwards == []
 
 
+def test_studies_draw_what_results_hold_and_experiments_show_both():
+    houses = ("datasets", "results", "charts", "experiments")  # from the bottom to the top
+    above = {house: houses[number + 1 :] for number, house in enumerate(houses)}
+    upwards = [
+        f"{name} imports {other}"
+        for name, others in imports(lazy=False).items()
+        for other in others
+        if f"{name}.".startswith("studies.")
+        and other.startswith("studies.")
+        and other.split(".")[1] in above.get(name.partition(".")[2].partition(".")[0], ())
+    ]
+    assert upwards == []
+
+
 def test_no_module_imports_itself_through_others():
     cycles, done = [], set()
 
@@ -86,6 +100,7 @@ def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
 
 
 def test_a_measuring_process_imports_no_drawing_and_no_notebook():
-    code = "import benchbook.studies.process, sys; print({'matplotlib', 'IPython', 'papermill'} & set(sys.modules))"
+    code = "import benchbook.studies.experiments.process\nimport sys\n"
+    code += "print({'matplotlib', 'IPython', 'papermill'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

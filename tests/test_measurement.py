@@ -14,15 +14,15 @@ import toy
 from benchbook.judging import verdicts
 from benchbook.machine import condition
 from benchbook.rows import manifests, packing, records
-from benchbook.studies import measurement
-from benchbook.studies.measurement import Measurement
+from benchbook.studies.experiments import measurement
+from benchbook.studies.experiments.measurement import Measurement
 from rows import windows as make_windows
 from rows import write
 
 MEASURE = """
 import json, sys
 from benchbook.machine import contention
-from benchbook.studies.measurement import Measurement
+from benchbook.studies.experiments.measurement import Measurement
 given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1]), **json.loads(sys.argv[3])}
 contention.others_share = lambda: 0.0
 measurement = Measurement("toy", "desk", given, "s")
@@ -33,9 +33,9 @@ print(json.dumps(measurement.finished()))
 
 IN_A_NOTEBOOK = """
 import sys
-from benchbook.studies import experiments
+from benchbook.studies.experiments import notebook
 given = {"device": "cpu", "variant": sys.argv[2], "num_processes": int(sys.argv[1]), "num_windows": 2}
-experiment = experiments.begin("toy", given)
+experiment = notebook.begin("toy", given)
 experiment.measure()
 experiment.end()
 """

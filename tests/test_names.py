@@ -11,7 +11,7 @@ from benchbook.measuring import runs
 from benchbook.record import naming
 from benchbook.rows import records
 from benchbook.running.profiles import Point
-from benchbook.studies.parameters import declared
+from benchbook.studies.experiments.parameters import declared
 from rows import contents, make_row, make_rows
 
 BAD = ["", ".", "..", "../x", "/x", "a/b", "a\\b", ".hidden", "-x", "_x", "a b", "<b>x", "x\n", "ünï", "C:x", "x" * 129]

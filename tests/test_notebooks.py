@@ -24,11 +24,11 @@ from benchbook.measuring import protocol, tuned
 from benchbook.rows import packing, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
-from benchbook.studies import experiments
 from benchbook.studies.datasets import Collection
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.parameters import declared, nested
-from benchbook.studies.process import Process
+from benchbook.studies.experiments import notebook
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.parameters import declared, nested
+from benchbook.studies.experiments.process import Process
 from cells import write_points
 from processes import run_cells
 
@@ -148,7 +148,7 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
     clock = Clock()
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
     monkeypatch.setenv("JPY_SESSION_NAME", "a notebook")
-    monkeypatch.setattr(experiments, "Measurement", functools.partial(Measurement, in_kernel=True))
+    monkeypatch.setattr(notebook, "Measurement", functools.partial(Measurement, in_kernel=True))
     given = RESIDENT | {"budget": SMALL | {"try_seconds": try_seconds}}
     with monkeypatch.context() as patched:
         patched.setattr("benchbook.measuring.window.time", clock)
@@ -190,7 +190,7 @@ def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published
     chosen = nested("mnist_speedup", declared("mnist_speedup")) | RESIDENT | {"budget": small}
     given = profiles.collect("mnist_speedup", chosen)
     with context.changed():
-        experiment = experiments.begin("mnist_speedup", given)
+        experiment = notebook.begin("mnist_speedup", given)
         data = experiment.study_plan.load(experiment)
         with pytest.raises(ValueError, match="allowed: with torch, variants reference and controlled"):
             experiment.study_plan.build(data, experiment.device, "tuned", network_class=Network)

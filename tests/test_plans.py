@@ -15,8 +15,8 @@ from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import identity
 from benchbook.running import profiles
-from benchbook.studies import parameters
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
+from benchbook.studies.experiments import parameters
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from small import PLANS, SMALL, TEXT
 from small import images as images_of

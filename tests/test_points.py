@@ -7,8 +7,8 @@ import pytest
 
 from benchbook.machine import layout
 from benchbook.rows import points
-from benchbook.studies import parameters
-from benchbook.studies.parameters import declared, non_default, point_name
+from benchbook.studies.experiments import parameters
+from benchbook.studies.experiments.parameters import declared, non_default, point_name
 from rows import COMMITTED
 
 STUDY = "mnist_speedup"
@@ -24,7 +24,7 @@ def test_every_committed_point_keeps_its_name(path):
 
 def test_the_page_of_budgets_is_what_the_plans_say():
     written = (layout.root() / "docs" / "budget.md").read_text(encoding="utf-8")
-    assert written == parameters.table(), "python -m benchbook.studies.parameters"
+    assert written == parameters.table(), "python -m benchbook.studies.experiments.parameters"
 
 
 def test_a_new_parameter_changes_no_points_name(monkeypatch):

@@ -15,8 +15,8 @@ from benchbook.record import chips, observations, predict, rules
 from benchbook.record.predict import Question, Range, Unknown
 from benchbook.record.rules import ANSWER, RATIO
 from benchbook.rows import networks
-from benchbook.studies import predictions
-from benchbook.studies.study import Evidence
+from benchbook.studies.charts import predictions
+from benchbook.studies.results.evidence import Evidence
 from rows import make_rows
 
 FIGURES = ["fp32_tflops", "fp16_tflops", "matrix_tflops", "bandwidth_gb_s"]

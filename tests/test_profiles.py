@@ -14,9 +14,9 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import layout
 from benchbook.running import profile_files, profiles
-from benchbook.studies import parameters
-from benchbook.studies.parameters import BUDGET, declared, nested, point_name
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.experiments import parameters
+from benchbook.studies.experiments.parameters import BUDGET, declared, nested, point_name
+from benchbook.studies.experiments.plan import StudyPlan
 from cells import write_notebook
 from small import EVERY, PLANS, has
 

@@ -25,7 +25,7 @@ from benchbook.machine import context, identity
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 
 pytestmark = pytest.mark.usefixtures("outputs")

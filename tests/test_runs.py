@@ -16,7 +16,7 @@ from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.measuring import failures, runs
 from benchbook.rows import points, records
 from benchbook.running import profiles
-from benchbook.studies.parameters import point_name
+from benchbook.studies.experiments.parameters import point_name
 from fakes import CPU, run
 
 

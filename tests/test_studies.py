@@ -11,12 +11,14 @@ import pytest
 
 import edges
 from benchbook import studies
-from benchbook.studies import datasets, findings, parameters
+from benchbook.studies import datasets
 from benchbook.studies.calibrate import study as calibrate
+from benchbook.studies.experiments import parameters
 from benchbook.studies.mnist_speedup import study as mnist
+from benchbook.studies.results import findings
+from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
-from benchbook.studies.study import Evidence
 from benchbook.studies.vae_stability import study as vae
 from benchbook.studies.your_network import study as your_network
 from study_rows import evidence, given, machine, point, tried

@@ -11,7 +11,7 @@ from cells import write_notebook
 
 PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "pyproject.toml")
 RESULTS = """
-from benchbook.studies.charts import Points
+from benchbook.studies.charts.plots import Points
 from benchbook.studies.study import Headline, Study
 
 
@@ -61,7 +61,7 @@ from pathlib import Path
 
 from benchbook.machine import condition, contention, layout
 from benchbook.measuring import protocol, window
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.experiments.plan import StudyPlan
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
 
@@ -118,9 +118,9 @@ class Plan(StudyPlan):
 """
 CELL = """
 from benchbook.running import profiles
-from benchbook.studies import experiments
+from benchbook.studies.experiments import notebook
 
-experiment = experiments.begin("toy", profiles.collect("toy", globals()))
+experiment = notebook.begin("toy", profiles.collect("toy", globals()))
 rows = experiment.measure()
 rows[["phase", "samples", "seconds", "loss"]]
 """

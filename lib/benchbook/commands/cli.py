@@ -321,8 +321,8 @@ def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
 def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float) -> None:
     """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
-    from benchbook.studies import findings
-    from benchbook.studies.study import Evidence
+    from benchbook.studies.results import findings
+    from benchbook.studies.results.evidence import Evidence
 
     for reason in dict.fromkeys(reason for _, reason in left_out):
         titles = [point.title for point, own in left_out if own == reason]

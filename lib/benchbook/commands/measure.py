@@ -15,7 +15,7 @@ from benchbook.measuring.rate import Rate
 from benchbook.rows import ceilings, networks
 from benchbook.rows.points import FILES
 from benchbook.running import profiles, session
-from benchbook.studies.parameters import check, declared, model, nested
+from benchbook.studies.experiments.parameters import check, declared, model, nested
 from benchbook.studies.your_network import loading
 from benchbook.studies.your_network.plan import Plan
 
@@ -124,7 +124,7 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
 
 def _say_results(lines: pandas.DataFrame) -> None:
     """Print what is known of a session's points besides their rates."""
-    from benchbook.studies.study import Evidence
+    from benchbook.studies.results.evidence import Evidence
 
     evidence = Evidence.of_machine(lines["machine"].iloc[0])  # with calibrations
     peaks = lines["point"].map(evidence.points(STUDY).set_index("point")["peak_memory_bytes"]).astype(float)

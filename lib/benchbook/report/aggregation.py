@@ -15,8 +15,10 @@ from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages, tables
 from benchbook.rows import crosschecks
 from benchbook.rows import files as reading
-from benchbook.studies import findings, predictions
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies.charts import predictions
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.results import findings
+from benchbook.studies.results.evidence import Evidence
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.record.naming import Names, with_article
 from benchbook.report import tables
-from benchbook.studies import quantities
-from benchbook.studies.study import Evidence, cached
+from benchbook.studies.results import quantities
+from benchbook.studies.results.evidence import Evidence, cached
 
 OUT_OF_REACH = "out of reach"
 OUTCOMES = (claims.CONFIRMED, claims.CONTRADICTED, claims.UNDECIDED, OUT_OF_REACH)

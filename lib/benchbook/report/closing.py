@@ -7,9 +7,13 @@ from benchbook.judging import statistics, verdicts, wording
 from benchbook.record import claims
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
-from benchbook.studies import figures, findings
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Drawing, Evidence, Study, cached
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.results import findings
+from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence
+from benchbook.studies.results.tables import is_measured
+from benchbook.studies.study import Study
 
 ROWS = ["phase", "precision", "repeat", "epoch", "batch_size", "samples", "seconds", "input_seconds"]
 ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
@@ -77,7 +81,7 @@ def windows(evidence: Evidence) -> Drawing:
 def is_drawn(evidence: Evidence, study: Study) -> bool:
     """Return whether the headline's chart draws a number of this point; of another size, for one, it does not."""
     lines = study.lead.drawn(study.lead.table(evidence), evidence)
-    return any(map(figures.is_measured, lines[lines[study.headline.quantity].notna()].to_dict("records")))
+    return any(map(is_measured, lines[lines[study.headline.quantity].notna()].to_dict("records")))
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:

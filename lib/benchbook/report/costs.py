@@ -14,7 +14,7 @@ from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.record import articles, chips, naming, pairs, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
-from benchbook.studies.study import Evidence
+from benchbook.studies.results.evidence import Evidence
 
 MEASURED, PUBLISHED, PREDICTED = SOURCES = ("measured", "published", "predicted")
 # Families of precisions, see `pairs.FAMILIES`, and the precision in which each is predicted.

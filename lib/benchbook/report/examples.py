@@ -54,7 +54,7 @@ def write(study: str) -> Path:
     source = layout.notebook(study)
     target = layout.root() / "outputs" / "examples" / source.name
     with temporary.folder() as folder:
-        if study in PARAMETERS:  # see `experiments.is_attended`
+        if study in PARAMETERS:  # see `notebook.is_attended`
             os.environ |= {"JPY_SESSION_NAME": "example", "BENCHBOOK_OUTPUTS": str(folder)}
         executed = folder / source.name
         kernel.execute(source, executed, PARAMETERS.get(study, {}))

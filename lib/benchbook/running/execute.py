@@ -21,8 +21,8 @@ from benchbook.machine.processes import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.parameters import nested
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.parameters import nested
 
 LOCK_SECONDS = 30.0  # processes of a killed study end within seconds
 

@@ -19,7 +19,7 @@ from benchbook.machine.kinds import GROUPS
 from benchbook.rows.points import FILES, setting
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
-from benchbook.studies.parameters import BUDGET, budget, check, declared, nested, point_name, require_names
+from benchbook.studies.experiments.parameters import BUDGET, budget, check, declared, nested, point_name, require_names
 
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 CALIBRATION = "calibrate"  # the study of ceilings

@@ -25,8 +25,8 @@ from benchbook.rows import ceilings, crosschecks, marker
 from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.process import CHECK
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.process import CHECK
 
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"

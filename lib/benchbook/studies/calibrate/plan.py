@@ -7,9 +7,9 @@ from pydantic import Field
 
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import calibration
-from benchbook.studies.parameters import BUDGET
-from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import BUDGET
+from benchbook.studies.experiments.plan import StudyPlan
+from benchbook.studies.experiments.process import Process
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from matplotlib.ticker import EngFormatter
 from benchbook.frameworks import operations
 from benchbook.judging import wording
 from benchbook.rows import ceilings as best_rates
-from benchbook.studies.charts import Bars
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Headline, Study
+from benchbook.studies.charts.plots import Bars
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.findings import Sentence
+from benchbook.studies.study import Headline, Study
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:

@@ -17,9 +17,9 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
 from benchbook.studies.datasets import SYNTHETIC, Text
-from benchbook.studies.parameters import BUDGET, AllowEmbedded, SearchSeconds, words_of
-from benchbook.studies.plan import Inputs, StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import BUDGET, AllowEmbedded, SearchSeconds, words_of
+from benchbook.studies.experiments.plan import Inputs, StudyPlan
+from benchbook.studies.experiments.process import Process
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 MOST_TEST_SEQUENCES = 64  # in a test batch

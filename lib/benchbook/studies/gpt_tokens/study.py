@@ -7,11 +7,12 @@ import pandas
 from benchbook.judging import statistics
 from benchbook.record import prices
 from benchbook.rows import networks
-from benchbook.studies import quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence, money
-from benchbook.studies.study import Evidence, Headline, Study, cached
+from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results import quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence, money
+from benchbook.studies.study import Headline, Study
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README

@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.plain import Adadelta, LabelsByImage, Plain
 from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, flops_per_sample, order_generator
 from benchbook.frameworks.torch.training import TorchWorkload
+from benchbook.studies.experiments.plan import Inputs
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
-from benchbook.studies.plan import Inputs
 
 BYTE_VALUES = 256
 

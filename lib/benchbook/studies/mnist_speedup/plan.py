@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy
 
 from benchbook.frameworks import batches
-from benchbook.studies.parameters import AllowEmbedded, SearchSeconds, TestImages
-from benchbook.studies.plan import StudyPlan
+from benchbook.studies.experiments.parameters import AllowEmbedded, SearchSeconds, TestImages
+from benchbook.studies.experiments.plan import StudyPlan
 
 MEAN, STANDARD_DEVIATION = 0.1307, 0.3081  # of MNIST's training pixels, from the examples' script
 TEST_BATCH_SIZE = 1000

@@ -3,11 +3,12 @@
 import pandas
 
 from benchbook.judging import confirmation, statistics, wording
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars
-from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Headline, Study, cached, most_samples
+from benchbook.studies.charts.plots import Bars
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
+from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.findings import Sentence
+from benchbook.studies.study import Headline, Study
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's

@@ -15,8 +15,7 @@ from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
 from benchbook.frameworks.workload import Workload
 from benchbook.studies.datasets import Dataset
-from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
-from benchbook.studies.parameters import (
+from benchbook.studies.experiments.parameters import (
     BUDGET,
     AllowEmbedded,
     DataRoot,
@@ -25,8 +24,9 @@ from benchbook.studies.parameters import (
     SearchSeconds,
     TestImages,
 )
-from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.plan import StudyPlan
+from benchbook.studies.experiments.process import Process
+from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choose, for_parity
 
 
 @dataclass(frozen=True, kw_only=True)

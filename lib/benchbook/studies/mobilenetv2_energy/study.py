@@ -7,11 +7,12 @@ import pandas
 
 from benchbook.measuring import failures
 from benchbook.rows import records
-from benchbook.studies import quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import Evidence, Headline, Study, cached
+from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results import quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence
+from benchbook.studies.study import Headline, Study
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's

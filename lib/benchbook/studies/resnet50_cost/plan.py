@@ -18,7 +18,7 @@ from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Collection
-from benchbook.studies.parameters import (
+from benchbook.studies.experiments.parameters import (
     BUDGET,
     AllowEmbedded,
     DataRoot,
@@ -27,8 +27,8 @@ from benchbook.studies.parameters import (
     SearchSeconds,
     TrialBatchSize,
 )
-from benchbook.studies.plan import Inputs, StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.plan import Inputs, StudyPlan
+from benchbook.studies.experiments.process import Process
 from benchbook.studies.resnet50_cost import inputs, weights
 
 # Source: https://arxiv.org/abs/1706.02677, and the article's scripts for TPU and GPU.

@@ -9,13 +9,16 @@ from benchbook.judging import statistics, wording
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.record import chips, prices
 from benchbook.rows import ceilings
-from benchbook.studies import figures, quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.datasets import Collection
-from benchbook.studies.findings import Sentence, money
 from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached
+from benchbook.studies.results import quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence, money
+from benchbook.studies.study import Headline, Study
 
 NAME = "resnet50_cost"
 NUM_DEVICES = 4  # chips in the article's claims

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
-from benchbook.studies.parameters import BUDGET, Precision, SearchSeconds, TestImages
-from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import BUDGET, Precision, SearchSeconds, TestImages
+from benchbook.studies.experiments.plan import StudyPlan
+from benchbook.studies.experiments.process import Process
 
 ARTICLE_SIZE = 512
 DATA = ("num_images", "num_test_images", "image_size")  # the parameters that say which images are generated

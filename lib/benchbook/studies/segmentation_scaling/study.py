@@ -7,12 +7,14 @@ import pandas
 
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
-from benchbook.studies import quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results import quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.findings import Sentence
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
-from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached, most_samples
+from benchbook.studies.study import Headline, Study
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours

@@ -14,9 +14,16 @@ from pydantic import Field
 
 from benchbook.machine import identity
 from benchbook.measuring import trials
-from benchbook.studies.parameters import BUDGET, AllowEmbedded, DataRoot, SearchSeconds, TestImages, TrialBatchSize
-from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import (
+    BUDGET,
+    AllowEmbedded,
+    DataRoot,
+    SearchSeconds,
+    TestImages,
+    TrialBatchSize,
+)
+from benchbook.studies.experiments.plan import StudyPlan
+from benchbook.studies.experiments.process import Process
 
 BATCH_SIZE = 128  # the article's, to which its learning rate belongs
 EPOCHS = 200  # the article's, after which the cosine schedule ends at 0

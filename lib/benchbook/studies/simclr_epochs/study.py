@@ -6,13 +6,15 @@ import pandas
 from benchbook.judging import confirmation, intervals, statistics, wording
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import trials
-from benchbook.studies import quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
-from benchbook.studies.findings import Sentence
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results import quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
+from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
-from benchbook.studies.study import Drawing, Evidence, Headline, Study, cached, most_samples
+from benchbook.studies.study import Headline, Study
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(

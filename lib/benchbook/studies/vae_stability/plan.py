@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy
 
+from benchbook.studies.experiments.parameters import Precisions
+from benchbook.studies.experiments.process import Process
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.parameters import Precisions
-from benchbook.studies.process import Process
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,12 @@ import pandas
 
 from benchbook.judging import agreement, intervals, statistics, wording
 from benchbook.record.naming import Names
-from benchbook.studies import findings, quantities
-from benchbook.studies import tables as shared
-from benchbook.studies.charts import Points
-from benchbook.studies.study import Drawing, Evidence, Headline, Study
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.plots import Points
+from benchbook.studies.results import findings, quantities
+from benchbook.studies.results import tables as shared
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.study import Headline, Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's

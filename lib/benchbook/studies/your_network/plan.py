@@ -9,9 +9,9 @@ from pydantic import Field
 from benchbook.frameworks.devices import Device
 from benchbook.measuring import calibration
 from benchbook.rows.points import FILES
-from benchbook.studies.parameters import LearningRate, Precision, SearchSeconds
-from benchbook.studies.plan import StudyPlan
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import LearningRate, Precision, SearchSeconds
+from benchbook.studies.experiments.plan import StudyPlan
+from benchbook.studies.experiments.process import Process
 from benchbook.studies.your_network import loading
 
 OPTIMIZERS = ("sgd", "adam", "adamw")

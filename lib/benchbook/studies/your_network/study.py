@@ -7,10 +7,11 @@ from benchbook.record import chips, predict, prices
 from benchbook.record.naming import Names
 from benchbook.record.predict import Unknown
 from benchbook.rows import records
-from benchbook.studies.charts import Bars, Points
-from benchbook.studies.findings import Sentence, money
-from benchbook.studies.study import Evidence, Headline, Study, cached
-from benchbook.studies.tables import run_hours, with_settings
+from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence, money
+from benchbook.studies.results.tables import run_hours, with_settings
+from benchbook.studies.study import Headline, Study
 
 NAME = "your_network"
 CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")

@@ -1,6 +1,7 @@
 """Quantities for claims: named values of each machine, from published rows, studies, prices and counts."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy
 import pandas
@@ -10,8 +11,11 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, prices
 from benchbook.rows import networks
-from benchbook.studies import tables
-from benchbook.studies.study import Evidence, Study
+from benchbook.studies.results import tables
+from benchbook.studies.results.evidence import Evidence
+
+if TYPE_CHECKING:
+    from benchbook.studies.study import Study
 
 COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interval", "note"]
 PRESENT = "is_present"  # a quantity of every machine in an article; it carries the machine's chip
@@ -20,7 +24,7 @@ FEWEST_RUNS = 3  # fewer runs have a range
 SETTINGS = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # that the rules may query
 
 
-def gather(evidence: Evidence, studies: Iterable[Study]) -> pandas.DataFrame:
+def gather(evidence: Evidence, studies: Iterable["Study"]) -> pandas.DataFrame:
     """Return every quantity that the formulas of claims can name.
 
     Points that trained wrong have no quantities. The rules in record/quantities.csv select published rows and name the

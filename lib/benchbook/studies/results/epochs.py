@@ -10,9 +10,9 @@ import pandas
 
 from benchbook.judging import intervals, verdicts, wording
 from benchbook.judging.intervals import Interval
-from benchbook.studies import quantities, tables
-from benchbook.studies.findings import Sentence
-from benchbook.studies.study import SECONDS, Evidence
+from benchbook.studies.results import quantities, tables
+from benchbook.studies.results.evidence import SECONDS, Evidence
+from benchbook.studies.results.findings import Sentence
 
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}  # of a share, for charts

@@ -20,6 +20,7 @@ from benchbook.judging import intervals, verdicts
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
+from benchbook.studies.results.tables import PREDICTED, PUBLISHED, bounds_kind, is_measured
 
 # Okabe and Ito's palette, distinguishable with any colour vision: https://jfly.uni-koeln.de/color/
 MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -49,7 +50,6 @@ VIEW_GAP = 0.8  # between the two views, in bars, for a heading
 HATCH = "///"  # of the bar of a doubtful point: unstable, unproven, changed or diverged
 DOUBTFUL, FAILED = "unstable, unproven, changed or diverged", "failed or wrong, no measure"
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
-PUBLISHED, PREDICTED = "published", "predicted"
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
@@ -94,13 +94,7 @@ def colour(line: dict, colours: Mapping[str, str]) -> str:
 
 def machine_colours(machines: Iterable[str]) -> dict[str, str]:
     """Return a colour for each machine; the same machines always get the same colours."""
-    return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
-
-
-def is_measured(line: dict) -> bool:
-    """Return whether a table's line was measured; a line without a source was."""
-    source = line.get("source")
-    return source == "measured" or pandas.isna(source)
+    return dict(zip(sorted(set(machines)), itertools.cycle(MACHINES), strict=False))
 
 
 def view(line: dict) -> str:
@@ -114,13 +108,6 @@ def outcome(line: dict) -> str:
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
     return verdict.kind if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else "ok"
-
-
-def bounds_kind(line: dict) -> str:
-    """Return the kind of a line's bounds, a key of WHISKERS."""
-    if not is_measured(line):
-        return PREDICTED if line["source"] == PREDICTED else PUBLISHED
-    return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
 
 
 def words(line: dict, columns: Iterable[str], usual: Mapping[str, object]) -> str:

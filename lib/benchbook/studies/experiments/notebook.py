@@ -42,11 +42,13 @@ from benchbook.measuring import failures, protocol, runs
 from benchbook.measuring.window import steps_lasting, trainer
 from benchbook.measuring.writer import Run
 from benchbook.rows import records
-from benchbook.studies import figures, process
-from benchbook.studies.measurement import Measurement
-from benchbook.studies.parameters import plan_of, point_name
-from benchbook.studies.process import Process
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.experiments import process
+from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.parameters import plan_of, point_name
+from benchbook.studies.experiments.process import Process
+from benchbook.studies.results.evidence import Evidence
 
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting

@@ -7,8 +7,8 @@ from benchbook.record import chips, pairs, rules
 from benchbook.record.naming import Names
 from benchbook.record.observations import RECORD
 from benchbook.record.rules import ANSWER, RATIO
-from benchbook.studies.charts import Bars
-from benchbook.studies.study import Evidence, cached
+from benchbook.studies.charts.plots import Bars
+from benchbook.studies.results.evidence import Evidence, cached
 
 
 @cached

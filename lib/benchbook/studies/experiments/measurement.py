@@ -18,9 +18,9 @@ from benchbook.machine import condition, contention, context, identity, kinds, l
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
-from benchbook.studies import process
-from benchbook.studies.parameters import point_name
-from benchbook.studies.process import CHECK
+from benchbook.studies.experiments import process
+from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.experiments.process import CHECK
 
 # JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 PROGRAMS = "JAX_COMPILATION_CACHE_DIR"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas
 
@@ -11,8 +12,11 @@ from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
 from benchbook.record import naming, prices
 from benchbook.rows import records
-from benchbook.studies.figures import PREDICTED, bounds_kind, is_measured
-from benchbook.studies.study import Evidence, Study
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.tables import PREDICTED, bounds_kind, is_measured
+
+if TYPE_CHECKING:
+    from benchbook.studies.study import Study
 
 DOUBTS = (verdicts.UNSTABLE.capitalize(), verdicts.UNPROVEN.capitalize())
 
@@ -121,7 +125,7 @@ def money(seconds: float, per_hour: float | None = None) -> str:
     return f"; {wording.price(prices.rent(seconds, per_hour))} at {wording.price(per_hour)} an hour"
 
 
-def finding(study: Study, evidence: Evidence, measured: bool = False) -> list[str]:
+def finding(study: "Study", evidence: Evidence, measured: bool = False) -> list[str]:
     """Return the study's headline, if there is one, and the title of the next chart with a value; see `spoken`.
 
     Args:
@@ -146,7 +150,7 @@ def finding(study: Study, evidence: Evidence, measured: bool = False) -> list[st
     return list(map(wording.sentence, filter(None, said[:2])))
 
 
-def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: Study) -> str:
+def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: "Study") -> str:
     """Return a sentence on measured lines with the bounds of its number, and the reasons for caution, in brackets."""
     line = title.line(lines)
     if not line or not is_measured(line):

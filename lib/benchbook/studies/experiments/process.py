@@ -1,7 +1,7 @@
 """One process of a point: it builds the step from the parameters, and compares it with float64 or measures windows.
 
 Windows of one process agree better than processes of one point, so a point is measured in several processes, one after
-the other; see `experiments.Experiment.measure`. Process 0 searches for settings, if the point is tuned, and compares
+the other; see `notebook.Experiment.measure`. Process 0 searches for settings, if the point is tuned, and compares
 the first steps with float64. Processes from 1 on measure windows; the first of them also evaluates. Each writes a run
 of its own. How is said by the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
 """
@@ -25,7 +25,7 @@ from benchbook.machine import identity, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.datasets import EMBEDDED, Collection
-from benchbook.studies.parameters import plan_of, point_name
+from benchbook.studies.experiments.parameters import plan_of, point_name
 
 CHECK = 0  # the number of the process that compares with float64
 GROUP_SECONDS = 300.0  # a rank waits this long for others, which may compile or read a large data set

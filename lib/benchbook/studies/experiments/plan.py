@@ -19,8 +19,8 @@ from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.datasets import SYNTHETIC, Dataset
-from benchbook.studies.parameters import BUDGET
-from benchbook.studies.process import Process
+from benchbook.studies.experiments.parameters import BUDGET
+from benchbook.studies.experiments.process import Process
 
 Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 

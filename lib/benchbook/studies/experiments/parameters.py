@@ -30,7 +30,7 @@ BUDGET = "budget"
 HEAD = """# The keys of `budget`
 
 A notebook's parameter `budget` says how much to measure: a profile's name, or a dict of these keys. Each is a field of
-its study's `Plan`; `python -m benchbook.studies.parameters` writes this page.
+its study's `Plan`; `python -m benchbook.studies.experiments.parameters` writes this page.
 
 | key | meaning | allowed | default |
 |---|---|---|---|"""

@@ -5,9 +5,24 @@ import pandas
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, prices
-from benchbook.studies.study import Evidence, most_samples
+from benchbook.studies.results.evidence import Evidence, most_samples
 
 MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
+
+PUBLISHED, PREDICTED = "published", "predicted"  # kinds of bounds, beside those of `intervals`
+
+
+def is_measured(line: dict) -> bool:
+    """Return whether a table's line was measured; a line without a source was."""
+    source = line.get("source")
+    return source == "measured" or pandas.isna(source)
+
+
+def bounds_kind(line: dict) -> str:
+    """Return the kind of a line's bounds, an interval, a range, PUBLISHED or PREDICTED."""
+    if not is_measured(line):
+        return PREDICTED if line["source"] == PREDICTED else PUBLISHED
+    return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
 
 
 def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:

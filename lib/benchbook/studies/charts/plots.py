@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from benchbook.judging import wording
 from benchbook.record.naming import Names
-from benchbook.studies import figures
-from benchbook.studies.study import Drawing, Evidence
+from benchbook.studies.charts import figures
+from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.results.evidence import Evidence
 
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
@@ -137,7 +138,7 @@ class Bars(Plot):
         )
         heights = [max(0.42, 0.08 + 0.14 * (1 + label.count("\n"))) for label in best["label"]]
         figure, axes = figures.canvas(1.6 + len(best) * max(heights), 9.0)
-        figures.draw_bars(axes, best, self.value, evidence.colours, self.parts)
+        figures.draw_bars(axes, best, self.value, figures.machine_colours(evidence.measured["machine"]), self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.ticks:
             axes.xaxis.set_major_formatter(self.ticks)
@@ -183,7 +184,7 @@ class Points(Plot):
         rank = firsts.groupby("machine", sort=False).cumcount()
         labels = figures.labels(firsts, evidence.names, self.label, self.usual)
         for points, label, place in zip(groups, labels, rank, strict=True):
-            shade = figures.colour(points.iloc[0].to_dict(), evidence.colours)
+            shade = figures.colour(points.iloc[0].to_dict(), figures.machine_colours(evidence.measured["machine"]))
             style = {"color": shade, "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)]}
             figures.draw_points(axes, points, self.x, self.value, label.replace("\n", ", "), style)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)

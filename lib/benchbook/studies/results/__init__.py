@@ -1,0 +1,1 @@
+"""Results: tables, quantities and sentences made of rows. Nothing is drawn here."""

@@ -1,0 +1,109 @@
+"""The rows behind all tables and charts, and what is derived from them once."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pandas
+
+from benchbook.judging import statistics, verdicts
+from benchbook.machine import condition, layout
+from benchbook.record import articles, naming
+from benchbook.rows import ceilings, crosschecks
+
+SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}  # in units of time
+COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The rows behind all tables and charts. Attributes derived from them are computed on first use, then cached.
+
+    Attributes:
+        rows: measured and published rows of any studies.
+        conditions: from `condition.samples`, for the verdicts; None if there are no samples.
+        folder: with the measured rows and their manifests; None if no chart needs a manifest.
+        is_point: whether the measured rows are of one point, in whose notebook they are shown.
+        prices: from `articles.prices`.
+        measured, published: the rows of each source.
+        summary: one line per measured point, with its verdict; see `verdicts.summarise`.
+        ceilings: the best rates measured on each device; see `rows.ceilings`.
+        names: display names of machines and devices; see `naming.from_rows`.
+    """
+
+    rows: pandas.DataFrame
+    conditions: pandas.DataFrame | None = None
+    folder: Path | None = None
+    is_point: bool = False
+    prices: pandas.DataFrame = field(default_factory=articles.prices)
+
+    measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
+    published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
+    _newest = cached_property(lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions))
+    summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
+    ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
+    names = cached_property(lambda self: naming.from_rows(self.rows, self.folder))
+
+    @classmethod
+    def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
+        """Return the rows of one machine or all, and the published rows; what `crosschecks.read` leaves out is printed.
+
+        Sessions that do not count are left out, see `verdicts.counting`.
+
+        Args:
+            machine: its name; empty: all machines.
+            point: study and name, such as `calibrate/cpu-fp32`, of the only point; empty: all.
+            session: the only one of the rows; empty: those that count.
+
+        Raises:
+            ValueError: all of the rows are left out; the message says why.
+        """
+        folder = layout.runs(machine) if machine else layout.outputs() / "runs"
+        said = []
+        rows, described = crosschecks.read(folder / point, said.append)
+        if rows.empty and said:
+            raise ValueError("; ".join(said))
+        for line in said:
+            print(line)
+        conditions = condition.samples(described)
+        rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
+        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder, bool(point))
+
+    def newest(self, study: str) -> pandas.DataFrame:
+        """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
+        return self._newest[self._newest["study"] == study]
+
+    def printed(self, study: str, query: str = "") -> pandas.DataFrame:
+        """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query` if there is one."""
+        rows = self.published[self.published["study"] == study]
+        return rows.query(query, engine="python") if query else rows
+
+    def without_wrong(self) -> "Evidence":
+        """Return the evidence without the measured rows of points that trained wrong; see `verdicts`."""
+        wrong = self.summary.loc[self.summary["status"] == verdicts.WRONG, statistics.POINT_KEY]
+        if wrong.empty:
+            return self
+        keys = pandas.MultiIndex.from_frame(self.rows[statistics.POINT_KEY])
+        left_out = keys.isin(pandas.MultiIndex.from_frame(wrong)) & (self.rows["source"] == "measured").array
+        return replace(self, rows=self.rows[~left_out])
+
+    def points(self, study: str) -> pandas.DataFrame:
+        """Return a study's lines of the summary, with the peak memory of training; counts are whole numbers."""
+        lines, rows = self.summary[self.summary["study"] == study], self.newest(study)
+        peaks = rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
+        return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
+
+
+# Caches a table for each evidence: charts, quantities and costs ask for the same tables.
+cached = lru_cache(maxsize=8)
+
+
+def most_samples(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return the point with the most images among points that agree, such as those of quick and paper.
+
+    Args:
+        points: lines of a summary; num_samples may be missing, as for a point that failed.
+        alike: columns in which points of one group agree.
+    """
+    most_last = points.sort_values("num_samples", kind="stable", na_position="first")
+    return most_last.drop_duplicates(alike, keep="last").sort_index()
