@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import importlib
-from pathlib import Path
 
 import numpy
 
@@ -15,9 +14,9 @@ from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, tria
 
 EVERY = {name: tuple(kind for kind in KINDS if name in KINDS[kind].frameworks) for name in devices.FRAMEWORKS}
 PLANS = {
-    path.parent.name: importlib.import_module(f"benchbook.studies.{path.parent.name}.plan").Plan
-    for path in sorted(Path(studies.__file__).parent.glob("*/plan.py"))
-    if path.parent.name not in ("calibrate", "your_network")
+    name: importlib.import_module(f"benchbook.studies.{name}.plan").Plan
+    for name in studies.names()
+    if name not in ("calibrate", "your_network")
 }
 
 
