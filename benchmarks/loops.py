@@ -376,7 +376,7 @@ def prefetched(spend: Spend) -> Loop:
     ready = queue.Queue(4)
 
     def fill():
-        for batch in itertools.islice(itertools.cycle(loader()), 5000):
+        for batch in itertools.cycle(loader()):
             ready.put(batch)
 
     threading.Thread(target=fill, daemon=True).start()
@@ -661,8 +661,8 @@ def run(made: Loop, **options) -> Rate:
 
 
 def ratio(build: Callable[[Spend], Loop]) -> float:
-    """Return the rate of a real loop over that of a stop-watch in the same stretch."""
-    made, watch, tick = build(lambda units: None), [], loop.Meter.tick
+    """Return the rate of a real loop over that of a stop-watch in the same stretch, which stops for validation, too."""
+    made, watch, tick, paused, pauses = build(lambda units: None), [], loop.Meter.tick, loop.Meter.paused, []
 
     def watched(meter, last=None, batch=None, steps=1):
         number = meter.samples(batch) if callable(meter.samples) else meter.samples * steps
@@ -673,15 +673,24 @@ def ratio(build: Callable[[Spend], Loop]) -> float:
         watch.append((meter._steps, done, time.perf_counter(), number))
         return is_over
 
-    loop.Meter.tick = watched
+    @contextlib.contextmanager
+    def left_out(meter):
+        began = time.perf_counter()
+        with paused(meter):
+            yield
+        pauses.append((began, time.perf_counter()))
+
+    loop.Meter.tick, loop.Meter.paused = watched, left_out
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             rate = run(made, most_seconds=SECONDS)
     finally:
-        loop.Meter.tick = tick
+        loop.Meter.tick, loop.Meter.paused = tick, paused
     first = scripts.meters[-1]._first
     inside = [each for each in watch if first <= each[0] <= first + rate.steps]
-    return rate.samples_per_second * (inside[-1][1] - inside[0][2]) / sum(each[3] for each in inside[1:])
+    began, ended = inside[0][2], inside[-1][1]
+    seconds = ended - began - sum(end - begin for begin, end in pauses if began <= begin and end <= ended)
+    return rate.samples_per_second * seconds / sum(each[3] for each in inside[1:])
 
 
 RANKS = """\
