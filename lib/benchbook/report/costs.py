@@ -121,14 +121,27 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
 
 
 def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
-    """Yield the lines of a study's headline: of several points of a LINE the first in the ranking below."""
+    """Yield the lines of a study's headline: of several points of a LINE the first, as `_ranked` orders them."""
+    datasets = evidence.printed(task.study)["dataset"].dropna()
+    for line in _ranked(task, evidence, datasets).drop_duplicates(LINE).to_dict("records"):
+        told = _of_point if line["source"] == MEASURED else _of_article
+        machine, is_cpu = line["machine"], line["device"] == "cpu"
+        chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
+        if is_cpu and chips.listed(chip):  # a Mac's chip is listed for its GPU
+            chip = chips.canonical(f"{chip} CPU")
+        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")}
+        numbers |= {"devices": line["device_count"], "memory_gb": memory.get(machine) if is_cpu else None}
+        yield numbers | {"machine": machine, "chip": chip} | told(task, line, evidence, datasets)
+
+
+def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.DataFrame:
+    """Return the task's lines of its study's headline with their times: on the article's data, proven, stable, fast."""
     study = studies.every()[task.study]
     headline, lines = study.headline, study.lead.table(evidence)
     lines = lines[lines[headline.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
     lines = lines[lines["status"].isin(records.TRAINED)]
     lines = lines.query(task.where, engine="python") if task.where else lines
     times = headline.seconds(lines[[headline.quantity, "low", "high"]].astype(float), task.work or task.samples)
-    datasets = evidence.printed(task.study)["dataset"].dropna()
     ranking = {
         "on_other_data": len(datasets) > 0 and ~lines["dataset"].isin(datasets.mode()[:1]),
         "unproven": lines["verdict"].map(verdicts.is_unproven),
@@ -138,32 +151,31 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
     lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(pairs.family_of))
     lines = lines.assign(low=times[["low", "high"]].min(axis=1), high=times[["low", "high"]].max(axis=1))
-    lines = lines.sort_values(list(ranking), kind="stable").drop_duplicates(LINE)
+    return lines.sort_values(list(ranking), kind="stable")
+
+
+def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
+    """Return the name, basis and sources of a measured line."""
     points = evidence.summary.set_index(statistics.POINT_KEY)
-    references = evidence.printed(task.study).drop_duplicates("machine").set_index("machine")["reference"]
-    for line in lines.to_dict("records"):
-        machine, name = line["machine"], evidence.names.place(line)
-        if line["source"] == MEASURED:
-            point = points.loc[(machine, task.study, line["point"])]
-            is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
-            name += f", {line['variant']}" + (f", on {naming.dataset(line['dataset'])}" if is_other else "")
-            starts = wording.count(int(point["num_processes"]), "process")
-            kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
-            basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
-            basis += wording.hedged({name: line[name] for name in ("verdict", "status")})
-            sources = f"rows in outputs/runs/{machine}/{task.study}/{line['point']}"
-        else:
-            basis, sources = "one publication; bounds are its rounding", references[machine]
-            if note := line.get("note"):
-                line["interval"], basis = OTHER_CODE, f"{note}; {basis}"
-        chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
-        if line["device"] == "cpu" and chips.listed(chip):  # a Mac's chip is listed for its GPU
-            chip = chips.canonical(f"{chip} CPU")
-        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")}
-        yield numbers | {
-            "machine": machine, "name": name, "basis": basis, "sources": sources, "chip": chip,
-            "devices": line["device_count"], "memory_gb": memory.get(machine) if line["device"] == "cpu" else None,
-        }  # fmt: skip
+    point = points.loc[(line["machine"], task.study, line["point"])]
+    is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
+    name = f"{evidence.names.place(line)}, {line['variant']}"
+    name += f", on {naming.dataset(line['dataset'])}" if is_other else ""
+    starts = wording.count(int(point["num_processes"]), "process")
+    kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
+    basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
+    basis += wording.hedged({name: line[name] for name in ("verdict", "status")})
+    sources = f"rows in outputs/runs/{line['machine']}/{task.study}/{line['point']}"
+    return {"name": name, "basis": basis, "sources": sources}
+
+
+def _of_article(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
+    """Return the name, basis and source of a published line; a note says that its code is another."""
+    printed, note = evidence.printed(task.study), line.get("note")
+    basis = "; ".join(filter(None, (note, "one publication; bounds are its rounding")))
+    source = printed.loc[printed["machine"].eq(line["machine"]).idxmax(), "reference"]
+    told = {"name": evidence.names.place(line), "basis": basis, "sources": source}
+    return told | ({"interval": OTHER_CODE} if note else {})
 
 
 def _published(task: Task) -> Iterator[dict]:
