@@ -65,8 +65,8 @@ report: $(READY) ## Merge all rows into figures, tables and the report
 examples: $(READY) #- Run the notebooks as in JupyterLab and keep them, with outputs, in outputs/examples: STUDIES="..."
 	@$(BIN)/python -m benchbook.report.examples $(filter-out all,$(STUDIES))
 
-test: lint ## Set up, lint and run every test except slow ones and Slurm's; MARKS="not slow and not mps" selects others
-	@$(BIN)/python -m pytest -n auto -m "$(MARKS)"
+test: lint ## Set up, lint and run every test except slow ones and Slurm's; MARKS="not slow and not mps" selects others, STUDY=name those of a study
+	@$(BIN)/python -m pytest $(if $(STUDY),-k "$(STUDY) and not an_example",-n auto) -m "$(MARKS)"
 
 test-slow: $(READY) #- Run the slow tests: every variant of every notebook, the locks, the Mac's versions on Linux, rehearsals; SLOW=file selects
 	@$(BIN)/python -m pytest -m slow $(SLOW)

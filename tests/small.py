@@ -11,6 +11,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
 from benchbook.machine.kinds import KINDS
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
+from benchbook.studies.experiments.plan import StudyPlan
 
 EVERY = {name: tuple(kind for kind in KINDS if name in KINDS[kind].frameworks) for name in devices.FRAMEWORKS}
 PLANS = {
@@ -38,19 +39,19 @@ GREY, COLOURED = images((28, 28)), images((16, 16, 3))
 PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
 TOKENS = numpy.random.default_rng(3).integers(0, 65, 10_000, dtype=numpy.uint8)
 TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65))))  # 6 sequences of 16 in the test
-SMALL = {
-    "mnist_speedup": (GREY, {"variant": "controlled"}),
-    "vae_stability": (GREY, {"variant": "controlled"}),
-    "mobilenetv2_energy": (COLOURED, {"variant": "tuned", "image_size": 32, "weights": "random"}),
-    "simclr_epochs": (COLOURED, {"variant": "tuned", "parity_batch_size": 8}),
-    # With one channel, a kernel's scale before a batch norm has no gradient but rounding: a quarter of the width.
-    "segmentation_scaling": (triangles(20, 6, size=128), {"variant": "tuned", "width": 0.25, "image_size": 128}),
-    "resnet50_cost": (PICTURES, {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}),
-    "gpt_tokens": (
-        TEXT,
-        {"variant": "controlled", "sequence_length": 16, "steps_per_epoch": 2, "parity_batch_size": 8},
-    ),
-}
+# The data of a study that has one of these; images of other studies are drawn as their plan says.
+DATA = {"mnist": GREY, "cifar10": COLOURED, "tinyshakespeare": TEXT, "digits": GREY}
+
+
+def data(study: str):
+    """Return random data for a study: 20 training samples, and 6 for tests."""
+    plan = PLANS[study]
+    if plan.find is not StudyPlan.find:
+        return PICTURES
+    own = next((DATA[name] for name in plan.DATASETS if name in DATA), None)
+    return own or triangles(20, 6, size=plan.SMALLEST["image_size"])
+
+
 # Of resident data, or synthetic, and of a loader.
 RESNET50 = {"image_size": 64, "batch_size": 2, "parity_batch_size": 4}
 WAYS = {
@@ -65,9 +66,8 @@ WAYS = {
 
 def build(study: str, device: Device, **options):
     """Build a study's workload; `data` among the options takes the place of the study's random data."""
-    data, small = SMALL[study]
     workers = {} if study == "simclr_epochs" else {"num_workers": 0}
-    options = {"data": data, "batch_size": 8} | workers | small | options
+    options = {"data": data(study), "batch_size": 8} | workers | PLANS[study].SMALLEST | options
     return PLANS[study].build(options.pop("data"), device, **options)
 
 

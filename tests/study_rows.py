@@ -92,8 +92,8 @@ def point(
         losses: of the windows; the last one of all that follow.
         columns: of all rows.
     """
-    own = {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"} | OWN[study] | columns
-    settings = OWN[study].get("settings", {}) | (settings or {})
+    own = {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"} | OWN.get(study, {}) | columns
+    settings = OWN.get(study, {}).get("settings", {}) | (settings or {})
     told = ["variant", "device", "framework", "dataset", "batch_size", "image_size", "device_count", "model"]
     told += ["precision"]
     name = "-".join(str(part) for part in (*(own.get(column) for column in told), settings))

@@ -18,7 +18,7 @@ from benchbook.running import profiles
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
 from benchbook.studies.experiments import parameters
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from small import PLANS, SMALL, TEXT
+from small import PLANS, TEXT
 from small import images as images_of
 
 
@@ -26,7 +26,6 @@ def masks(side: int) -> Dataset:
     return Dataset("masks", *[numpy.zeros((20, side, side), numpy.uint8)] * 4)
 
 
-DATA = {study: data for study, (data, _) in SMALL.items()}  # 20 images each
 # Of a single study: what does not fit together, or does not fit the data.
 REFUSED = [
     ("mobilenetv2_energy", {"batch_size": 21}, "batch_size 21; allowed: up to 20"),
@@ -41,14 +40,12 @@ REFUSED = [
 
 def plan(study: str, framework: str | None = None, **choices):
     device = Device("cpu", "a processor", framework or PLANS[study].FRAMEWORKS[0])
-    small = {"dataset": DATA[study], "device": device, "batch_size": 8}
-    needed = {"weights": "random", "image_size": 128}  # no download; the size of the data
-    small |= {name: value for name, value in needed.items() if name in SMALL[study][1]}
-    return PLANS[study](**small | choices)
+    needed = {"weights", "image_size"}  # no download; the size of the data
+    own = {name: value for name, value in PLANS[study].SMALLEST.items() if name in needed}
+    return PLANS[study](**{"dataset": small.data(study), "device": device, "batch_size": 8} | own | choices)
 
 
 def test_every_study_that_trains_has_a_plan_whose_defaults_are_checked():
-    assert set(PLANS) == set(DATA)
     for study, made in PLANS.items():
         assert (plan(study).variant, plan(study).MODEL) == ("reference", made.MODEL)
 

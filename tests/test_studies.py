@@ -25,7 +25,9 @@ from study_rows import evidence, given, machine, point, tried
 
 STUDIES = studies.every()
 CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts]
-each_chart = pytest.mark.parametrize(("study", "chart"), CHARTS, ids=[chart.name for _, chart in CHARTS])
+each_chart = pytest.mark.parametrize(
+    ("study", "chart"), CHARTS, ids=[f"{study.name}-{chart.name}" for study, chart in CHARTS]
+)
 # No run reaches the accuracy; the rows of one test make no line.
 UNDRAWN = {"simclr-accuracy", "gpt-loss"}
 INPUTS = [("nothing", False), ("nothing", True), ("one machine", False), ("two machines", True)]

@@ -81,7 +81,7 @@ def test_the_rate_falls_between_epochs_and_then_stays():
 
 @only_tensorflow
 def test_batches_are_in_the_articles_order():
-    data, _ = small.SMALL["segmentation_scaling"]
+    data = small.data("segmentation_scaling")
     made = small.made("segmentation_scaling", CPU)
     for start, (images, masks) in zip((0, 8), made.batches(1), strict=True):
         numpy.testing.assert_allclose(images[..., 0], data.train_images[start : start + 8] / 255, rtol=1e-6)

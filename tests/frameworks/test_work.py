@@ -212,7 +212,10 @@ def test_a_fixed_batch_has_the_pinned_loss(study, framework):
     if framework == "mlx":
         pytest.skip("its reference is that of torch")
     found = fixed_loss(build(study, framework, **WHOLE.get(study, {})))
-    assert found == pytest.approx(LOSSES[study, FRAMEWORKS[framework].library], rel=1e-6)
+    key = study, FRAMEWORKS[framework].library
+    if key not in LOSSES:
+        pytest.skip(f"a study of yours: {found!r} may be pinned in LOSSES")
+    assert found == pytest.approx(LOSSES[key], rel=1e-6)
 
 
 def moved(workload) -> tuple[set[str], set[str]]:

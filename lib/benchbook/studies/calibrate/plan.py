@@ -18,6 +18,7 @@ class Plan(StudyPlan):
 
     FRAMEWORKS = tuple(FRAMEWORKS)
     VARIANTS = DATASETS = ()
+    EXAMPLE = {"num_processes": 2, "matrix_sizes": "512 1024 2048", "copy_mebibytes": 64}
     WITHOUT = ("batch_size", "data_resident", "num_workers", "num_repeats", "samples_per_window", "num_warmup_steps")
     WITHOUT += ("num_parity_steps", "parity_batch_size", "explore", "fewest_processes", "processes_part")
 

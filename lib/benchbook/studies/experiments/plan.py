@@ -49,6 +49,8 @@ class StudyPlan:
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
+    EXAMPLE: ClassVar[dict] = {}  # parameters of the notebook's executed example, about a minute on a CPU
+    SMALLEST: ClassVar[dict] = {}  # choices of the smallest workload, which tests of all studies build
     PLAIN_STEP: ClassVar[bool] = False  # whether torch takes `TorchWorkload.plain_step`, without autocast
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 

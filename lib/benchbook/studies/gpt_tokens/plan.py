@@ -87,6 +87,8 @@ class Plan(StudyPlan):
     FRAMEWORK = "torch"
     VARIANTS = ("reference", "controlled", "tuned")
     WITHOUT = ("num_workers",)
+    EXAMPLE = {"dataset": "excerpt", "samples_per_window": 240, "num_test_sequences": 40}
+    SMALLEST = {"variant": "controlled", "sequence_length": 16, "steps_per_epoch": 2, "parity_batch_size": 8}
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
 

@@ -31,6 +31,8 @@ class Plan(StudyPlan):
     FRAMEWORK = "torch"
     DATASETS = ("mnist", "digits")
     VARIANTS = ("reference", "controlled", "tuned")
+    EXAMPLE = {"samples_per_window": 3200, "num_test_images": 2000}
+    SMALLEST = {"variant": "controlled"}
 
     num_test_images: TestImages = 0
     search_seconds: SearchSeconds = 60.0

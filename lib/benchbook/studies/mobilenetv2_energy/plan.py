@@ -42,6 +42,9 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    EXAMPLE = {"framework": "torch", "dataset": "shapes", "weights": "random", "trainable": True, "image_size": 64}
+    EXAMPLE |= {"batch_size": 16, "samples_per_window": 64, "num_test_images": 100, "num_warmup_steps": 2}
+    SMALLEST = {"variant": "tuned", "image_size": 32, "weights": "random"}
     DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7

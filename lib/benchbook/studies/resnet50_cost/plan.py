@@ -61,6 +61,9 @@ class Plan(StudyPlan):
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
     WITHOUT = ("data_resident",)
+    EXAMPLE = {"framework": "torch", "batch_size": 8, "image_size": 64, "samples_per_window": 32}
+    EXAMPLE |= {"num_warmup_steps": 2, "parity_batch_size": 4}
+    SMALLEST = {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}
     find = staticmethod(datasets.collect)
 
     dataset: Collection | None = field(kw_only=False)

@@ -34,6 +34,9 @@ class Plan(StudyPlan):
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
     DATASETS = ()  # its images are generated
+    EXAMPLE = {"image_size": 128, "width": 0.25, "batch_size": 4, "num_images": 24, "num_test_images": 8}
+    # With one channel, a kernel's scale before a batch norm has no gradient but rounding: a quarter of the width.
+    SMALLEST = {"variant": "tuned", "width": 0.25, "image_size": 128}
     shuffles = False
 
     image_size: Annotated[int, Field(gt=0, multiple_of=STEP, description="pixels a side")] = ARTICLE_SIZE

@@ -46,6 +46,9 @@ class Plan(StudyPlan):
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
+    EXAMPLE = {"dataset": "shapes", "batch_size": 8, "samples_per_window": 16, "num_bank_images": 100}
+    EXAMPLE |= {"num_test_images": 50, "num_warmup_steps": 1, "num_parity_steps": 2, "parity_batch_size": 4}
+    SMALLEST = {"variant": "tuned", "parity_batch_size": 8}
     WITHOUT = ("data_resident",)
 
     batch_size: Annotated[int, Field(ge=2, description="images a step, each in two views")] = BATCH_SIZE

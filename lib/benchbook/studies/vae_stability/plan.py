@@ -25,6 +25,7 @@ class Plan(mnist.Plan):
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
+    EXAMPLE = {"samples_per_window": 6400, "num_parity_steps": 5}
     WITHOUT = ("search_seconds",)
     shuffles = True  # on every device
 

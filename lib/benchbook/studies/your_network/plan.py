@@ -34,6 +34,7 @@ class Plan(StudyPlan):
     FRAMEWORKS = ("torch",)
     DATASETS = ()
     WITHOUT = ("data_resident", "num_workers")
+    EXAMPLE = {"network": "torchvision.models:shufflenet_v2_x1_0", "image_size": 64, "batch_size": 16}
 
     network: Annotated[str, Field(description="module:callable or file.py:callable, which makes a torch.nn.Module")] = (
         "torchvision.models:resnet18"

@@ -1,0 +1,22 @@
+"""The choices of a point: SGD on images of 28 x 28 pixels, in ten classes."""
+
+from dataclasses import dataclass
+
+from benchbook.studies.experiments.parameters import AllowEmbedded, LearningRate, TestImages
+from benchbook.studies.experiments.plan import StudyPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(StudyPlan):
+    """A field that is new here would be `name: Annotated[int, Field(ge=1, description="what it means")] = 8`."""
+
+    MODEL = "softmax_regression"
+    FRAMEWORKS = ("torch",)
+    DATASETS = ("digits", "mnist")
+    VARIANTS = ("reference", "controlled")
+    PLAIN_STEP = True  # no scaler, schedule by step or clipping: the notebook prints the step of six lines
+    EXAMPLE = {"num_processes": 2, "num_windows": 3, "samples_per_window": 14_400}
+
+    learning_rate: LearningRate = 0.1
+    num_test_images: TestImages = 0
+    allow_embedded: AllowEmbedded = True
