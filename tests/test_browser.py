@@ -1,8 +1,11 @@
 """The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the dark."""
 
 import datetime
+import functools
 import re
 import shutil
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pandas
 import pytest
@@ -77,7 +80,7 @@ def visit(browser, folder):
 
     def serve(route):
         file = folder / re.split("[#?]", route.request.url.removeprefix(f"{HOST}/"))[0]
-        if route.request.url.startswith("file://"):
+        if route.request.url.startswith(("file://", "http://127.0.0.1:")):
             route.continue_()
         elif route.request.url.startswith(HOST) and file.is_file():
             route.fulfill(path=file)
@@ -109,6 +112,22 @@ def test_a_page_works_from_a_folder_and_asks_nothing_of_any_host(visit, folder, 
     assert page.locator("h1").count() == (name != "search.html")
     assert "run" not in page.title()
     assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_copy_on_a_plain_server_leads_from_its_first_page_to_a_notebook_and_back(visit, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "site")
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=tmp_path / "site")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            page = visit(start=f"http://127.0.0.1:{server.server_port}")
+            for name in ("01_mnist_speedup.html", "index.html", "points.html", "index.html"):
+                page.locator(f"a[href$='{name}']:visible").first.click()
+                page.wait_for_url(f"**/{name}*")
+                assert page.locator("h1").count() == 1
+                assert page.evaluate("document.styleSheets.length") > 1
+        finally:
+            server.shutdown()
 
 
 LIGHT = [pytest.param(name, "light", 1280, marks=pytest.mark.slow) for name in PAGES[1:]]
