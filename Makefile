@@ -74,6 +74,7 @@ test-slow: $(READY) #- Run the slow tests: every variant of every notebook, the 
 lint: $(READY) #- Check the style of modules and notebooks, and that notebooks have no outputs
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb
 
 bench: $(READY) #- Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates|compiled (OTHER=folder of another checkout)
@@ -123,7 +124,7 @@ address: #- Write the address of the repository on GitHub into pyproject.toml, R
 		pyproject.toml README.md notebooks/colab.ipynb
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
-	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache outputs/figures outputs/report lib/*.egg-info
+	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache .mypy_cache outputs/figures outputs/report lib/*.egg-info
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python 3.11 .venv

@@ -17,6 +17,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +66,7 @@ def tests_by_line(folder: Path) -> tuple[dict[tuple[str, int], set[str]], dict[s
 def sites(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield the expressions of a module that are changed, and what takes their place; texts and names stay."""
     for node in ast.walk(tree):
-        new = copy.deepcopy(node)
+        new: Any = copy.deepcopy(node)
         match new:
             case ast.Compare(ops=[operator]) if type(operator) in SWAPPED:
                 new.ops = [SWAPPED[type(operator)]()]
@@ -77,8 +78,8 @@ def sites(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
                 new.body, new.orelse = other, body
             case ast.UnaryOp(op=ast.Not(), operand=inside):
                 new = inside
-            case ast.Call(func=ast.Attribute(attr=name)) if name in CALLS:
-                new.func.attr = CALLS[name]
+            case ast.Call(func=ast.Attribute(attr=name) as called) if name in CALLS:
+                called.attr = CALLS[name]
             case ast.If(test=test) | ast.While(test=test) if not isinstance(
                 test, ast.Compare | ast.BoolOp | ast.UnaryOp
             ):

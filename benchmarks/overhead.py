@@ -9,6 +9,7 @@ import argparse
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy
 from tqdm import tqdm
@@ -67,7 +68,7 @@ def torch_workload(study: str, device: Device):
     return mnist.Plan.build(datasets.load("digits"), device, "controlled", data_resident=True)
 
 
-def keras_workload(study: str, device: Device):
+def keras_workload(study: str, device: Device) -> tuple[Any, Any]:
     """Return a workload and its loss for Keras's `fit`."""
     from benchbook.frameworks.keras.runtime import import_keras
     from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
@@ -76,7 +77,7 @@ def keras_workload(study: str, device: Device):
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":
         data = datasets.triangles(24, 2, 128)
-        made = segmentation.Plan.build(data, device, batch_size=4, num_workers=0, image_size=128)
+        made: Any = segmentation.Plan.build(data, device, batch_size=4, num_workers=0, image_size=128)
         return made, lambda masks, outputs: made.loss(outputs, masks)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     options = {"image_size": 64, "batch_size": 32, "num_workers": 0, "weights": "random"}
@@ -127,7 +128,7 @@ def main() -> None:
     for _ in tqdm(range(options.blocks), desc="Blocks"):
         first, second, third, fourth = plain(), measured(), measured(), plain()
         ratios.append((second + third) / (first + fourth))
-    bounds = intervals.interval(ratios, list(range(len(ratios))), assumed=0.0)  # blocks of one process, not processes
+    bounds = intervals.interval(ratios, list(range(len(ratios))), intervals.Deviations(0.0, 0.0))  # of one process
     print(
         f"{options.study}: measured / plain with {device.framework} on {device.name} ({device.kind}), "
         f"{options.blocks} blocks of 4 x {num_steps} steps: "

@@ -108,7 +108,7 @@ def report(study: str, options: argparse.Namespace) -> None:
         found = json.loads(answer.splitlines()[-1])
         ratios += found
         processes += [process] * len(found)
-    found = intervals.interval(ratios, processes, intervals.PAIRED_DEVIATION)
+    found = intervals.interval(ratios, processes, intervals.PAIRED)
     print(f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True)
 
 

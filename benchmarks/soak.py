@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
@@ -54,7 +55,8 @@ class Soak:
         points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
         profile = {"toy": {"time_limit_minutes": 2, "points": points}}
         (folder / "notebooks" / "profiles" / "soak.yaml").write_text(yaml.safe_dump(profile))
-        self.study, self.statuses = None, Counter()
+        self.study: Any = None  # a process, from `start` on
+        self.statuses = Counter()
 
     def start(self) -> None:
         """Start or continue the study."""

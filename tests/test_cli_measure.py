@@ -99,6 +99,7 @@ def make_batch(batch_size, seed):
         ("broken.py:net", "broken.py:net' raised SyntaxError"),
         ("own.py:network --image-size 0", "image_size is 0; allowed: greater than or equal to 1"),
         ("own.py:network --arguments width=open", "arguments 'width=open'; allowed: such as"),
+        ("own.py:network --arguments width=8)+_(1", r"arguments 'width=8\)\+_\(1'; allowed: such as"),
         ("own.py:network --loader batches", "loader 'batches'; allowed: module:callable"),
         ("own.py:network --loss nowhere.py:loss", "loss '.*nowhere.py:loss' raised FileNotFoundError"),
         ("own.py:network --optimizer lion", "optimizer is 'lion'; allowed: 'sgd', 'adam' or 'adamw'"),

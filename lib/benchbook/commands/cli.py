@@ -167,7 +167,7 @@ def compare(
         record.published_pairs(*found)
         return
     cores = [comparison.cores(side, described) for side in sides]
-    lines, alone = comparison.table(*sides, conditions)
+    lines, alone = comparison.table(*sides, conditions=conditions)
     shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)

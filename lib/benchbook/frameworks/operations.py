@@ -39,7 +39,7 @@ def multiplication(device: Device, size: int, precision: str, seed: int = 0) -> 
     device.backend.allow_tf32(PRECISIONS[precision].uses_tf32)
     generator = numpy.random.default_rng(seed)
     host = [generator.standard_normal((size, size), numpy.float32) for _ in range(2)]
-    return device.backend.multiplication(device, *host, DTYPES[precision])
+    return device.backend.multiplication(device, *host, dtype=DTYPES[precision])
 
 
 def mantissa_bits(device: Device, name: str) -> int:
@@ -88,7 +88,7 @@ def wrong_outputs(device: Device, name: str) -> list[int]:
         filling = [device.backend.host_to_device(device, numpy.full_like(host[0], numpy.nan)) for _ in range(4)]
         device.backend.synchronize(device, [operation(None) for operation in filling])
         del filling
-        result = device.backend.to_host(device.backend.multiplication(device, *host, "float32")(None))
+        result = device.backend.to_host(device.backend.multiplication(device, *host, dtype="float32")(None))
         wrong += [] if (result == LONG).all() else [size]
     return wrong
 

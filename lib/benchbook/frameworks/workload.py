@@ -84,7 +84,7 @@ class Workload:
 
     device: Device
     batch_size: int
-    train_batches: Callable[[int], Iterable]
+    train_batches: Callable[[int], Any]
     test_batches: Callable[[], Iterable]
     columns: dict = field(default_factory=dict)
     epoch: int = 0

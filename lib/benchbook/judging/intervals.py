@@ -60,7 +60,7 @@ class Interval:
         Without a value in column `kind` the bounds are of rounding.
         """
         numbers, named = (float(line[name]) for name in (value, low, high)), line.get(kind)
-        return cls(*numbers, named if isinstance(named, str) else ROUNDING)
+        return cls(*numbers, kind=named if isinstance(named, str) else ROUNDING)
 
     def columns(self, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
         """Return the number as columns of a table's line, which `from_row` reads; the arguments name the columns."""

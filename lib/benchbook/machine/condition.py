@@ -7,6 +7,7 @@ of a battery or disk is read. The parsers are pure functions of a tool's output.
 import os
 import platform
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,7 +82,7 @@ def clocks() -> tuple[float, float]:
 
     Network time sets neither. Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS.
     """
-    if platform.system() == "Darwin":
+    if sys.platform == "darwin":
         return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 

@@ -221,14 +221,14 @@ def _gain(build: Callable, ready: dict, trial: Settings, best: Settings) -> dict
     for settings in (best, trial):
         if settings not in ready:
             ready[settings] = _ready(build, settings)
-    pairs = [(_seconds(*ready[best], 1), _seconds(*ready[trial], 1))]
+    pairs = [(_seconds(*ready[best], count=1), _seconds(*ready[trial], count=1))]
     seconds, tried = pairs[0]
     if tried * HOPELESS < seconds or trial.compiled or trial.fused:  # either may be compiled again in its second step
         num_steps = max(1, round(TRIAL_SECONDS / seconds))
         if num_steps > 1:
             pairs.clear()
         while len(pairs) < NUM_PAIRS:
-            pairs.append((_seconds(*ready[best], num_steps), _seconds(*ready[trial], num_steps)))
+            pairs.append((_seconds(*ready[best], count=num_steps), _seconds(*ready[trial], count=num_steps)))
     old, new = map(min, zip(*pairs, strict=True))
     return {"ratio": old / new}
 

@@ -7,7 +7,7 @@ import itertools
 import math
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -165,7 +165,7 @@ def status(loss: float) -> str:
     return "ok" if math.isfinite(loss) else "diverged"
 
 
-def endless(workload: Workload) -> Iterator:
+def endless(workload: Workload) -> Generator:
     """Yield a workload's batches epoch after epoch; at the end of each, the schedule advances."""
     for batches in workload.epochs():
         yield from batches

@@ -71,7 +71,7 @@ def windows(evidence: Evidence) -> Drawing:
             axes.axhspan(point["low"], point["high"], alpha=0.15, label=figures.WHISKERS[point["interval"]])
         axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
         if len(rows):  # a calibration has none
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
     return Drawing(figure, rows, "Rate of each window")

@@ -125,8 +125,8 @@ class Bars(Plot):
             return ""
         if self.text:
             return self.text(line) if callable(self.text) else self.text.format(**line)
-        dollars = line.get("dollars") or 0
-        return self.title.show(line[self.value]) + (f", {wording.price(dollars)}" if dollars > 0 else "")
+        show, dollars = getattr(self.title, "show", wording.number), line.get("dollars") or 0
+        return show(line[self.value]) + (f", {wording.price(dollars)}" if dollars > 0 else "")
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a bar for each line, as tall as their labels need."""

@@ -76,7 +76,7 @@ def collection(path: str, name: str = "") -> Collection:
     for part in (train, test):
         labels = numpy.repeat(numpy.arange(len(part)), [len(files) for files in part.values()])
         parts.append(Pictures([file for files in part.values() for file in files], labels))
-    return Collection(name or "-".join([folder.stem, *sorted(formats)]), *parts, len(train))
+    return Collection(name or "-".join([folder.stem, *sorted(formats)]), *parts, num_classes=len(train))
 
 
 def image_folder(path: str) -> Dataset:

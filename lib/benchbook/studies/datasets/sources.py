@@ -10,6 +10,7 @@ import sys
 import tarfile
 import tempfile
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -242,7 +243,7 @@ def _content(file: Path) -> bytes | None:
             if plain.is_file():
                 return plain.read_bytes()
         return gzip.decompress(file.with_name(f"{file.name}.gz").read_bytes())
-    except (OSError, EOFError, gzip.zlib.error):
+    except (OSError, EOFError, zlib.error):
         return None
 
 

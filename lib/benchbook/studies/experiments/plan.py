@@ -5,7 +5,6 @@ import importlib
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from types import ModuleType
 from typing import Annotated, Any, ClassVar
 
 import numpy
@@ -158,7 +157,7 @@ class StudyPlan:
         process.measure()
 
     @classmethod
-    def _network(cls, framework: str) -> ModuleType:
+    def _network(cls, framework: str) -> Any:
         package = cls.__module__.rpartition(".")[0]
         return importlib.import_module(f"{package}.network_{FRAMEWORKS[framework].library}")
 

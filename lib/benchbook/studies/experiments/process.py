@@ -80,7 +80,7 @@ class Process:
             self.run.append(**named, seconds=seconds)
         return data
 
-    def build(self, plan: type, data: Any, **choices: Any) -> Workload:
+    def build(self, plan: Any, data: Any, **choices: Any) -> Workload:
         """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
 
         For `tuned`, process CHECK first searches for settings that are faster and pass parity; the others take over its

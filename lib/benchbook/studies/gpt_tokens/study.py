@@ -42,7 +42,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "status", "message", "point"]
-    table = shared.with_printed(*map(_titled, both), columns, _POINT)
+    table = shared.with_printed(*map(_titled, both), columns=columns, alike=_POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
     hourly = table["machine"].map(prices.on_demand(evidence.prices)).astype(float)
     return table.assign(

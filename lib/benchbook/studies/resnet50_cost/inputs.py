@@ -64,7 +64,7 @@ class Crops:
             box = middle_box(*picture.size)
         else:
             random = numpy.random.default_rng([self.seed, self.epoch + later, index])
-            box, flipped = random_box(*picture.size, random), random.random() < FLIPPED
+            box, flipped = random_box(*picture.size, random=random), random.random() < FLIPPED
         crop = picture.resize((self.image_size, self.image_size), Image.Resampling.BILINEAR, box)
         pixels = numpy.asarray(crop)
         return numpy.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels.copy(), int(self.pictures.labels[index])

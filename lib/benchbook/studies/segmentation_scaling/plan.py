@@ -5,12 +5,11 @@ come from other code, which was not released.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 from pydantic import Field
 
-from benchbook.frameworks.workload import Workload
 from benchbook.studies import datasets
 from benchbook.studies.experiments.parameters import BUDGET, Precision, SearchSeconds, TestImages
 from benchbook.studies.experiments.plan import StudyPlan
@@ -83,7 +82,7 @@ class Plan(StudyPlan):
         process.save_pictures({name: part[: len(before), every, every] for name, part in rows.items()})
 
 
-def _masks(workload: Workload) -> numpy.ndarray:
+def _masks(workload: Any) -> numpy.ndarray:
     """Return the masks that a workload's network predicts for NUM_DRAWN test images, or a batch: (n, side, side)."""
     inputs, _ = next(iter(workload.test_batches()))
     return workload.network.predict(inputs[:NUM_DRAWN])[..., 0] > THRESHOLD

@@ -66,7 +66,7 @@ def keywords(arguments: str) -> dict[str, Any]:
     """
     try:
         tree = ast.parse(f"_({arguments})", mode="eval").body
-        if tree.args or any(word.arg is None for word in tree.keywords):
+        if not isinstance(tree, ast.Call) or tree.args or any(word.arg is None for word in tree.keywords):
             raise ValueError("a value without a name")
         return {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
     except (SyntaxError, ValueError) as error:
