@@ -14,6 +14,7 @@ REPOSITORY ?=
 
 MARKS ?= not slow and not slurm
 SLOW ?=
+STUDY ?=
 LAB ?=
 
 UV_VERSION := 0.13.8
