@@ -16,6 +16,7 @@ from test_hostile_inputs import a_machine
 from test_report import marks_of
 
 pytestmark = pytest.mark.notebook
+YOURS = "m003"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,7 @@ def outputs(tmp_path_factory):
             path = folder / "runs" / f"m{number:03}" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+    (folder / "state" / YOURS).mkdir(parents=True)  # `make study` measured this one here
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHBOOK_OUTPUTS", str(folder))
         site.write()
@@ -46,6 +48,18 @@ def test_the_article_has_short_tables_and_a_figure_for_each_study(shown):
     assert 3 <= len(tables) <= 6
     assert max(table.count("<tr") for table in tables) <= 21  # a heading and twenty lines
     assert len(shown["image/png"]) >= 2
+
+
+def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(outputs, shown):
+    merged = aggregation.merge(outputs / "runs")
+    assert merged.machines["machine"].iloc[0] == YOURS
+    named = [name for name in map(merged.evidence.names.machine, merged.machines["machine"]) if "(yours)" in name]
+    assert named == [merged.evidence.names.machine(YOURS)]
+    first = shown["text/markdown"][0]
+    assert first.count("**") == 2 * len(merged.yours) > 0
+    assert "(yours)" in first
+    machines = next(table for table in shown["text/html"] if "memory_gib" in table)
+    assert "(yours)" in BeautifulSoup(machines, "html.parser")("tr")[1].get_text()
 
 
 def test_a_number_in_two_places_is_one_number(outputs, shown):

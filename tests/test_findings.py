@@ -13,7 +13,6 @@ from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.record.naming import Name, Names
-from benchbook.studies.charts import predictions
 from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.results.findings import Sentence
@@ -23,7 +22,7 @@ STUDY = "mnist_speedup"
 PRINTED = make_row(source="published", machine="printed-box", phase="total", device="mps", seconds=19.6, epoch=1)
 PRINTED |= {"samples_per_second": None, "samples": 60_000, "run_id": "printed", "point": "printed"}
 COMPARES = re.compile(r"faste|slow|\btimes as\b|\bpays?\b|\btakes \S+ of a training step", re.IGNORECASE)
-CHARTS = [chart for study in studies.every().values() for chart in study.charts] + list(predictions.CHARTS)
+CHARTS = [chart for study in studies.every().values() for chart in study.charts]
 TITLES = {chart.name: chart.title for chart in CHARTS if isinstance(getattr(chart, "title", None), Sentence)}
 NAMES = Names({"desk": Name("Chip A"), "attic": Name("Chip B")}, {})
 

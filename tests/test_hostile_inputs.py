@@ -26,7 +26,6 @@ from benchbook.machine import layout
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import profiles, session
-from benchbook.studies.charts import predictions
 from rows import COMMITTED, make_row, write
 from test_crosschecks import a_run, send
 
@@ -326,7 +325,6 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
     monkeypatch.setattr(costs, "_predicted", lambda *_: [])  # of the public record, which takes seconds
-    monkeypatch.setattr(predictions, "CHARTS", [])
     named = {"network": f"{TOKEN}:call", "loader": f"{TOKEN}.py:load", "loss": f"{TOKEN}:loss", "dataset": f"{TOKEN}"}
     named |= {"arguments": f"command='id > {TOKEN}'", "data_root": f"/{TOKEN}", "num_parity_steps": 0}
     texts = dict.fromkeys(("device_name", "framework_version", "commit", "memory_method"), f"{TOKEN}:x")

@@ -15,9 +15,7 @@ from benchbook.record import chips, observations, predict, rules
 from benchbook.record.predict import Question, Range, Unknown
 from benchbook.record.rules import ANSWER, RATIO
 from benchbook.rows import networks
-from benchbook.studies.charts import predictions
-from benchbook.studies.results.evidence import Evidence
-from rows import make_rows
+from benchbook.studies.segmentation_scaling import study as segmentation
 
 FIGURES = ["fp32_tflops", "fp16_tflops", "matrix_tflops", "bandwidth_gb_s"]
 ORDER = ("fp32", "tf32", "bf16")
@@ -187,7 +185,7 @@ def test_rates_of_one_device_are_learnt_from_and_of_boards_where_no_chip_is_sold
 
 
 def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
-    pairs = predictions.core_pairs(Evidence(make_rows([])))
+    pairs = segmentation.core_pairs()
     own = pairs[pairs["publication"].str.startswith("tlkh") & pairs["work"].str.startswith("resnet50, 224 px")]
     (line,) = own[own["chip"].eq("Apple M1 Pro")].to_dict("records")
     assert line["chip_over"] == "Apple M1 Max (32-core GPU)"
@@ -195,12 +193,4 @@ def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
     architectures = (chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_over"))
     assert next(architectures) == next(architectures)
     few = pandas.DataFrame({"core_ratio": [2.0, 4.0, 2.0], "ratio": [2.0, 2.0, 1.6]})
-    assert re.search(r"by 25 % \(median of 3 pairs .* within 10 % in 33 % of", predictions.core_sentence(few))
-
-
-def test_the_chart_shows_the_judges_numbers(errors):
-    (chart,) = predictions.CHARTS
-    drawn = sorted(bar.get_width() for bar in chart.draw(Evidence(make_rows([]))).figure.axes[0].patches)
-    assert drawn == pytest.approx(sorted(errors["median_error"]))
-    shown = errors.loc[(observations.RECORD, ANSWER), "median_error"]
-    assert f"within {wording.percent(shown)} of a hidden rate" in predictions.error_title(errors.reset_index())
+    assert re.search(r"by 25 % \(median of 3 pairs .* within 10 % in 33 % of", segmentation.core_sentence(few))

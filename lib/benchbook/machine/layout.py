@@ -67,12 +67,17 @@ def point(machine: str, study: str, name: str) -> Path:
     return runs(machine) / check_name(study, "study") / check_name(name, "point")
 
 
-def state(machine: str) -> Path:
-    """Return the folder of a session's name, locks and finished points: the context's, else `outputs/state`.
+def states() -> Path:
+    """Return the folder of all machines that `make study` measured here: the context's, else `outputs/state`.
 
     A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of state.
     """
-    return Path(context.current().state or outputs() / "state") / check_name(machine, "machine name")
+    return Path(context.current().state or outputs() / "state")
+
+
+def state(machine: str) -> Path:
+    """Return the folder of a machine's session name, locks and finished points."""
+    return states() / check_name(machine, "machine name")
 
 
 def published() -> Path:

@@ -5,6 +5,7 @@ Folders, links and tables use a machine's id, such as `apple-m1-8core-16gb`.
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from benchbook.rows import manifests
 ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
 VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names that take "an"
 SERVER = "server with"
+YOURS = " (yours)"
 OTHER = "GPU"  # the word for a kind of device that is not in KINDS
 DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
 DATASETS |= {"tinyshakespeare": "Tiny Shakespeare", "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare"}
@@ -64,11 +66,13 @@ class Names:
         machines: names by machine id.
         chips: names of devices that are separate chips, such as `NVIDIA RTX 4090`, by machine id and kind of device.
         shared: ids of machines with a device that has the same name as another machine's device.
+        yours: ids of the reader's own machines.
     """
 
     machines: dict[str, Name]
     chips: dict[tuple[str, str], str]
     shared: frozenset[str] = frozenset()
+    yours: frozenset[str] = frozenset()
 
     def machine(self, machine: str) -> str:
         """Return a machine's name, or its id if the machine is unknown."""
@@ -110,11 +114,11 @@ class Names:
 
     def _chips(self, line: dict) -> tuple[int, str]:
         machine, count = line["machine"], line.get("device_count")
-        suffix = f" ({machine})" if machine in self.shared else ""
+        suffix = f" ({machine})" * (machine in self.shared) + YOURS * (machine in self.yours)
         return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + suffix
 
 
-def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
+def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: Collection[str] = ()) -> Names:
     """Return the names of the machines in some rows.
 
     Articles often name a computer after its GPU or TPU; such a machine is called `server with` that chip. Cores and
@@ -124,6 +128,7 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
     Args:
         rows: measured and published rows.
         folder: the folder of one machine, or of all machines, with rows and manifests; None if there are no manifests.
+        yours: the reader's own machines, whose names end with YOURS.
     """
     machines, own_chips = {}, {}
     columns = ["machine", "chip", "device", "device_name"]  # grouping a table of few columns is much faster
@@ -146,8 +151,10 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None) -> Names:
     for machine in sorted(_with_shared_name(names)):
         counts[names[machine]] += 1
         machines[machine] = replace(machines[machine], suffix=f" (no. {counts[names[machine]]})")
+    for machine in machines.keys() & set(yours):
+        machines[machine] = replace(machines[machine], suffix=machines[machine].suffix + YOURS)
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
-    return Names(machines, own_chips, frozenset(machine for machine, _ in shared))
+    return Names(machines, own_chips, frozenset(machine for machine, _ in shared), frozenset(yours))
 
 
 def chip_name(text: str) -> str:

@@ -15,7 +15,6 @@ from benchbook.record import articles
 from benchbook.report import claim_outcomes, costs, machines, pages, tables
 from benchbook.rows import crosschecks
 from benchbook.rows import files as reading
-from benchbook.studies.charts import predictions
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import Evidence
@@ -39,8 +38,9 @@ class Aggregation:
 
     @cached_property
     def machines(self) -> pandas.DataFrame:
-        """Return a line for each machine that measured; see `machines.table`."""
-        return machines.table(self.evidence.measured, self.manifests)
+        """Return a line for each machine that measured, the reader's own first; see `machines.table`."""
+        found = machines.table(self.evidence.measured, self.manifests)
+        return found.sort_values("machine", key=lambda names: ~names.isin(self.evidence.yours), kind="stable")
 
     @cached_property
     def findings(self) -> dict[str, str]:
@@ -49,15 +49,23 @@ class Aggregation:
         return {name: tables.markdown(" ".join(said)) for name, said in found.items()}
 
     @cached_property
+    def yours(self) -> dict[str, str]:
+        """Return what the reader's own machines say of each study that they measured, by its question, in Markdown."""
+        rows, names = self.evidence.rows, self.evidence.yours
+        own = replace(self.evidence, rows=rows[rows["source"].ne("measured") | rows["machine"].isin(names)])
+        found = {study.question: findings.finding(study, own, measured=True)[:1] for study in studies.every().values()}
+        return {question: tables.markdown(" ".join(said)) for question, said in found.items() if said}
+
+    @cached_property
     def claims(self) -> pandas.DataFrame:
         """Return the outcome of each claim; see `claim_outcomes.table`."""
         return claim_outcomes.table(claim_outcomes.judged(self.evidence), self.evidence.names)
 
     @cached_property
     def drawings(self) -> dict[str, Drawing]:
-        """Return the drawn charts of the studies and of the predictions, by name."""
+        """Return the drawn charts of the studies, by name."""
         charts = [chart for study in studies.every().values() for chart in study.charts]
-        return {chart.name: chart.draw(self.evidence) for chart in [*charts, *predictions.CHARTS]}
+        return {chart.name: chart.draw(self.evidence) for chart in charts}
 
     @cached_property
     def costs(self) -> pandas.DataFrame:
@@ -130,4 +138,5 @@ def merge(runs: Path) -> Aggregation:
     measured = machines.separate_kinds(measured, described)
     conditions = condition.samples(described)
     rows = pandas.concat([verdicts.counting(measured, conditions), articles.rows()], ignore_index=True)
-    return without_faults(Evidence(rows, conditions, runs), described, left_out)
+    yours = frozenset(path.name for path in layout.states().glob("*/")) & set(measured["machine"])
+    return without_faults(Evidence(rows, conditions, runs, yours=yours), described, left_out)

@@ -25,6 +25,7 @@ class Evidence:
         folder: with the measured rows and their manifests; None if no chart needs a manifest.
         is_point: whether the measured rows are of one point, in whose notebook they are shown.
         prices: from `articles.prices`.
+        yours: the reader's own machines, in a table of several.
         measured, published: the rows of each source.
         summary: one line per measured point, with its verdict; see `verdicts.summarise`.
         ceilings: the best rates measured on each device; see `rows.ceilings`.
@@ -36,13 +37,14 @@ class Evidence:
     folder: Path | None = None
     is_point: bool = False
     prices: pandas.DataFrame = field(default_factory=articles.prices)
+    yours: frozenset[str] = frozenset()
 
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
     _newest = cached_property(lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions))
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
-    names = cached_property(lambda self: naming.from_rows(self.rows, self.folder))
+    names = cached_property(lambda self: naming.from_rows(self.rows, self.folder, self.yours))
 
     @classmethod
     def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":

@@ -7,6 +7,7 @@ import pandas
 
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
+from benchbook.record import chips, pairs
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
@@ -50,6 +51,31 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     table[["seconds", "low", "high"]] *= 1000
     hours = [shared.run_hours(1, NUM_IMAGES, 1 / time) if time > 0 else numpy.nan for time in seconds]
     return table.assign(hours=hours).rename(columns={"seconds": "ms_per_image"})
+
+
+def core_pairs() -> pandas.DataFrame:
+    """Return the published pairs of chips of one architecture.
+
+    Returns:
+        Columns: publication, work, family, chip, chip_over (which has more cores), core_ratio and ratio (of the
+        speeds). A chip sold in several sizes counts as the largest, unless the publication names the size.
+    """
+    known = chips.table()[["architecture", "cores"]].dropna()
+    lines = pairs.table().join(known, on="chip").join(known.add_suffix("_over"), on="chip_over")
+    lines = lines[lines["architecture"].eq(lines["architecture_over"]) & lines["cores"].lt(lines["cores_over"])]
+    lines = lines.assign(core_ratio=lines["cores_over"] / lines["cores"])
+    columns = ["publication", "work", "family", "chip", "chip_over", "core_ratio", "ratio"]
+    return lines[columns].reset_index(drop=True)
+
+
+def core_sentence(lines: pandas.DataFrame) -> str:
+    """Return how well the number of cores predicts the speed of a larger chip, in a sentence; see `core_pairs`."""
+    error = (lines["core_ratio"] / lines["ratio"] - 1).abs()
+    return (
+        f"In proportion to its cores, the speed of a larger chip is missed by {wording.percent(error.median())} (median"
+        f" of {len(lines)} pairs of chips of one architecture that trained the same work in one publication); it is"
+        f" within 10 % in {wording.percent(error.lt(0.1).mean())} of the pairs."
+    )
 
 
 def claimed(evidence: Evidence) -> list[dict]:
