@@ -1,5 +1,6 @@
 """Notebooks: the template they follow, and the same rows in every way of running one."""
 
+import base64
 import functools
 import io
 import json
@@ -85,6 +86,9 @@ def test_an_example_shows_its_notebook_as_it_is_now_with_outputs_and_no_path(pat
     assert [cell.source for cell in code if not cell.outputs] == []
     pictured = [cell for cell in code if any("image/png" in output.get("data", {}) for output in cell.outputs)]
     assert pictured
+    picture = example.with_name("pictures") / f"{path.stem}.png"
+    assert f"({example.name})" in example.with_name("README.md").read_text()
+    assert base64.b64encode(picture.read_bytes()).decode() in example.read_text().replace("\\n", "")
     if path in STUDIES:
         calls = ("experiment.trial", "experiment.explore")
         loop_and_explore = [cell for cell in code if any(call in cell.source for call in calls)]

@@ -6,6 +6,7 @@ rows are not kept. The aggregation shows the rows in outputs/runs.
 
 import base64
 import io
+import itertools
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,11 @@ from benchbook.report import cleaning
 from benchbook.running import kernel
 from benchbook.studies.experiments.parameters import nested, plan_of
 
+HEAD = """# The notebooks, as executed
+
+Each ran as in JupyterLab, on the computer that its pictures name, for about a minute; `All machines` merges the rows of
+outputs/runs. `make examples` writes this folder.
+"""
 COLOURS = 32  # of a picture, for GitHub shows no large notebook; charts have few
 AMOUNT = {"num_processes": 2, "num_windows": 3}  # of each example, unless its plan says otherwise
 
@@ -45,6 +51,23 @@ def write(study: str) -> Path:
     return target
 
 
+def index(folder: Path) -> None:
+    """Write README.md of a folder with executed notebooks: each one's question and the largest picture of its answer."""
+    lines = [HEAD]
+    for path in sorted(folder.glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        answers = [cell for cell in cells if "closing.show" in cell.source]
+        outputs = itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)
+        drawn = [output for output in outputs if "image/png" in output.get("data", {})]
+        largest = max(drawn, key=lambda output: len(output.data["image/png"]))
+        picture = folder / "pictures" / f"{path.stem}.png"
+        picture.parent.mkdir(exist_ok=True)
+        picture.write_bytes(base64.b64decode(largest.data["image/png"]))
+        question, alt = cells[0].source.partition("\n")[0].removeprefix("# "), largest.metadata["image/png"]["alt"]
+        lines.append(f"## [{question}]({path.name})\n\n![{alt}](pictures/{picture.name})\n")
+    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
 def _fewer_colours(picture: str) -> str:
     """Return a PNG, in base64, with COLOURS colours."""
     image, file = Image.open(io.BytesIO(base64.b64decode(picture))), io.BytesIO()
@@ -56,3 +79,4 @@ if __name__ == "__main__":
     # The aggregation first: what runs after it has outputs of its own.
     for name in sorted(sys.argv[1:] or layout.notebooks(), key=studies.folders().__contains__):
         print(write(name).relative_to(layout.root()), flush=True)
+    index(layout.root() / "outputs" / "examples")
