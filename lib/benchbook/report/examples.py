@@ -52,7 +52,7 @@ def write(study: str) -> Path:
 
 
 def index(folder: Path) -> None:
-    """Write README.md of a folder with executed notebooks: each one's question and the largest picture of its answer."""
+    """Write README.md of a folder with executed notebooks: each question, with the largest picture of its answer."""
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
