@@ -64,10 +64,10 @@ def test_a_claim_says_its_bounds_and_how_much_farther_off_a_measurement_may_be(c
 
 
 def test_the_bounds_of_a_formula_are_those_of_all_corners():
-    bounds = {"a": (2.0, 1.0, 3.0), "b": (5.0, 4.0, 8.0), "c": (-1.0, -2.0, 0.5)}
+    bounds = {"seconds": (2.0, 1.0, 3.0), "cpu_seconds": (5.0, 4.0, 8.0), "c": (-1.0, -2.0, 0.5)}
     quantities = pandas.DataFrame([(name, *rest, "range") for name, rest in bounds.items()], columns=QUANTITY[3:])
     corners = [a / b - a * c for a, b, c in itertools.product((1.0, 3.0), (4.0, 8.0), (-2.0, 0.5))]
-    found = claims.recompute("a / b - a * c", quantities)
+    found = claims.recompute("seconds / cpu_seconds - seconds * c", quantities)
     assert (found.value, found.low, found.high) == pytest.approx((2 / 5 + 2, min(corners), max(corners)))
     assert found.kind == "range"
 
@@ -80,12 +80,6 @@ def test_a_purchase_pays_after_its_price_over_the_rent_saved(saved, hours):
     lines.append(("price", 6000.0, 5400.0, 6600.0, "rounding"))
     found = claims.recompute(formula, pandas.DataFrame(lines, columns=QUANTITY[3:]))
     assert (found.value, found.low, found.high) == pytest.approx((hours, 0.9 * hours, 1.1 * hours))
-
-
-def test_a_quantity_whose_name_is_part_of_another_does_not_disturb_it():
-    lines = [("seconds", 1.0, 0.0, 100.0, "rounding"), ("cpu_seconds", 6.0, 5.0, 7.0, "rounding")]
-    found = claims.recompute("cpu_seconds * 2", pandas.DataFrame(lines, columns=QUANTITY[3:]))
-    assert (found.value, found.low, found.high) == (12, 10, 14)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)

@@ -14,12 +14,6 @@ from edges import line
 from rows import make_row, make_rows
 
 
-def figure_of(table, column, kind=Bars, **options):
-    """Return a study's figure of a table."""
-    chart = kind("name", table=lambda _: table, title=lambda *_: "A title", column=column, **options)
-    return chart.draw(Evidence(make_rows([make_row()]))).figure
-
-
 def test_a_label_says_where_a_line_differs_from_the_others():
     lines = pandas.DataFrame(
         [line(dataset="mnist", loader="a"), line(dataset="digits-28px", loader="a"), line(source="published")]
@@ -51,7 +45,9 @@ def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_wi
     for count in (3, 20):
         lines = pandas.DataFrame({"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"})
         lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
-        figure = figure_of(lines, "value", label=("setting",), text="{value}", xlabel="value")
+        words = {"title": lambda *_: "A title", "column": "value", "label": ("setting",), "text": "{value}"}
+        chart = Bars("name", table=lambda _, lines=lines: lines, xlabel="value", **words)
+        figure = chart.draw(Evidence(make_rows([make_row()]))).figure
         figure.draw_without_rendering()
         labels = figure.axes[0].get_yticklabels()
         assert max(len(text) for label in labels for text in label.get_text().split("\n")) <= figures.LABEL_LETTERS

@@ -102,7 +102,7 @@ def test_where_nothing_was_measured_it_says_so():
 @pytest.mark.parametrize("name", TITLES)
 def test_a_title_that_compares_has_a_value_of_no_difference(name):
     title = TITLES[name]
-    assert bool(COMPARES.search(title.text.format_map(Filled(value="5")))) == (title.equal is not None)
+    assert bool(COMPARES.search(re.sub("{.*?}", "5", title.text))) == (title.equal is not None)
     assert (title.equal is None) or title.undecided
 
 
@@ -129,15 +129,3 @@ def test_no_title_compares_where_every_interval_holds_no_difference(name, lines)
     assert (text == title.undecided) == (not decided.any())
     if decided.any() and not title.best:
         assert title.show(table.loc[decided, title.column].max()) in text
-
-
-class Filled(dict):
-    """Values of a format string; any name has one."""
-
-    def __missing__(self, name):
-        return FilledValue()
-
-
-class FilledValue:
-    def __format__(self, form):
-        return "x"

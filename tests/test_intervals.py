@@ -28,12 +28,6 @@ def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assume
             assert intervals.processes_part(values, processes) == pytest.approx(part)
 
 
-def test_two_processes_that_agree_by_chance_have_an_interval_all_the_same():
-    alike = intervals.interval([100.0] * 2, list("ab"))
-    assert alike.kind == "interval"
-    assert math.log(alike.high / 100) == pytest.approx(math.hypot(4.303 * 0.03 / 2, 1.96 * 0.04), rel=1e-3)
-
-
 def test_one_process_has_a_range_and_is_never_known():
     alone = intervals.interval([90.0, *[100.0] * 6, 120.0], ["a"] * 8)
     assert (alone.low, alone.high, alone.kind) == (90.0, 120.0, "range")

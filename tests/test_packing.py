@@ -40,14 +40,6 @@ def measure(**columns):
     return folder
 
 
-def csv_text(tmp_path, *rows) -> str:
-    path = tmp_path / "rows.csv"
-    path.unlink(missing_ok=True)
-    for row in rows:
-        records.append(path, row)
-    return path.read_text()
-
-
 def test_a_pack_holds_rows_and_manifests_and_nothing_else():
     measure()
     measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
@@ -294,9 +286,9 @@ def test_a_mutated_zip_is_added_whole_or_refused_whole(tmp_path, outputs, count)
     ids = {"run-1": "20260101T000000Z-1", "run-2": "20260101T000000Z-2"}
     members = {}
     for number, run in enumerate(ids.values(), 1):
-        row = make_row(run_id=run, seconds=2.0 + number, samples_per_second=640 / (2.0 + number))
-        place = CSV.replace("run-1", run)
-        members[place] = csv_text(tmp_path, row)
+        place, seconds, rows = CSV.replace("run-1", run), 2.0 + number, tmp_path / f"{run}.csv"
+        records.append(rows, make_row(run_id=run, seconds=seconds, samples_per_second=640 / seconds))
+        members[place] = rows.read_text()
         members[place.replace(".csv", ".json")] = json.dumps({"run_id": run, "machine": {"name": "desk"}})
     content = make_zip(tmp_path / "whole.zip", members, method=zipfile.ZIP_DEFLATED).read_bytes()
     path, draw, added = tmp_path / "mutated.zip", random.Random(50), 0
@@ -335,9 +327,8 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
     def send(name, number, kind, **columns):
         run = f"20260101T000000Z-{number}"
         place = CSV.replace("run-1", run)
-        rows = csv_text(tmp_path, make_row(run_id=run, **columns))
         manifest = json.dumps({"machine": {"name": "desk", "fingerprint": kind}})
-        return make_zip(tmp_path / name, {place: rows, place.replace(".csv", ".json"): manifest})
+        return make_zip(tmp_path / name, {place: {"run_id": run} | columns, place.replace(".csv", ".json"): manifest})
 
     sent = [send("1-desk.zip", 1, "aaaa11112222"), send("2-wrong.zip", 2, "aaaa11112222", source="published")]
     (tmp_path / "3-torn.zip").write_bytes(sent[0].read_bytes()[:200])

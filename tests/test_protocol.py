@@ -171,24 +171,24 @@ def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, clock
     assert trained.iloc[1]["seconds"] >= 0
 
 
-def test_exception_in_a_step_keeps_finished_rows_and_adds_one_crashed_row(record, clock):
-    workload = FakeWorkload(clock, broken_steps={3 + 4: RuntimeError("the device is gone")})
-    protocol.warm_up(workload, record, 2)
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        protocol.measure_windows(workload, record, Amount(num_windows=3))
+@pytest.mark.parametrize(
+    ("step", "error", "phases", "status"),
+    [
+        (0, MemoryError("no room"), ["compile"], "out_of_memory"),
+        (3 + 4, RuntimeError("the device is gone"), ["compile", "warmup", "train", "train"], "crashed"),
+    ],
+)
+def test_exception_in_a_step_keeps_finished_rows_and_adds_one_of_its_phase(record, clock, step, error, phases, status):
+    workload = FakeWorkload(clock, broken_steps={step: error})
+    with pytest.raises(type(error), match=str(error)):
+        _measure(workload, record, num_windows=3)
     rows = records.read(record.path)
-    assert list(rows["phase"]) == ["compile", "warmup", "train", "train"]
-    assert list(rows["status"]) == ["ok", "ok", "ok", "crashed"]
-    assert rows.iloc[-1]["message"] == "RuntimeError: the device is gone"
-    assert rows.iloc[-1]["index"] == 1
-    assert rows.iloc[-1][["samples", "seconds", "loss"]].isna().all()
+    assert list(rows["phase"]) == phases
+    assert list(rows["status"]) == ["ok"] * (len(phases) - 1) + [status]
+    last = rows.iloc[-1]
+    assert (last["message"], last["index"]) == (f"{type(error).__name__}: {error}", phases.count(phases[-1]) - 1)
+    assert last[["samples", "seconds", "loss"]].isna().all()
     assert not record.marker.exists()
-
-
-def test_exception_in_the_first_call_is_a_row_of_the_compile_phase(record, clock):
-    with pytest.raises(MemoryError):
-        protocol.warm_up(FakeWorkload(clock, broken_steps={0: MemoryError("no room")}), record)
-    assert records.read(record.path)[["phase", "status"]].values.tolist() == [["compile", "out_of_memory"]]
 
 
 @pytest.mark.parametrize("wrong", [{"samples_per_window": 8}, {"window_seconds": 1.0}])
