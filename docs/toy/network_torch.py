@@ -31,14 +31,12 @@ def build(plan: Plan) -> TorchWorkload:
         lambda images, labels: (torch.tensor(images / 255).float(), torch.tensor(labels).long()),
         test_batch_size=1000,
     )
-    optimizer = torch.optim.SGD(model.parameters(), plan.learning_rate)
     stored = plain.LabelsByImage(plan.dataset.train_images, plan.dataset.train_labels)
     return TorchWorkload(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, torch.zeros(1, 28, 28))),
         model=model,
         loss=F.cross_entropy,
-        optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
+        optimizer=torch.optim.SGD(model.parameters(), plan.learning_rate),
         plain=plain.Plain(
             make_network=Network,
             loss=F.cross_entropy,

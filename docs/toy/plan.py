@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from benchbook.studies.experiments.parameters import AllowEmbedded, LearningRate, TestImages
+from benchbook.studies.experiments.parameters import LearningRate
 from benchbook.studies.experiments.plan import StudyPlan
 
 
@@ -12,11 +12,8 @@ class Plan(StudyPlan):
 
     MODEL = "softmax_regression"
     FRAMEWORKS = ("torch",)
-    DATASETS = ("digits", "mnist")
+    DATASETS = ("digits",)
     VARIANTS = ("reference", "controlled")
     PLAIN_STEP = True  # no scaler, schedule by step or clipping: the notebook prints the step of six lines
-    EXAMPLE = {"num_processes": 2, "num_windows": 3, "samples_per_window": 14_400}
 
     learning_rate: LearningRate = 0.1
-    num_test_images: TestImages = 0
-    allow_embedded: AllowEmbedded = True

@@ -102,7 +102,7 @@ class TorchWorkload(Workload):
         model: network on the device; images (n, 1 or 3, height, width) to log-probabilities (n, classes).
         loss: log-probabilities and labels (n,) to their loss.
         optimizer: fused by the code that makes it, if the settings say so.
-        scheduler: the learning rate's schedule.
+        scheduler: the learning rate's schedule; None: it is constant.
         rate_by_step: whether the schedule advances with every step instead of every epoch.
         loss_is_sum: whether `loss` is the sum of a batch's losses instead of their mean.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
@@ -112,7 +112,7 @@ class TorchWorkload(Workload):
     model: nn.Module
     loss: Callable[..., torch.Tensor]
     optimizer: torch.optim.Optimizer
-    scheduler: torch.optim.lr_scheduler.LRScheduler
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None
     loss_is_sum: bool = False
     max_norm: float = 0.0
     rate_by_step: bool = False
@@ -120,6 +120,7 @@ class TorchWorkload(Workload):
 
     def __post_init__(self) -> None:
         self.enter()
+        self.scheduler = self.scheduler or torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)
         self.network = prepare(self.model, self.settings)
         initialise_momentum(self.optimizer)
         self.num_hooked = 0

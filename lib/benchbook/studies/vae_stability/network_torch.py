@@ -81,7 +81,6 @@ def build(plan: Plan) -> VariationalAutoencoder:
         model=model,
         loss=loss,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0),
         loss_is_sum=True,
         metric=None,
         plain=plain(plan),

@@ -167,7 +167,6 @@ def build(plan: Plan) -> OwnWorkload:
         model=model,
         loss=loss,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0),
         plain=_reference(plan, model, made, loss),
         made=made,
     )
