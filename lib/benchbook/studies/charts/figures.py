@@ -182,28 +182,16 @@ def draw_bars(
     for line, place, ending in zip(lines, places, look["outcome"], strict=True):
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False)
-            axes.text(0.0, place, f"   {line['status'].replace('_', ' ')}", va="center", fontsize=8)
-            continue
-        shade, left = colour(line, colours), 0.0
-        look_of_bar = {"color": shade, "edgecolor": "white", "linewidth": 0, "hatch": HATCH if ending != "ok" else None}
-        if bounds_kind(line) == PREDICTED:
-            look_of_bar |= {"color": None, "facecolor": "none", "edgecolor": shade, "linewidth": 1, "linestyle": "--"}
-        for part, alpha in zip(parts if parts and is_measured(line) else [column], SHADES, strict=False):
-            if pandas.notna(line[part]):
-                axes.barh(place, line[part], left=left, alpha=alpha, **look_of_bar)
-                left += line[part]
-        count = line.get("num_windows")
-        counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
-        end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
-        told = ", ".join(filter(None, (line["text"], counted, ending.removeprefix("ok"))))
+            end, told = 0.0, line["status"].replace("_", " ")
+        else:
+            _bar(axes, line, place, parts if parts and is_measured(line) else [column], colour(line, colours), ending)
+            end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+            told = _after(line, column, ending)
         axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
     for heading in (SAME, BEST) if both else ():
         at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
         axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **at)
-    for kind, part in table.set_axis(places).groupby(look["bounds"].array, sort=False):
-        values = part[[column, "low", "high"]].astype(float)
-        whiskers = {"fmt": "none", "color": LINE, "capsize": 0 if kind == intervals.RANGE else 3}
-        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **whiskers)
+    _whiskers(axes, table.set_axis(places), column, look["bounds"])
     axes.set_yticks(places, table["label"], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
@@ -214,6 +202,33 @@ def draw_bars(
     used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
     shades = [Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part]) for part in used]
     legend(axes.figure, look, shades)
+
+
+def _bar(axes: Axes, line: dict, place: float, parts: Iterable[str], shade: str, ending: str) -> None:
+    """Draw a line's bar from its parts: hollow if it was predicted, hatched if it is doubtful."""
+    style = {"color": shade, "edgecolor": "white", "linewidth": 0, "hatch": HATCH if ending != "ok" else None}
+    if bounds_kind(line) == PREDICTED:
+        style |= {"color": None, "facecolor": "none", "edgecolor": shade, "linewidth": 1, "linestyle": "--"}
+    left = 0.0
+    for part, alpha in zip(parts, SHADES, strict=False):
+        if pandas.notna(line[part]):
+            axes.barh(place, line[part], left=left, alpha=alpha, **style)
+            left += line[part]
+
+
+def _after(line: dict, column: str, ending: str) -> str:
+    """Return what follows a line's bar: its text, its number of windows, and why it is doubtful."""
+    count = line.get("num_windows")
+    counted = f"n={count:.0f}" if pandas.notna(count) and pandas.notna(line[column]) else ""
+    return ", ".join(filter(None, (line["text"], counted, ending.removeprefix("ok"))))
+
+
+def _whiskers(axes: Axes, table: pandas.DataFrame, column: str, bounds: pandas.Series) -> None:
+    """Draw the intervals of bars at the places in a table's index, by the kind of their bounds."""
+    for kind, part in table.groupby(bounds.array, sort=False):
+        values = part[[column, "low", "high"]].astype(float)
+        style = {"fmt": "none", "color": LINE, "capsize": 0 if kind == intervals.RANGE else 3}
+        axes.errorbar(values[column], values.index, xerr=_errors(values, column), **style)
 
 
 def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str, style: dict) -> None:
