@@ -305,11 +305,11 @@ def _stabilities(
     on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
     windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
     known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
-    plain, places = known.astype(object).where(known.notna(), None), known.groupby("run_id").indices
+    lines = known.astype(object).where(known.notna(), None).to_dict("records")
+    places = known.groupby("run_id").indices
     for values, of_point in statistics.group_arrays(windows, key, ["samples_per_second"], ["run_id"]):
         rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
-        lines = [place for run in sorted(set(runs)) for place in places.get(run, ())]
-        samples = plain.iloc[lines].to_dict("records") if lines else []
+        samples = [lines[place] for run in sorted(set(runs)) for place in places.get(run, ())]
         samples = [sample | {"gpus": None} for sample in samples] if on_cpu[values] else samples
         yield values, stability(rates, runs, samples)
 
