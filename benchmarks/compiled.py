@@ -101,7 +101,7 @@ def programs(devices: list, work: str, precision: str, size: int) -> list:
     state = jax.tree.map(lambda part: shaped(part, whole), built.network._state)
     parts = [shaped(part, shares, size) for part in built.network.scatter(*next(iter(built.batches(0))))]
     with jax.default_matmul_precision("float32"):
-        return [built.network._jitted["train"].lower(state, *parts)]
+        return [built.network.jitted_step.lower(state, *parts)]
 
 
 def compiled(target: str, work: str, precision: str, size: int) -> dict:

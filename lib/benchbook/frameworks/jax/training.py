@@ -1,5 +1,7 @@
 """A Keras model trained by JAX: a jitted function from one state to the next."""
 
+from collections.abc import Callable
+
 import jax
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -23,16 +25,20 @@ def data_parallel_layouts(device: Device) -> tuple[NamedSharding, NamedSharding]
 class KerasNetwork(Network):
     """A Keras model trained by a jitted function from one state to the next; `update_model` copies it to the model."""
 
-    FUNCTIONS = ("_jitted",)
-
     def _prepare(self) -> None:
         self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
-        self._jitted = {
-            "train": jax.jit(self.train_step, donate_argnums=0),
-            "score": jax.jit(self._score_body),
-            "predict": jax.jit(self._predict_body),
-            "differentiate": jax.jit(self._differentiate_body),
-        }
+        self.jitted_step = step = jax.jit(self.train_step, donate_argnums=0)
+
+        def train(inputs: Array, target: Array) -> Array:
+            self._state, loss = step(self._state, inputs, target)
+            return loss
+
+        def at_weights(body: Callable) -> Callable:
+            jitted = jax.jit(body)
+            return lambda *given: jitted(*self._state[:2], *given)
+
+        bodies = self._score_body, self._predict_body, self._differentiate_body
+        self._train, (self._score, self._predict, self._differentiate) = train, map(at_weights, bodies)
         self.update_state()
 
     def update_state(self) -> None:
@@ -67,19 +73,6 @@ class KerasNetwork(Network):
         model = self.model
         return model.trainable_variables, model.non_trainable_variables, self.optimizer.variables
 
-    def _train(self, inputs: Array, target: Array) -> Array:
-        self._state, loss = self._jitted["train"](self._state, inputs, target)
-        return loss
-
-    def _score(self, inputs: Array, target: Array) -> tuple[Array, Array]:
-        return self._jitted["score"](*self._state[:2], inputs, target)
-
-    def _predict(self, inputs: Array) -> Array:
-        return self._jitted["predict"](*self._state[:2], inputs)
-
-    def _differentiate(self, inputs: Array, target: Array, scale: Array) -> tuple[Array, list[Array]]:
-        return self._jitted["differentiate"](*self._state[:2], inputs, target, scale)
-
     def train_step(self, state: list, inputs: Array, target: Array) -> tuple[list, Array]:
         trainable, others, optimizer = state
 
@@ -105,10 +98,6 @@ class KerasNetwork(Network):
     def _loss(self, trainable: list, others: list, inputs: Array, target: Array) -> tuple[Array, list]:
         outputs, updated = self.model.stateless_call(trainable, others, inputs, training=True)
         return self.loss(self._outputs(outputs), target), list(updated)
-
-    def _score_body(self, trainable: list, others: list, inputs: Array, target: Array) -> tuple[Array, Array]:
-        outputs = self._predict_body(trainable, others, inputs)
-        return self.loss(outputs, target), self.accuracy(outputs, target)
 
     def _predict_body(self, trainable: list, others: list, inputs: Array) -> Array:
         return self._outputs(self.model.stateless_call(trainable, others, inputs, training=False)[0])

@@ -14,6 +14,8 @@ from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, drop
 from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.machine.precisions import PRECISIONS
 
+FUNCTIONS = ("_train", "_score", "_predict", "_differentiate")  # attributes of a network that hold compiled functions
+
 
 class Network:
     """A Keras model and its optimiser; each framework has a subclass that compiles and runs the steps.
@@ -24,15 +26,10 @@ class Network:
     Attributes:
         misplaced: the operations of a training step that another device computes, with their counts; the first step
             sets it.
-        FUNCTIONS: attributes that hold compiled functions.
     """
 
-    FUNCTIONS: tuple[str, ...] = ()
-    _prepare: Callable[[], None]
-    _train: Callable[..., Array]
-    _score: Callable[..., tuple[Array, Array]]
-    _predict: Callable[..., Array]
-    _differentiate: Callable[..., tuple[Array, list[Array]]]
+    _prepare: Callable[[], None]  # sets FUNCTIONS
+    _predict_body: Callable[..., Array]
 
     def __init__(self, workload: KerasWorkload) -> None:
         self.loss, self.accuracy, self.device = workload.loss, workload.accuracy, workload.device
@@ -117,7 +114,7 @@ class Network:
     def without_dropout(self) -> Iterator[None]:
         """Switch dropout off inside a `with` block, with separately compiled functions; restore both afterwards."""
         layers = dropouts(self.model)
-        rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in self.FUNCTIONS}
+        rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in FUNCTIONS}
         if not any(rates):
             yield
             return
@@ -131,7 +128,7 @@ class Network:
                 with arithmetic(self.device, self.precision):
                     self._prepare()
             yield
-            self._without = {name: getattr(self, name) for name in self.FUNCTIONS}
+            self._without = {name: getattr(self, name) for name in FUNCTIONS}
         finally:
             for layer, rate in zip(layers, rates, strict=True):
                 layer.rate = rate
@@ -142,6 +139,11 @@ class Network:
 
     def update_state(self) -> None:
         """Copy the model's variables to the state of training, if it is kept elsewhere."""
+
+    def _score_body(self, *given: Array) -> tuple[Array, Array]:
+        *others, target = given
+        outputs = self._predict_body(*others)
+        return self.loss(outputs, target), self.accuracy(outputs, target)
 
     def _outputs(self, outputs: Array) -> Array:
         """Return outputs in the precision of the loss: float32, or float64."""

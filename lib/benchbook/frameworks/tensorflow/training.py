@@ -23,14 +23,10 @@ from benchbook.frameworks.tensorflow.devices import BACKEND
 class KerasNetwork(Network):
     """A Keras model trained by tf.function, with variables that change in place."""
 
-    FUNCTIONS = ("_score", "_predict", "_differentiate", "_train")
-
     def _prepare(self) -> None:
-        compile_function = functools.partial(BACKEND.compile_function, compiled=self.compiled)
-        self._score = compile_function(self._score_body)
-        self._predict = compile_function(self._predict_body)
-        self._differentiate = compile_function(self._differentiate_body)
-        train = compile_function(self.train_step)
+        bodies = self._score_body, self._predict_body, self._differentiate_body, self.train_step
+        compiled = (BACKEND.compile_function(body, self.compiled) for body in bodies)
+        self._score, self._predict, self._differentiate, train = compiled
         # XLA computes a whole graph on the device where it is called, and next to a CPU there is no other device.
         self._train = train if self.compiled or self.device.is_cpu else functools.partial(self._train_first, train)
 
@@ -48,10 +44,6 @@ class KerasNetwork(Network):
         gradients = map(_dense, tape.gradient(scaled, self.model.trainable_variables))
         self.optimizer.apply([*gradients], self.model.trainable_variables)
         return loss
-
-    def _score_body(self, inputs: Array, target: Array) -> tuple[Array, Array]:
-        outputs = self._predict_body(inputs)
-        return self.loss(outputs, target), self.accuracy(outputs, target)
 
     def _predict_body(self, inputs: Array) -> Array:
         return self._outputs(self.model(inputs, training=False))
