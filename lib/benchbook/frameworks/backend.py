@@ -209,7 +209,7 @@ class Backend:
 
     def read(self, output: Any) -> float:
         """Return one number of an output, copied to the host; the copy waits for it without `synchronize`."""
-        return float(output.reshape(-1)[0])
+        return float(output[(0,) * output.ndim])
 
     def to_host(self, output: Any) -> numpy.ndarray:
         """Return an output, copied to the host."""

@@ -224,23 +224,17 @@ def flops_per_sample(model: Any) -> float:
     Raises:
         ValueError: an unknown kind of layer with weights.
     """
+    import keras
+
     trained_above: dict[str, bool] = {}
     total = 0
     for layer in model.layers:
-        above = any(trained_above.get(parent, False) for parent in _parents(layer))
-        trained = bool(layer.trainable_variables)
+        parents = [tensor._keras_history.operation.name for tensor in keras.tree.flatten(layer.input)]
+        above, trained = any(trained_above.get(name) for name in parents), bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
         for place, part in enumerate(_forward(layer)):  # a layer's second convolution depends on its first
             total += part * (1 + trained + (above or (trained and place > 0)))
     return float(total)
-
-
-def _parents(layer: Any) -> list[str]:
-    """Return the names of the layers whose outputs are a layer's inputs."""
-    if type(layer).__name__ == "InputLayer":
-        return []
-    tensors = layer.input if isinstance(layer.input, (list, tuple)) else [layer.input]
-    return [tensor._keras_history.operation.name for tensor in tensors]
 
 
 def _forward(layer: Any) -> list[int]:

@@ -85,20 +85,20 @@ class MlxBackend(Backend):
         return super().num_threads() if sys.platform == "darwin" else 1
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        left, right = (_evaluated(mx.array(part).astype(getattr(mx, dtype))) for part in (first, second))
+        left, right = (_placed(part, dtype) for part in (first, second))
         return _chain(lambda: mx.matmul(left, right, stream=self.handle(device)))
 
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        left, right = (_evaluated(mx.array(part)) for part in (images, kernel.transpose(3, 0, 1, 2)))
+        left, right = _placed(images), _placed(kernel.transpose(3, 0, 1, 2))
         return _chain(lambda: mx.conv2d(left, right, padding=len(kernel) // 2, stream=self.handle(device)))
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
-        parts, scale = [_evaluated(mx.array(part)) for part in host], host[0].shape[-1] ** -0.5
+        parts, scale = [*map(_placed, host)], host[0].shape[-1] ** -0.5
         attend = mx.fast.scaled_dot_product_attention
         return _chain(lambda: attend(*parts, scale=scale, stream=self.handle(device)))
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = _evaluated(mx.array(host))
+        source = _placed(host)
         return _chain(lambda: mx.negative(source, stream=self.handle(device)))  # `mx.copy` would share the memory
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
@@ -107,12 +107,12 @@ class MlxBackend(Backend):
 
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array with NumPy."""
-        source = _evaluated(mx.array(host))
+        source = _placed(host)
         return lambda previous: numpy.array(source)
 
     def launch(self, device: Device) -> Operation:
         """Return an operation that adds one to one number, each in its own evaluation: together they start faster."""
-        number = _evaluated(mx.zeros(1))
+        number = _placed(numpy.zeros(1))
 
         def start(previous: Any) -> Any:
             output = mx.add(number if previous is None else previous, 1, stream=self.handle(device))
@@ -135,7 +135,8 @@ def _chain(compute: Callable[[], Any]) -> Operation:
     return run
 
 
-def _evaluated(array: Any) -> Any:
+def _placed(host: numpy.ndarray, dtype: str = "float32") -> Any:
+    array = mx.array(host).astype(getattr(mx, dtype))
     mx.eval(array)
     return array
 

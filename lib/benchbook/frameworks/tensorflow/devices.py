@@ -136,7 +136,7 @@ class TensorFlowBackend(Backend):
 
     def _placed(self, device: Device, host: numpy.ndarray, dtype: str = "float32") -> Any:
         with tensorflow.device(self.handle(device)):
-            return tensorflow.cast(tensorflow.constant(host), dtype)
+            return tensorflow.cast(host, dtype)
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
         left, right = (self._placed(device, part, dtype) for part in (first, second))
@@ -180,9 +180,6 @@ class TensorFlowBackend(Backend):
         if not (place := operation(None).device).endswith(self.handle(device)):
             raise NotImplementedError(f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}")
         return operation
-
-    def read(self, output: Any) -> float:
-        return float(tensorflow.reshape(output, [-1])[0])
 
 
 BACKEND = TensorFlowBackend()

@@ -8,7 +8,6 @@ device and host. The first step counts such operations.
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import tensorflow
@@ -32,9 +31,10 @@ class KerasNetwork(Network):
 
     def _train_first(self, train: Callable, *parts: Any) -> Array:
         """Train on the first batch, which builds the graph, and count its operations that are not on the device."""
-        with count_misplaced(BACKEND.handle(self.device)) as self.misplaced:
+        with context.collect_graphs(optimized=True) as graphs:
             loss = train(*parts)
-        self._train = train
+        place = BACKEND.handle(self.device)
+        self._train, self.misplaced = train, Counter(name for graph in graphs for name in misplaced(graph, place))
         return loss
 
     def train_step(self, inputs: Array, target: Array) -> Array:
@@ -75,25 +75,13 @@ NO_WORK = frozenset(
 TYPES = ("T", "SrcT", "dtype", "Tparams")  # attributes that hold the type of an operation's input, depending on it
 
 
-@contextmanager
-def count_misplaced(device: str) -> Iterator[Counter]:
-    """Count the operations on other devices, in the graphs that are first called inside the `with` block.
+def misplaced(graph: graph_pb2.GraphDef, device: str) -> Iterator[str]:
+    """Yield operation and type of each node that computes on another device, such as "ResizeBilinearGrad(float32)".
 
     Args:
+        graph: optimised, with the device of each node.
         device: where operations should be, as `tf.device` takes it: "GPU:0".
-
-    Yields:
-        Counts by operation and type, such as "ResizeBilinearGrad(float32)", filled in when the block ends.
     """
-    counts = Counter()
-    with context.collect_graphs(optimized=True) as graphs:
-        yield counts
-    for graph in graphs:
-        counts.update(misplaced(graph, device))
-
-
-def misplaced(graph: graph_pb2.GraphDef, device: str) -> Iterator[str]:
-    """Yield operation and type of each node that computes on another device."""
     for node in graph.node:
         if node.op not in NO_WORK and node.device and not node.device.endswith(device):
             types = [tensorflow.dtypes.as_dtype(node.attr[name].type).name for name in TYPES if name in node.attr]
