@@ -147,14 +147,10 @@ def _follow(
 
 def _interrupt(child: subprocess.Popen, seconds: float) -> None:
     for process in processes.tree(child.pid):
-        try:
+        with suppress(psutil.Error):  # it has just ended
             process.send_signal(signal.SIGINT)
-        except psutil.Error:  # it has just ended
-            continue
-    try:
+    with suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
 
 
 def _death(how: str, log: Path, kills: int) -> Failed:

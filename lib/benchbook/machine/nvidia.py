@@ -7,13 +7,14 @@ Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import psutil
 
 from benchbook.machine import processes
+from benchbook.machine.variables import setting
 
 # Names of the bits, from the lowest. Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 REASONS = (
@@ -87,17 +88,11 @@ def counts_energy(number: int) -> bool:
     return not (mode and mode[0]) and ask("DeviceGetTotalEnergyConsumption", handle) is not None
 
 
-@contextmanager
-def visible_by_index() -> Iterator[None]:
+def visible_by_index() -> AbstractContextManager[None]:
     """Replace UUIDs in CUDA_VISIBLE_DEVICES by indices in a `with` block, for code that cannot read UUIDs."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, _visible()[1]))
-    try:
-        yield
-    finally:
-        if given is not None:
-            os.environ["CUDA_VISIBLE_DEVICES"] = given
+    if "CUDA_VISIBLE_DEVICES" not in os.environ:
+        return nullcontext()
+    return setting(CUDA_VISIBLE_DEVICES=",".join(map(str, _visible()[1])))
 
 
 def visible(given: str, names: list[list[str]]) -> list[int]:

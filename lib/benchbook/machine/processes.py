@@ -129,11 +129,9 @@ def with_variable(name: str, value: str) -> list[psutil.Process]:
     """Return the other processes whose environment has a variable; orphans of a dead kernel are among them."""
     members = []
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.Error, OSError):  # another user's, or it has just ended
             if process.pid != os.getpid() and process.environ().get(name) == value:
                 members.append(process)
-        except (psutil.Error, OSError):  # another user's, or it has just ended
-            continue
     return members
 
 
@@ -145,10 +143,8 @@ def kill(members: Iterable[psutil.Process]) -> None:
     """
     members = list(members)
     for member in members:
-        try:
+        with suppress(psutil.NoSuchProcess):
             member.kill()
-        except psutil.NoSuchProcess:
-            continue
     deadline = time.monotonic() + KILL_SECONDS
     for member in members:
         while is_running(member.pid) and member.is_running():

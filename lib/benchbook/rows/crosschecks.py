@@ -8,8 +8,7 @@ Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a lapt
 import itertools
 import math
 import statistics
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,6 +36,7 @@ NAMED_DATA = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose na
 OF_ALL_ROWS = ("machine", "chip", "run_id", "point", "variant", "device", "framework")
 OF_WINDOWS = ("device_count", "precision", "model", "dataset", "batch_size", "image_size", "sequence_length")
 NUMBERS = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
+CEILING = ["machine", "session", "device", "precision"]  # what a device's rate of matrix products depends on
 RUN = ["machine", "study", "point", "run_id"]
 COLUMNS = [*RUN, "line", "rule", "reason"]
 # A name, the reason as a template, and whether a row is wrong for it; `_complete` sets the names that are no columns.
@@ -94,7 +94,8 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
     runs: dict[str, list[SimpleNamespace]] = {}
     for values in table.to_dict("records"):
         runs.setdefault(values["run_id"], []).append(SimpleNamespace(**values))
-    best, copies = _ceilings(line for lines in runs.values() for line in lines), copied_runs(rows)
+    products = ceilings.ceilings(rows).query("model == 'matmul'").groupby(CEILING)["rate"]
+    best, copies = products.max().to_dict(), copied_runs(rows)
     found = []
     for run_id, lines in runs.items():
         try:
@@ -158,16 +159,6 @@ def describe(complaint) -> str:
         f"{complaint.machine}/{complaint.study}/{complaint.point}/{complaint.run_id}.csv, line {complaint.line}:"
         f" {complaint.reason}"
     )
-
-
-def _ceilings(lines: Iterable[SimpleNamespace]) -> dict[tuple, float]:
-    """Return the best rate of a matrix product, by machine, session, device and precision."""
-    found = defaultdict(float)
-    for r in lines:
-        if r.phase == "calibrate" and r.model == "matmul":
-            key = r.machine, r.session, r.device, r.precision
-            found[key] = max(found[key], r.samples_per_second * r.flops_per_sample)
-    return found
 
 
 def _complete(lines: list[SimpleNamespace], manifest: Mapping, best: Mapping, copy: tuple[str, str]) -> None:
