@@ -112,7 +112,8 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
         verdict = parity.check(workload, record, 1)
         protocol.warm_up(workload, record, 2, has_begun=True)
         amount = protocol.Amount(1, 3, window_seconds=SECONDS, evaluates=False)
-        rows = protocol.measure_windows(workload, record, amount)
+        protocol.measure_windows(workload, record, amount)
+        rows = record.rows()
         steps = int(rows["samples"].iloc[-1]) // plan.batch_size
     whole = time.perf_counter() - begun
     train = plain_torch(plan, workload.made)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from benchbook.machine import launch, processes
 from benchbook.measuring import protocol
-from benchbook.rows import records
 from fakes import CPU, run
 
 
@@ -51,7 +50,7 @@ def train_replica(folder: str, choices: dict, killed_at: int = 0) -> list[float]
     protocol.warm_up(workload, record, 1)
     protocol.measure_windows(workload, record, protocol.Amount(num_windows=3, samples_per_window=8))
     replicas.leave()
-    rows = records.read(record.path)
+    rows = record.rows()
     return rows.loc[rows["phase"].isin(["train", "evaluate"]), "loss"].tolist()
 
 

@@ -19,7 +19,6 @@ from benchbook.frameworks.torch.devices import TorchBackend
 from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
 from benchbook.measuring import calibration, sensors
-from benchbook.rows import records
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
 from benchbook.studies.experiments.parameters import check
@@ -145,7 +144,8 @@ def test_arithmetic_that_rounds_or_adds_what_lies_behind_is_a_row_and_is_said(
 ):
     monkeypatch.setattr(devices, "backend", lambda framework: backend)
     monkeypatch.setattr(calibration, "check_synchronize", lambda device: 0.0)
-    rows = calibration.measure(CPU, record, BUDGET)
+    calibration.measure(CPU, record, BUDGET)
+    rows = record.rows()
     found = rows[rows["model"].isin(operations.EXACT)].set_index("model")["settings"]
     assert [found[name]["mantissa_bits"] for name in ("mm", "bmm", "convolution")] == [bits] * 3
     assert found["attention"]["mantissa_bits"] >= 20  # whose weights are rounded
@@ -164,7 +164,8 @@ BUDGET |= {"idle_seconds": 0.0}
 def test_the_wait_is_the_first_row_of_a_calibration_and_no_ceiling(record, monkeypatch):
     monkeypatch.setattr(calibration, "check_synchronize", lambda device: 0.012)
     record.describe(framework="torch", device="cpu", device_name="a processor")
-    rows = calibration.measure(CPU, record, BUDGET)
+    calibration.measure(CPU, record, BUDGET)
+    rows = record.rows()
     first = rows.iloc[0]
     assert (first["phase"], first["model"], first["settings"]["remaining_share"]) == ("calibrate", "synchronize", 0.012)
     assert "synchronize" not in set(ceilings(rows)["model"])
@@ -179,7 +180,7 @@ def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):
     )
     with pytest.raises(calibration.NotSynchronized):
         calibration.measure(CPU, record, BUDGET)
-    (row,) = records.read(record.path).to_dict("records")
+    (row,) = record.rows().to_dict("records")
     assert row["status"] == "crashed"
     assert "synchronising torch on cpu left" in row["message"]
 
@@ -200,7 +201,7 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     budget = BUDGET | {"num_windows": 2, "window_seconds": 0.5, "matrix_sizes": "128 1024 256 512"}
     record.describe(settings={"idle_seconds": 2.0})
     calibration.measure_arithmetic(CPU, record, budget)
-    rows = records.read(record.path)
+    rows = record.rows()
     assert set(rows["phase"]) == {"calibrate"}
     good, refused = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
     found = [(r["precision"], r["settings"]["matrix_size"], r["samples"]) for r in good.to_dict("records")]
@@ -226,7 +227,7 @@ def test_a_device_that_cannot_multiply_in_fp32_fails(rate, record):
     rate["multiplication", 64, "fp32"] = RuntimeError("broken")
     with pytest.raises(RuntimeError, match="broken"):
         calibration.measure_arithmetic(CPU, record, BUDGET | {"matrix_sizes": "64"})
-    assert records.read(record.path)["status"].tolist() == ["crashed"]
+    assert record.rows()["status"].tolist() == ["crashed"]
 
 
 def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
@@ -244,7 +245,7 @@ def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transf
     budget = BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20}
     calibration.measure_memory(device, record, budget)
     calibration.measure_launches(device, record, budget)
-    rows = records.read(record.path)
+    rows = record.rows()
     assert rows["model"].tolist() == ["copy", *transfers, "launch"]
     rates = (rows["bytes_per_sample"].fillna(1) * rows["samples_per_second"]).tolist()
     assert rates == pytest.approx([*[8000, 2000, 1000][: len(rows) - 1], 1000])
@@ -258,7 +259,7 @@ def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, record, s
     rate |= {("copy", 1000): 0.25}
     rate |= {("copy", 1000, "host_to_device"): seconds, ("copy", 1000, "device_to_host"): 1.0}
     calibration.measure_memory(CUDA, record, BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20})
-    rows = records.read(record.path).set_index("model")
+    rows = record.rows().set_index("model")
     assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
     assert set(ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
     if status != "ok":

@@ -12,7 +12,7 @@ import rows as written
 from benchbook.machine import layout
 from benchbook.measuring.sensors import Energy, Sensor
 from benchbook.measuring.window import train_window
-from benchbook.rows import crosschecks, manifests, networks, records
+from benchbook.rows import crosschecks, manifests, networks
 from benchbook.studies.experiments.parameters import point_name
 from fakes import CPU, run
 from rows import make_row, make_rows
@@ -333,7 +333,7 @@ def test_a_windows_own_clock_covers_neither_a_slow_counter_nor_a_slow_disk(tmp_p
     described = manifests.read_all(tmp_path)
     for sample in described[record.run_id]["conditions"][1:]:
         assert sample.pop("window_awake_seconds") > 0.03
-    rows = records.read(record.path)
+    rows = record.rows()
     assert crosschecks.complaints(rows, described)["rule"].tolist() == ["clock"]
     assert crosschecks.complaints(rows, manifests.read_all(tmp_path)).empty
 

@@ -9,7 +9,6 @@ import pytest
 from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
-from benchbook.rows import records
 from fakes import FakeWorkload
 from rows import make_row, make_rows
 
@@ -51,7 +50,8 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
-    rows = protocol.measure_windows(workload, record, Amount(num_windows=2))
+    protocol.measure_windows(workload, record, Amount(num_windows=2))
+    rows = record.rows()
     assert list(rows["phase"]) == ["idle"] * bool(idle_watts) + ["compile", "warmup", "train", "train", "evaluate"]
     assert idle_watts is None or rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
     said = rows[["idle_watts", "energy_method", "energy_boundary"]].astype(object).drop_duplicates()
@@ -72,7 +72,7 @@ def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, recor
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
     protocol.measure_windows(workload, record, Amount(num_windows=2))
-    rows = records.read(record.path)
+    rows = record.rows()
     trained = rows[rows["phase"] == "train"]
     assert trained["status"].tolist() == ["ok", "ok"]
     assert trained[["energy_joules", "energy_method", "energy_boundary"]].isna().all(axis=1).tolist() == [True, False]

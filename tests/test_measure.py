@@ -192,7 +192,8 @@ def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(ticki
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
     workload, record = FakeWorkload(ticking), run(tmp_path)
     protocol.warm_up(workload, record, 2)
-    rows = protocol.measure_windows(workload, record, protocol.Amount(num_windows=6, window_seconds=1.0))
+    protocol.measure_windows(workload, record, protocol.Amount(num_windows=6, window_seconds=1.0))
+    rows = record.rows()
     trained = rows[rows["phase"] == "train"]
     assert trained["seconds"].min() >= sensor.least_seconds
     assert trained["energy_joules"].sum() == pytest.approx(30 * trained["seconds"].sum(), rel=0.1)

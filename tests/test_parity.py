@@ -14,7 +14,6 @@ from benchbook.frameworks.plain import SGD, Adadelta, Adam, Plain
 from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
 from benchbook.measuring import float64, parity, protocol
-from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.vae_stability import plan as vae
@@ -109,9 +108,9 @@ def measured(record, monkeypatch):
     monkeypatch.setattr(float64, "follow", lambda *start: map(right, range(len(start[4]))))
 
     def take(fake, precision="fp32", num_steps=3, record=record):
-        before = len(records.read(record.path)) if record.path.exists() else 0
+        before = len(record.rows())
         found = parity.check(fake, record, num_steps, precision)
-        return records.read(record.path).iloc[before:] if record.path.exists() else [], found
+        return record.rows().iloc[before:], found
 
     return take
 
@@ -182,7 +181,7 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
     assert [setting.get("labels_checked") for setting in settings] == [8, None, None, None]
     assert verdict.passed
     assert verdict.num_steps == 4
-    assert rows.reset_index(drop=True).equals(records.read(record.path))
+    assert rows.reset_index(drop=True).equals(record.rows())
     rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))  # a right device may leave the path of float64
     assert verdict.passed
     assert agreement.verdicts(rows)["parted_at"].tolist() == [3]
@@ -252,7 +251,7 @@ def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_
 def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(digits, record):
     workload = vae.Plan.build(digits, CPU, "controlled", data_resident=True)
     assert not parity.check(workload, record, 1, "tf32").passed
-    rows = records.read(record.path)
+    rows = record.rows()
     assert rows[["status", "precision"]].values.tolist() == [["unsupported", "tf32"]]
     assert "tf32" in rows["message"].item()
     assert record.marker.exists()
@@ -268,7 +267,7 @@ def test_nothing_compared_is_not_passed_and_unknown_precisions_are_errors(measur
 def test_each_precision_has_its_verdict(measured, record):
     measured(Fake(), "fp32")
     measured(Fake({"small": 1.1}), "bf16")
-    table = agreement.verdicts(records.read(record.path))
+    table = agreement.verdicts(record.rows())
     assert dict(zip(table["precision"], table["passed"], strict=True)) == {"bf16": False, "fp32": True}
     assert list(table["num_steps"]) == [3, 3]
 
@@ -327,7 +326,7 @@ def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record,
     assert torch.equal(torch.get_rng_state(), state)
     assert not any(value.any() for values in workload.optimizer.state.values() for value in values.values())
     assert all(module.training for module in workload.model.modules())
-    assert records.read(record.path)["settings"].iloc[0]["labels_checked"] == (48 if name == "mnist" else 0)
+    assert record.rows()["settings"].iloc[0]["labels_checked"] == (48 if name == "mnist" else 0)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -407,7 +406,7 @@ def test_a_batch_larger_than_its_compared_part_is_compared_whole(record, name, p
         plants.OF_LARGE_BATCHES[name](workload)
     verdict = parity.check(workload, record, 1)
     assert verdict.passed is not bool(name), verdict.reason
-    assert records.read(record.path)["settings"].iloc[0]["whole_samples"] == 24
+    assert record.rows()["settings"].iloc[0]["whole_samples"] == 24
 
 
 def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(record, monkeypatch):
@@ -423,7 +422,7 @@ def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(recor
     workload = plants.tiny(batch_size=24)
     assert parity.check(workload, record, 1).passed
     protocol.measure_windows(workload, record, protocol.Amount(samples_per_window=24, evaluates=False))
-    verdict = verdicts.summarise(records.read(record.path))["verdict"].item()
+    verdict = verdicts.summarise(record.rows())["verdict"].item()
     assert verdict.text(verdicts.UNPROVEN) == "no memory to compare a whole batch"
 
 
@@ -435,6 +434,6 @@ def test_weights_that_moved_in_the_first_step_and_not_in_the_windows_are_wrong(r
     if is_frozen:
         plants.frozen_below_the_head(workload)
     protocol.measure_windows(workload, record, protocol.Amount(2, 2, samples_per_window=16, evaluates=False))
-    verdict = verdicts.summarise(records.read(record.path))["verdict"].item()
+    verdict = verdicts.summarise(record.rows())["verdict"].item()
     assert verdicts.has(verdict, "frozen") is is_frozen
     assert verdict.text(verdicts.WRONG) == "3 of 5 trained tensors stayed as they were in the windows" * is_frozen

@@ -13,7 +13,6 @@ import small
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
 from benchbook.measuring.window import steps_lasting, train_window
-from benchbook.rows import records
 from benchbook.studies.mnist_speedup import plan as mnist
 from fakes import CPU, FakeWorkload, Sensor, run
 
@@ -23,7 +22,8 @@ pytestmark = pytest.mark.usefixtures("clock")
 def _measure(workload, record, num_warmup_steps=2, **plan):
     protocol.warm_up(workload, record, num_warmup_steps)
     workload.log.clear()
-    return protocol.measure_windows(workload, record, Amount(**plan))
+    protocol.measure_windows(workload, record, Amount(**plan))
+    return record.rows()
 
 
 def _trained(rows):
@@ -33,7 +33,6 @@ def _trained(rows):
 def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     workload = FakeWorkload(clock)
     rows = _measure(workload, record, num_windows=2)
-    assert rows.equals(records.read(record.path))
     first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
     assert workload.log == [*first, *second, "evaluate"]
     assert rows[["epoch", "index"]].iloc[2:4].values.tolist() == [[1, 0], [2, 1]]
@@ -53,7 +52,7 @@ def test_the_first_call_of_a_program_that_an_earlier_process_compiled_is_called_
     for is_warm in (False, True):
         protocol.first_step(FakeWorkload(clock), record, is_warm)
     protocol.warm_up(FakeWorkload(clock), record, 1, has_begun=True)
-    rows = records.read(record.path)
+    rows = record.rows()
     warm = [each.get("warm") for each in rows["settings"]]
     assert [*zip(rows["phase"], warm, strict=True)] == [("compile", None), ("compile", True), ("warmup", None)]
 
@@ -62,7 +61,7 @@ def test_the_first_call_of_a_program_that_an_earlier_process_compiled_is_called_
 def test_warm_up_of_any_length_ends_with_fresh_weights(record, clock, num_steps, phases, epochs):
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, num_steps)
-    assert list(records.read(record.path)["phase"]) == phases
+    assert list(record.rows()["phase"]) == phases
     assert (workload.log[-1], workload.log.count("end_epoch")) == ("restore", epochs)
     assert (workload.epoch, workload.num_steps) == (0, 0)
 
@@ -182,7 +181,7 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_of_its_phase(recor
     workload = FakeWorkload(clock, broken_steps={step: error})
     with pytest.raises(type(error), match=str(error)):
         _measure(workload, record, num_windows=3)
-    rows = records.read(record.path)
+    rows = record.rows()
     assert list(rows["phase"]) == phases
     assert list(rows["status"]) == ["ok"] * (len(phases) - 1) + [status]
     last = rows.iloc[-1]
@@ -209,7 +208,8 @@ def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:
     if num_warmup_steps is not None:
         protocol.warm_up(workload, record, num_warmup_steps)
     # Two windows of an epoch each, then a third: the schedule has stepped, and a diverged loss would show.
-    rows = protocol.measure_windows(workload, record, Amount(num_repeats=num_repeats, num_windows=3))
+    protocol.measure_windows(workload, record, Amount(num_repeats=num_repeats, num_windows=3))
+    rows = record.rows()
     return rows[rows["phase"].isin(["train", "evaluate"])].groupby("repeat")["loss"].apply(list).tolist()
 
 
@@ -253,7 +253,7 @@ def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(record, clock,
     record.common["variant"] = variant
     for workload in (FakeWorkload(clock), Spawned(clock)):
         _measure(workload, record, num_windows=5, samples_per_window=samples)
-    seconds = _trained(records.read(record.path))["seconds"].tolist()
+    seconds = _trained(record.rows())["seconds"].tolist()
     assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [inside] * 5
 
 
@@ -296,7 +296,8 @@ def test_the_warm_up_tells_the_steps_of_a_window(
     described = workload.description() | {"num_workers": num_workers}
     workload.description = lambda: described
     plan = Amount(window_seconds=10.0, samples_per_window=samples_per_window)
-    rows = protocol.measure_windows(workload, record, plan, step_seconds)
+    protocol.measure_windows(workload, record, plan, step_seconds)
+    rows = record.rows()
     assert rows.loc[rows["phase"] == "train", "steps"].tolist() == [num_steps]
     assert (rows["phase"] == "warmup").any() == searches
 

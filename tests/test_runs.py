@@ -149,7 +149,7 @@ def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(record, 
 
     with pytest.raises(type(error)), record.during("train"):
         body()
-    rows = records.read(record.path)
+    rows = record.rows()
     assert list(rows["status"]) == ["ok", "ok", status]
     assert list(rows["phase"]) == ["setup", "train", "train"]
     assert list(rows["index"]) == [0, 0, 1]
@@ -162,7 +162,7 @@ def test_a_message_is_cut_and_has_no_folders_and_no_colours(tmp_path, monkeypatc
     monkeypatch.setenv("HOME", str(tmp_path / "alice"))
     record = run(tmp_path / "point")
     record.fail("crashed", f"\x1b[31mno file\x1b[0m {Path.home()}/data/x in {layout.root()}/lib/y\nline {'x' * 5000}")
-    message = records.read(record.path).iloc[0]["message"]
+    message = record.rows().iloc[0]["message"]
     assert message.startswith("no file ~/data/x in ./lib/y line xxx")
     assert len(message) == 2000
 
@@ -176,7 +176,7 @@ def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_pa
         file.write(whole.splitlines()[-1][:40])
     _belongs_to(record, dead)
     assert runs.recover(tmp_path) == [record.run_id]
-    rows = records.read(record.path)
+    rows = record.rows()
     assert record.path.read_text().startswith(whole)
     assert list(rows["status"]) == ["ok", "ok", "interrupted"]
     assert list(rows["phase"]) == ["train"] * 3
@@ -194,7 +194,7 @@ def test_recover_a_run_that_had_written_no_row(tmp_path, marked, dead, left):
     if left is not None:
         _belongs_to(marked, dead)
     assert runs.recover(tmp_path) == [marked.run_id]
-    rows = records.read(marked.path)
+    rows = marked.rows()
     assert (list(rows["status"]), list(rows["phase"])) == (["interrupted"], ["setup"])
 
 
@@ -231,7 +231,7 @@ def test_recover_ends_an_orphan_whose_supervisor_is_gone_even_if_nobody_reaps_it
         assert runs.recover(tmp_path) == [marked.run_id]
         assert not processes.is_running(orphan)
         parent.kill()
-    assert list(records.read(marked.path)["status"]) == ["interrupted"]
+    assert list(marked.rows()["status"]) == ["interrupted"]
 
 
 def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, marked, sleeper, dead):
@@ -244,7 +244,7 @@ def test_start_recovers_its_point_first(dead):
     gone = _start()
     _belongs_to(gone, dead)
     _start()
-    assert list(records.read(gone.path)["status"]) == ["interrupted"]
+    assert list(gone.rows()["status"]) == ["interrupted"]
     assert json.loads(gone.path.with_suffix(".json").read_text())["condition_after"]
 
 
@@ -273,7 +273,7 @@ def test_a_run_on_a_full_disk_keeps_its_rows_and_is_ended_once_there_is_room(sma
         fill()
     (small_disk / "pictures").unlink()
     assert runs.recover(record.folder) == [record.run_id]
-    statuses = records.read(record.path)["status"].tolist()
+    statuses = record.rows()["status"].tolist()
     assert (statuses[0], set(statuses[1:]) <= {"crashed", "interrupted"}, len(statuses) > 1) == ("ok", True, True)
     assert _files(record.folder) == {record.path.name, f"{record.run_id}.json"}
 

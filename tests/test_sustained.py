@@ -12,8 +12,14 @@ from rows import make_row, make_rows
 TOLD = json.dumps({"sustained_minutes": 10.0})
 
 
+def measured(folder, minutes, *given):
+    record = run(folder)
+    protocol.measure_minutes(FakeWorkload(*given), record, minutes)
+    return record.rows()
+
+
 def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
-    rows = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path / "long"), 1.0)
+    rows = measured(tmp_path / "long", 1.0, clock)
     seconds = rows["seconds"].astype(float)
     assert set(rows["phase"]) == {"train"}
     assert seconds.sum() >= 60 > seconds.iloc[:-1].sum()
@@ -21,12 +27,11 @@ def test_windows_follow_each_other_until_the_minutes_are_over(tmp_path, clock):
     assert set(seconds.iloc[1:]) == {10.0, 15.0}
     assert rows["epoch"].is_monotonic_increasing
     assert rows["epoch"].max() > 1
-    short = protocol.measure_minutes(FakeWorkload(clock), run(tmp_path / "short"), 0.25)
-    assert short["seconds"].tolist() == [3, 5, 5, 5]
+    assert measured(tmp_path / "short", 0.25, clock)["seconds"].tolist() == [3, 5, 5, 5]
 
 
 def test_a_loss_that_is_no_number_ends_it(tmp_path, clock):
-    rows = protocol.measure_minutes(FakeWorkload(clock, {3: float("nan")}), run(tmp_path), 10.0)
+    rows = measured(tmp_path, 10.0, clock, {3: float("nan")})
     assert rows["status"].tolist() == ["ok", "diverged"]
 
 

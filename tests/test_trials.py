@@ -40,7 +40,7 @@ def record(record):
 
 def measured(record, build, limit=1e9, compilers=(False, True)):
     trials.measure_matrix(build, record, CPU, limit, compilers)
-    return records.read(record.path)
+    return record.rows()
 
 
 def test_every_precision_is_tried_eager_and_then_compiled_in_windows_of_steps_on_ready_batches(record, clock):
@@ -108,7 +108,7 @@ def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, cl
     trials.measure_resident(workload, record, 0)
     assert not record.path.exists()
     trials.measure_resident(workload, record, 1)
-    rows = records.read(record.path)
+    rows = record.rows()
     assert rows["seconds"].tolist() == [3.0, 3.0]
     assert rows["precision"].isna().all()  # the run's own
     assert len(trials.rows_tried(rows, trials.RESIDENT)) == 2
@@ -119,10 +119,10 @@ def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, cloc
     monkeypatch.setattr(trials, "time", clock)
     workload = Trial(clock, Settings())
     trials.measure_loader(workload, record)
-    row = records.read(record.path).iloc[0]
+    row = record.rows().iloc[0]
     assert (row["samples_per_second"], row["seconds"]) == (row["samples"] / row["seconds"], row["input_seconds"])
     assert row["seconds"] >= trials.LOADER_SECONDS
-    assert len(trials.rows_tried(records.read(record.path), trials.LOADER)) == 1
+    assert len(trials.rows_tried(record.rows(), trials.LOADER)) == 1
 
 
 def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():

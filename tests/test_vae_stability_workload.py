@@ -9,7 +9,6 @@ import torch
 import small
 from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Amount
-from benchbook.rows import records
 from benchbook.studies.vae_stability import network_torch
 from benchbook.studies.vae_stability import plan as vae
 from fakes import CPU, run
@@ -69,11 +68,11 @@ def test_a_loss_that_is_not_finite_is_a_diverged_row_and_does_not_end_the_run(ti
     workload, record = resident(tiny), run(tmp_path)
     with torch.no_grad():
         getattr(workload.model, layer).weight[0] = value
-    rows = protocol.measure_windows(workload, record, Amount(num_windows=3))
+    protocol.measure_windows(workload, record, Amount(num_windows=3))
+    rows = record.rows()
     assert list(rows["phase"]) == ["train", "evaluate"]
     assert list(rows["status"]) == ["diverged", "diverged"]
     assert record.marker.exists()
-    assert records.read(record.path).equals(rows)
 
 
 def test_a_guard_against_nan_changes_no_number():

@@ -215,7 +215,7 @@ def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
     record = run(tmp_path / "steps")
     protocol.first_step(workload, record)
     protocol.first_step(workload, record)
-    losses = records.read(record.path)["loss"]
+    losses = record.rows()["loss"]
     assert losses.iloc[0] == pytest.approx(losses.iloc[1], rel=1e-6)
 
 
@@ -276,7 +276,7 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     protocol.first_step(workload, record)
     verdict = parity.check(workload, record, 1)
     assert (fault in verdict.reason, verdict.passed) == (True, not fault)
-    rows = records.read(record.path)
+    rows = record.rows()
     assert set(rows["precision"]) == {says}
     assert rows["flops_per_sample"].gt(0).all()
     assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # an undecided result is not a failure
@@ -400,7 +400,7 @@ def test_what_does_not_fit_is_said_with_what_is_allowed(own, tmp_path, choices, 
 def test_a_loss_that_is_no_number_is_a_result(own, tmp_path):
     workload, record = build(**text(own, loss=own("of_nothing"))), run(tmp_path)
     protocol.first_step(workload, record)
-    assert records.read(record.path)["status"].tolist() == ["diverged"]
+    assert record.rows()["status"].tolist() == ["diverged"]
 
 
 def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, monkeypatch):
@@ -411,10 +411,10 @@ def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, mon
     given = {"window_seconds": 2.0, "seed": 0}
     process = mock.Mock(device=CPU, parameters=given, run=run(tmp_path))
     your_network.Plan.measure(process)
-    assert records.read(process.run.path)["message"].tolist() == ["0.2"]
+    assert process.run.rows()["message"].tolist() == ["0.2"]
     process.is_first = False
     your_network.Plan.measure(process)
-    assert len(records.read(process.run.path)) == 1
+    assert len(process.run.rows()) == 1
 
 
 def test_a_file_is_described_by_its_digest_alone(own, tmp_path):

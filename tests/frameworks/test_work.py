@@ -16,7 +16,6 @@ import small
 from benchbook.frameworks import devices
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import float64, parity, protocol
-from benchbook.rows import records
 from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import network_torch as gpt
 from benchbook.studies.mobilenetv2_energy.plan import Plan as MobileNetV2
@@ -294,7 +293,7 @@ def test_a_run_refuses_a_first_batch_that_is_not_as_its_rows_say(framework, plan
     workload.train_batches = lambda epoch: itertools.starmap(change, own(epoch))
     with pytest.raises(ValueError, match=re.escape(message)):
         protocol.warm_up(workload, record, 1)
-    [row] = records.read(record.path).to_dict("records")
+    [row] = record.rows().to_dict("records")
     assert (row["phase"], row["status"]) == ("compile", "crashed")
     assert message in row["message"]
 

@@ -88,7 +88,8 @@ def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, res
         assert verdict.passed, verdict.reason
     protocol.warm_up(workload, record, 1)
     plan = Amount(num_repeats=2, num_windows=1, samples_per_window=2 * workload.batch_size)
-    rows = protocol.measure_windows(workload, record, plan)
+    protocol.measure_windows(workload, record, plan)
+    rows = record.rows()
     trained = rows[rows["phase"] == "train"]
     assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)  # from the same fresh weights
     assert set(rows["status"]) == {"ok"}

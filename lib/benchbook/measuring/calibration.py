@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pandas
-
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
@@ -19,7 +17,6 @@ from benchbook.measuring import failures, protocol, sensors
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
 from benchbook.measuring.window import Window, window
 from benchbook.measuring.writer import Run, now
-from benchbook.rows import records
 
 MOST_REMAINING = 0.1  # share of the time that may pass after synchronising, since reading one number takes time
 ROUNDS = 3  # of the self-test
@@ -30,7 +27,7 @@ class NotSynchronized(RuntimeError):
     """Synchronising returned before the work was done, so no time measured with it is valid."""
 
 
-def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFrame:
+def measure(device: Device, record: Run, parameters: Mapping) -> None:
     """Check waiting and arithmetic, read idle power, and append the rates of products, copies and launches.
 
     The first row has model `synchronize` and the setting remaining_share, the result of `check_synchronize`; the next
@@ -40,9 +37,6 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
         device: to calibrate.
         record: the run that stores the rows.
         parameters: the keys of the notebook's budget.
-
-    Returns:
-        The run's rows.
 
     Raises:
         NotSynchronized: see `check_synchronize`.
@@ -54,7 +48,6 @@ def measure(device: Device, record: Run, parameters: Mapping) -> pandas.DataFram
     protocol.measure_idle(device, record, parameters["idle_seconds"])
     for part in (measure_arithmetic, measure_memory, measure_launches):
         part(device, record, parameters)
-    return records.read(record.path)
 
 
 def check_exactness(device: Device, record: Run) -> None:

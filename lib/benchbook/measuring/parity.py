@@ -19,7 +19,6 @@ from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
 from benchbook.measuring.writer import Run
-from benchbook.rows import records
 
 FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
 DIFFERENTIATED = 3  # steps whose gradients are compared
@@ -71,7 +70,7 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
     record.describe(**workload.description())
     precision = precision or workload.description()["precision"]
     tolerance_of(precision)
-    first = len(records.read(record.path)) if record.path.exists() else 0
+    first = len(record.rows())
     with record.during("parity"):
         try:
             if num_steps:
@@ -81,8 +80,7 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
                     record.append(**line)
         except NotImplementedError as error:
             record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
-    rows = records.read(record.path) if record.path.exists() else pandas.DataFrame(columns=records.COLUMNS)
-    return verdict(rows.iloc[first:])
+    return verdict(record.rows().iloc[first:])
 
 
 def _compare_steps(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import pandas
 import psutil
 
 from benchbook.frameworks.devices import Device
@@ -24,7 +23,6 @@ from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import PROBE_SECONDS, endless, status, steps_lasting, train_window, trainer, window
 from benchbook.measuring.writer import Run, now
-from benchbook.rows import records
 
 IDLE_SECONDS = 3.0
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
@@ -175,18 +173,16 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
     return watts
 
 
-def measure_windows(workload: Workload, record: Run, amount: Amount, step_seconds: float = 0.0) -> pandas.DataFrame:
-    """Measure a workload as planned, appending each row when it is measured.
+def measure_windows(workload: Workload, record: Run, amount: Amount, step_seconds: float = 0.0) -> None:
+    """Measure a workload as planned, appending each row when it is measured, the last one with `_moves`.
+
+    A loss that is not finite ends its repeat early, with status `diverged`.
 
     Args:
         workload: with fresh weights, warmed up.
         record: the run that stores the rows.
         amount: how much to measure.
         step_seconds: from `warm_up`.
-
-    Returns:
-        This run's rows, the last one with `_moves`. A loss that is not finite ends its repeat early, with status
-        `diverged`.
     """
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
     if amount.window_seconds:
@@ -220,19 +216,17 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
                     _evaluate(workload, record, sensor, repeat, epoch)
             if row["status"] == "diverged":
                 break
-    return records.read(record.path)
 
 
-def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.DataFrame:
+def measure_minutes(workload: Workload, record: Run, minutes: float) -> None:
     """Train for some minutes, in windows of about ten seconds or a sixth of the time, each appended as a row.
+
+    A loss that is not finite ends the run early, with status `diverged`.
 
     Args:
         workload: warmed up.
         record: the run that stores the rows.
         minutes: of training; the last window is finished.
-
-    Returns:
-        This run's rows. A loss that is not finite ends the run early, with status `diverged`.
     """
     train = trainer(workload, sensors.open_sensor(workload.device))
     length = min(SUSTAINED_SECONDS, minutes * 60 / LEAST_SUSTAINED)
@@ -245,7 +239,6 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> pandas.D
             if measures["status"] == "diverged":
                 break
             num_steps = max(1, round(num_steps * length / measures["seconds"]))
-    return records.read(record.path)
 
 
 def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, amount: Amount, step_seconds: float) -> int:

@@ -91,7 +91,7 @@ def choose(
         with run.during(confirmation.PHASE):
             workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
             _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(trials))
-        confirmed = confirmation.ratio(records.read(run.path))
+        confirmed = confirmation.ratio(run.rows())
         if before is None and not (confirmed and confirmed.low > 1):
             chosen, settings = REFERENCE, plain
     names = STATED & {name for change in changes for name in change}  # where there was a choice

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas
+
 from benchbook.machine import condition, launch, processes
 from benchbook.measuring import failures
 from benchbook.rows import marker, records
@@ -46,6 +48,11 @@ class Run:
     def marker(self) -> Path:
         """Return the file that exists while the run is under way."""
         return self.folder / f"{self.run_id}.running"
+
+    def rows(self) -> pandas.DataFrame:
+        """Return the rows so far."""
+        has_begun = self.path.exists() and self.path.stat().st_size
+        return records.read(self.path) if has_begun else records.merge([])
 
     def describe(self, **columns) -> None:
         """Add columns that every later row shares, such as a workload's description."""
@@ -118,8 +125,8 @@ class Run:
     def _next_index(self, repeat: int) -> int:
         """Return the next free index; the file is read once, since it may hold rows of a process that died."""
         if self._indices is None:
-            there = records.read(self.path) if self.path.exists() and self.path.stat().st_size else None
-            self._indices = Counter() if there is None else Counter(zip(there["phase"], there["repeat"], strict=True))
+            there = self.rows()
+            self._indices = Counter(zip(there["phase"], there["repeat"], strict=True))
         return self._indices[self.phase, repeat]
 
 
