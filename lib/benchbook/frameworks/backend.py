@@ -1,5 +1,6 @@
 """The interface of `<framework>.devices`: a framework's devices, its global switches, and calibration operations."""
 
+import operator
 import platform
 import re
 from collections.abc import Callable, Iterable
@@ -179,9 +180,13 @@ class Backend:
         columns = {"framework": self.framework, "framework_version": version}
         return columns | {"num_threads": self.num_threads()}
 
+    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+        """Return an operation that computes a function of arrays from the host, which are on the device in a type."""
+        raise NotImplementedError
+
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
         """Return an operation that multiplies two matrices from the host, or two stacks of matrices."""
-        raise NotImplementedError
+        return self.operation(device, operator.matmul, first, second, dtype=dtype)
 
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
         """Return a convolution at every pixel: images (n, height, width, in), kernel (height, width, in, out)."""
@@ -192,8 +197,8 @@ class Backend:
         raise NotImplementedError(f"{self.framework} has no fused attention here; allowed: torch, mlx")
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        """Return an operation that reads an array in device memory and writes as many bytes."""
-        raise NotImplementedError
+        """Return an operation that reads an array in device memory and writes as many: `copy` may not."""
+        return self.operation(device, operator.neg, host)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array to the device."""
@@ -205,7 +210,7 @@ class Backend:
 
     def launch(self, device: Device) -> Operation:
         """Return an operation that adds one to one number: it costs no more than its launch."""
-        raise NotImplementedError
+        return self.operation(device, lambda number: number + 1, numpy.zeros(1, numpy.float32))
 
     def read(self, output: Any) -> float:
         """Return one number of an output, copied to the host; the copy waits for it without `synchronize`."""

@@ -89,7 +89,7 @@ def call(
         options = ["--standalone", f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1"]  # a name may not resolve
         command[1:2] = ["-m", "torch.distributed.run", *options, "-m"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # a user's folder may be in it
-    environment |= {"GLOO_SOCKET_IFNAME": LOOPBACK[platform.system()]} if platform.system() in LOOPBACK else {}
+    environment["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
     kills = control_groups.memory_kills()
     with temporary.folder() as folder:
         log = log or folder / "log"

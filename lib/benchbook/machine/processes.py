@@ -19,7 +19,7 @@ LAUNCHER = "benchbook.machine.launch"  # the module of the command line, see the
 ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
 POLL_SECONDS = 0.5
-STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):

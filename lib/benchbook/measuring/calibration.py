@@ -141,7 +141,6 @@ def _append_windows(
     stated = record.settings_with(**settings)
     rows = []
     for _ in range(parameters["num_windows"]):
-        started_at = now()
         measured = timed(device, operation, count, sensor)
         rate = count / measured.seconds
         bytes_per_second = rate * work.get("bytes_per_sample", 0)
@@ -151,9 +150,9 @@ def _append_windows(
                 f"{most_bytes_per_second / 1e9:,.1f} GB/s, the rate of a copy in this device's memory"
             )
             refused = {"model": work["model"], "settings": stated, "message": message}
-            return [*rows, record.append(started_at=started_at, status="unsupported", **refused)]
+            return [*rows, record.append(started_at=measured.started_at, status="unsupported", **refused)]
         measures = work | measured.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
-        rows.append(record.append(started_at=started_at, **measures))
+        rows.append(record.append(**measures))
     return rows
 
 

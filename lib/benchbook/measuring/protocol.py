@@ -22,7 +22,7 @@ from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import PROBE_SECONDS, endless, status, steps_lasting, train_window, trainer, window
-from benchbook.measuring.writer import Run, now
+from benchbook.measuring.writer import Run
 
 IDLE_SECONDS = 3.0
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
@@ -165,11 +165,10 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
         record.manifest |= {"no_energy": sensor.reason} if sensor.reason else {}
         return None
     with record.during("idle"):
-        started_at = now()
         with window(device, sensor) as idle:
             time.sleep(max(seconds, sensor.least_seconds))
         watts = None if idle.energy.joules is None else idle.energy.joules / idle.seconds
-        record.append(started_at=started_at, idle_watts=watts, **idle.columns())
+        record.append(idle_watts=watts, **idle.columns())
     return watts
 
 
@@ -299,7 +298,6 @@ def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator
 
 
 def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoch: int) -> None:
-    started_at = now()
     workload.enter()
     with window(workload.device, sensor) as timed:
         evaluation = workload.evaluate()
@@ -309,7 +307,6 @@ def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoc
         repeat=repeat,
         epoch=epoch,
         status="ok" if loss is None else status(loss),
-        started_at=started_at,
         samples=evaluation.samples,
         samples_per_second=evaluation.samples / timed.seconds,
         loss=loss,

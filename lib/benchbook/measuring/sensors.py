@@ -159,23 +159,22 @@ def _counters(device: Device, method: str) -> Counters:
     from zeus.device import get_cpus, get_gpus, get_soc
 
     if method == "apple_ioreport":
-        chip = get_soc()
+        chip, numbers = get_soc(), APPLE_PARTS[: 1 if device.is_cpu else 2]
 
         def read() -> dict[str, float]:
             totals = chip.get_total_energy_consumption()
             parts = {name: getattr(totals, name) for name in APPLE_PARTS}
             return {name: total for name, total in parts.items() if total is not None}
 
-        return Counters(method=method, read=read, moving=APPLE_PARTS[: 1 if device.is_cpu else 2])
-    if method == "rapl":
+    elif method == "rapl":
         numbers, cpus = _packages(), get_cpus()
         read = lambda: {each: cpus.get_total_energy_consumption(each).cpu_mj for each in numbers}  # noqa: E731
-        return Counters(method=method, read=read, moving=numbers)
-    with nvidia.visible_by_index():
-        gpus = get_gpus()
-    if method == "amdsmi" and not _are_amds_with_counters(gpus, numbers):
-        raise RuntimeError(f"{device.name} has no energy counter that Zeus can read")
-    read = lambda: {each: gpus.get_total_energy_consumption(each) for each in numbers}  # noqa: E731
+    else:
+        with nvidia.visible_by_index():
+            gpus = get_gpus()
+        if method == "amdsmi" and not _are_amds_with_counters(gpus, numbers):
+            raise RuntimeError(f"{device.name} has no energy counter that Zeus can read")
+        read = lambda: {each: gpus.get_total_energy_consumption(each) for each in numbers}  # noqa: E731
     return Counters(method=method, read=read, moving=numbers)
 
 

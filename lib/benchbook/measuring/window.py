@@ -37,6 +37,7 @@ class Window:
         page_faults: memory pages that this process got from the system without reading a disk; None: not counted.
         awake_seconds: the same time by the clock of the manifest's samples, see `condition.clocks`.
         last: the output of the work queued last, set in the `with` block; see `backend.Backend`.
+        started_at: the time in UTC.
     """
 
     seconds: float = 0.0
@@ -47,14 +48,15 @@ class Window:
     page_faults: int | None = None
     awake_seconds: float = 0.0
     last: Any = None
+    started_at: str = field(default_factory=now)
 
     def inputs(self, batches: Iterable) -> "Inputs":
         """Return the batches, which add the time spent waiting for each to `input_seconds`."""
         return Inputs(batches, lambda: self)
 
     def columns(self) -> dict:
-        """Return the window as columns of a row."""
-        own = {name: value for name, value in vars(self).items() if name not in ("energy", "awake_seconds", "last")}
+        """Return the window as columns of a row, with awake_seconds for the manifest."""
+        own = {name: value for name, value in vars(self).items() if name not in ("energy", "last")}
         return own | {f"energy_{name}": value for name, value in vars(self.energy).items()}
 
 
@@ -139,7 +141,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
         Measures of a row (samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss), and
         awake_seconds for the manifest.
     """
-    started_at, losses, samples = now(), [], 0
+    losses, samples = [], 0
     workload.enter()
     steps = workload.steps_taken()
     with window(workload.device, sensor) as timed:
@@ -149,13 +151,11 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
         timed.last = losses[-1:]  # a step's loss is ready only when the whole step is done
     loss = workload.mean_loss(losses)
     return {
-        "started_at": started_at,
         "samples": samples,
         "steps": workload.steps_taken() - steps,
         "samples_per_second": samples / timed.seconds,
         "loss": loss,
         "status": status(loss),
-        "awake_seconds": timed.awake_seconds,
         **timed.columns(),
     }
 

@@ -121,7 +121,7 @@ class JaxBackend(Backend):
         """Return an array on a device, without a copy if it is already there."""
         return jax.device_put(array, self.handle(device))
 
-    def _chain(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
         placed = [self.place(device, part).astype(dtype) for part in host]
         compiled = jax.jit(lambda previous, *arrays: function(*arrays), keep_unused=True, donate_argnums=0)
 
@@ -133,16 +133,10 @@ class JaxBackend(Backend):
 
         return run
 
-    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        return self._chain(device, lambda left, right: left @ right, first, second, dtype=dtype)
-
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
         layout = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
         convolve = jax.lax.conv_general_dilated
-        return self._chain(device, lambda left, right: convolve(left, right, **layout), images, kernel)
-
-    def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        return self._chain(device, lambda source: -source, host)
+        return self.operation(device, lambda left, right: convolve(left, right, **layout), images, kernel)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         return lambda previous: self.place(device, host)
@@ -150,9 +144,6 @@ class JaxBackend(Backend):
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
         source, goal = self.place(device, host), jax.devices("cpu")[0]
         return lambda previous: jax.device_put(source, goal)
-
-    def launch(self, device: Device) -> Operation:
-        return self._chain(device, lambda number: number + 1, numpy.zeros(1, numpy.float32))
 
 
 BACKEND = JaxBackend()

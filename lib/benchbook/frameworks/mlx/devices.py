@@ -8,6 +8,7 @@ themselves, and depends on the previous one: waiting for the last waits for all,
 Source: https://ml-explore.github.io/mlx/build/html/usage/lazy_evaluation.html
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -84,22 +85,27 @@ class MlxBackend(Backend):
         """Return the host threads: Accelerate uses all cores, the BLAS on Linux one."""
         return super().num_threads() if sys.platform == "darwin" else 1
 
-    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        left, right = (_placed(part, dtype) for part in (first, second))
-        return _chain(lambda: mx.matmul(left, right, stream=self.handle(device)))
+    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+        """Return an operation whose output depends on the previous one and is submitted at once."""
+        placed = [_placed(part, dtype) for part in host]
+
+        def run(previous: Any) -> Any:
+            with mx.stream(self.handle(device)):
+                output = function(*placed)
+            if previous is not None:
+                output = mx.depends(output, previous)
+            mx.async_eval(output)
+            return output
+
+        return run
 
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        left, right = _placed(images), _placed(kernel.transpose(3, 0, 1, 2))
-        return _chain(lambda: mx.conv2d(left, right, padding=len(kernel) // 2, stream=self.handle(device)))
+        convolve = functools.partial(mx.conv2d, padding=len(kernel) // 2)
+        return self.operation(device, convolve, images, kernel.transpose(3, 0, 1, 2))
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
-        parts, scale = [*map(_placed, host)], host[0].shape[-1] ** -0.5
-        attend = mx.fast.scaled_dot_product_attention
-        return _chain(lambda: attend(*parts, scale=scale, stream=self.handle(device)))
-
-    def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = _placed(host)
-        return _chain(lambda: mx.negative(source, stream=self.handle(device)))  # `mx.copy` would share the memory
+        attend = functools.partial(mx.fast.scaled_dot_product_attention, scale=host[0].shape[-1] ** -0.5)
+        return self.operation(device, attend, *host)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array: host and device share one memory, in which MLX makes the copy."""
@@ -120,19 +126,6 @@ class MlxBackend(Backend):
             return output
 
         return start
-
-
-def _chain(compute: Callable[[], Any]) -> Operation:
-    """Return an operation whose output depends on the previous one and is submitted at once."""
-
-    def run(previous: Any) -> Any:
-        output = compute()
-        if previous is not None:
-            output = mx.depends(output, previous)
-        mx.async_eval(output)
-        return output
-
-    return run
 
 
 def _placed(host: numpy.ndarray, dtype: str = "float32") -> Any:

@@ -138,17 +138,19 @@ class TensorFlowBackend(Backend):
         with tensorflow.device(self.handle(device)):
             return tensorflow.cast(host, dtype)
 
-    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        left, right = (self._placed(device, part, dtype) for part in (first, second))
-        return self._there(device, lambda previous: tensorflow.matmul(left, right))
+    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+        """Return an operation that was tried: TensorFlow lets the CPU compute what a device lacks, without a word.
+
+        Raises:
+            NotImplementedError: another device computes it.
+        """
+        placed = [self._placed(device, part, dtype) for part in host]
+        if not (place := function(*placed).device).endswith(self.handle(device)):
+            raise NotImplementedError(f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}")
+        return lambda previous: function(*placed)
 
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        left, right = self._placed(device, images), self._placed(device, kernel)
-        return self._there(device, lambda previous: tensorflow.nn.conv2d(left, right, 1, "SAME"))
-
-    def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = self._placed(device, host)
-        return self._there(device, lambda previous: tensorflow.negative(source))  # `identity` copies nothing
+        return self.operation(device, lambda left, right: tensorflow.nn.conv2d(left, right, 1, "SAME"), images, kernel)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         return self._transfer(replace(device, kind="cpu", index=0), device, host)
@@ -166,20 +168,6 @@ class TensorFlowBackend(Backend):
         """
         source = self._placed(origin, host)
         return lambda previous: source._copy(device_name=self.handle(goal))
-
-    def launch(self, device: Device) -> Operation:
-        number = self._placed(device, numpy.zeros(1, numpy.float32))
-        return self._there(device, lambda previous: number + 1)
-
-    def _there(self, device: Device, operation: Operation) -> Operation:
-        """Return an operation that was tried: TensorFlow lets the CPU compute what a device lacks, without a word.
-
-        Raises:
-            NotImplementedError: another device computes it.
-        """
-        if not (place := operation(None).device).endswith(self.handle(device)):
-            raise NotImplementedError(f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}")
-        return operation
 
 
 BACKEND = TensorFlowBackend()

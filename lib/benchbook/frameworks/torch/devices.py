@@ -6,6 +6,7 @@ operation is allocated once.
 
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -155,24 +156,31 @@ class TorchBackend(Backend):
         return torch.get_num_threads()
 
     def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        left, right = (torch.from_numpy(part).to(device.torch_type, getattr(torch, dtype)) for part in (first, second))
+        left, right = (self._placed(device, part, dtype) for part in (first, second))
         product = left.new_empty(*left.shape[:-1], right.shape[-1])
         return lambda previous: torch.matmul(left, right, out=product)
 
+    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+        placed = [self._placed(device, part.copy(), dtype) for part in host]
+        return lambda previous: function(*placed)
+
+    def _placed(self, device: Device, host: numpy.ndarray, dtype: str = "float32") -> torch.Tensor:
+        return torch.from_numpy(host).to(device.torch_type, getattr(torch, dtype))
+
     def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        orders = (images.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1))
-        left, right = (torch.from_numpy(part.copy()).to(device.torch_type) for part in orders)
-        return lambda previous: F.conv2d(left, right, padding="same").permute(0, 2, 3, 1)
+        def convolve(images: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(images, kernel, padding="same").permute(0, 2, 3, 1)
+
+        return self.operation(device, convolve, images.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1))
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
-        placed = [torch.from_numpy(part).to(device.torch_type) for part in host]
-        return lambda previous: F.scaled_dot_product_attention(*placed)
+        return self.operation(device, F.scaled_dot_product_attention, *host)
 
     def to_host(self, output: Any) -> numpy.ndarray:
         return output.cpu().numpy()
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = torch.from_numpy(host).to(device.torch_type)
+        source = self._placed(device, host)
         target = torch.zeros_like(source)
         return lambda previous: target.copy_(source)
 
@@ -183,7 +191,7 @@ class TorchBackend(Backend):
         return lambda previous: target.copy_(source, non_blocking=True)
 
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
-        source = torch.from_numpy(host).to(device.torch_type)
+        source = self._placed(device, host)
         target = torch.zeros(source.shape, pin_memory=device.features.pins_memory)
         return lambda previous: target.copy_(source, non_blocking=True)
 
