@@ -15,8 +15,13 @@ import numpy
 Arrays = dict[str, numpy.ndarray]
 
 
+@dataclass
 class Optimizer:
-    """Base class of the plain optimisers: a state for each parameter and a count of steps."""
+    """Base class of the plain optimisers: a state for each parameter and a count of steps.
+
+    Attributes:
+        rate: the learning rate of a step, by its number.
+    """
 
     rate: Callable[[int], float]
 
@@ -46,13 +51,11 @@ class SGD(Optimizer):
     Source: https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html
 
     Attributes:
-        rate: the learning rate of a step, by its number.
         momentum, nesterov, weight_decay: of the protocol.
         is_decayed: whether weight decay applies to a parameter, by its name.
         rate_in_momentum: the momentum sums gradients times the learning rates of their steps, as in Keras.
     """
 
-    rate: Callable[[int], float]
     momentum: float = 0.0
     nesterov: bool = False
     weight_decay: float = 0.0
@@ -75,7 +78,6 @@ class Adam(Optimizer):
     epsilon, there with a hat, is added before the second moment is corrected.
 
     Attributes:
-        rate: the learning rate of a step, by its number.
         epsilon: keeps the division finite.
         uses_epsilon_hat: compute Keras's form.
         weight_decay: decoupled from the gradient, as in AdamW (https://arxiv.org/abs/1711.05101).
@@ -83,7 +85,6 @@ class Adam(Optimizer):
         is_decayed: whether weight decay applies to a parameter, by its name.
     """
 
-    rate: Callable[[int], float]
     epsilon: float = 1e-8
     uses_epsilon_hat: bool = False
     weight_decay: float = 0.0
@@ -105,12 +106,7 @@ class Adadelta(Optimizer):
     """Adadelta with torch's defaults: a decay of 0.9 and an epsilon of 1e-6.
 
     Source: https://arxiv.org/abs/1212.5701, algorithm 1, with its step multiplied by a learning rate.
-
-    Attributes:
-        rate: the learning rate of a step, by its number.
     """
-
-    rate: Callable[[int], float]
 
     def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
         squares, changes = self.state.get(name, (0.0, 0.0))

@@ -81,10 +81,7 @@ def ask(framework: str) -> Answer:
     if framework not in devices.FRAMEWORKS:
         raise ValueError(f"unknown framework {framework!r}; allowed: {', '.join(devices.FRAMEWORKS)}")
     if framework not in ANSWERS:
-        try:
-            ANSWERS[framework] = _ask_elsewhere(framework)
-        except DeviceUnavailable as error:
-            ANSWERS[framework] = Answer(error=error)
+        ANSWERS[framework] = _ask_elsewhere(framework)
     if error := ANSWERS[framework].error:
         raise error
     return ANSWERS[framework]
@@ -94,14 +91,15 @@ def _ask_elsewhere(framework: str) -> Answer:
     answer, failed = launch.call(f"{__name__}:{_ask_here.__name__}", framework, seconds=TIMEOUT_SECONDS)
     if failed is None:
         return answer
-    if failed.is_late:
-        raise DeviceUnavailable(f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds")
     if failed.name == FrameworkMissing.__name__:
-        raise FrameworkMissing(failed.message)
-    if failed.name:
+        return Answer(error=FrameworkMissing(failed.message))
+    message = f"{framework} could not be asked for its devices: {failed.message}"
+    if failed.is_late:
+        message = f"{framework} did not list its devices within {TIMEOUT_SECONDS:g} seconds"
+    elif failed.name:
         reason = " ".join(f"{failed.name}: {failed.message}".split())[:300]
-        raise DeviceUnavailable(f"{framework} cannot open its devices here ({reason})")
-    raise DeviceUnavailable(f"{framework} could not be asked for its devices: {failed.message}")
+        message = f"{framework} cannot open its devices here ({reason})"
+    return Answer(error=DeviceUnavailable(message))
 
 
 def _ask_here(framework: str) -> Answer:

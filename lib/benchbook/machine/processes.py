@@ -109,9 +109,8 @@ def own() -> list[psutil.Process]:
         first = psutil.Process(spawned.pid if spawned else os.getppid() if run_id else None)
         while LAUNCHER in first.cmdline() and (parent := first.parent()):
             first = parent
-    others = []
-    if run_id not in (None, "none"):  # none: torchrun's default
-        others = with_variable("TORCHELASTIC_RUN_ID", run_id)
+    is_named = run_id not in (None, "none")  # none: torchrun's default
+    others = with_variable("TORCHELASTIC_RUN_ID", run_id) if is_named else []
     return list(dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))]))
 
 

@@ -44,10 +44,10 @@ def setting(**values: str) -> Iterator[None]:
 
 def recorded() -> dict[str, str]:
     """Return the variables with these prefixes, for a manifest: of a path only the name of a library stays."""
-    found = {name: value for name, value in sorted(os.environ.items()) if name.startswith(PREFIXES) and value}
-    found = {name: value for name, value in found.items() if not PRIVATE.search(name)}
     return {
-        name: re.sub(r"[^\s:;,='\"]*/[^\s:;,'\"]*", _name, value)[:MOST_CHARACTERS] for name, value in found.items()
+        name: re.sub(r"[^\s:;,='\"]*/[^\s:;,'\"]*", _name, value)[:MOST_CHARACTERS]
+        for name, value in sorted(os.environ.items())
+        if value and name.startswith(PREFIXES) and not PRIVATE.search(name)
     }
 
 

@@ -38,16 +38,12 @@ def public(parameters: dict) -> dict:
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in kept.keys() & FILES if ".py:" in str(kept[name])}
     kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
-    if isinstance(kept.get("arguments"), str):
-        kept["arguments"] = _without_texts(kept["arguments"], REGISTRIES.get(str(kept.get("network")), ""))
+    if isinstance(arguments := kept.get("arguments"), str):
+        known = REGISTRIES.get(str(kept.get("network")))
+        others = re.sub(rf"\b{known}=(['\"])[\w.-]+\1", "", arguments) if known else arguments
+        if "'" in others or '"' in others:  # texts may be paths or keys, other than that of `known`
+            kept["arguments"] = f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}"
     return kept
-
-
-def _without_texts(arguments: str, known: str) -> str:
-    """Return a digest of keyword arguments that hold texts, which may be paths or keys; that of `known` may stay."""
-    others = re.sub(rf"\b{known}=(['\"])[\w.-]+\1", "", arguments) if known else arguments
-    has_texts = "'" in others or '"' in others
-    return f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}" if has_texts else arguments
 
 
 def setting(name: str) -> str:

@@ -234,14 +234,12 @@ def append(path: Path, row: dict) -> None:
     """
     row = {name: _plain(value) for name, value in row.items()}
     check_row(row, path.name)
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    if not path.exists() or path.stat().st_size == 0:
-        writer.writerow(COLUMNS)
     values = [row.get(name) for name in COLUMNS]
-    writer.writerow(["" if value is None else cell(value) for value in values])
-    with path.open("a", encoding="utf-8") as file:
-        file.write(buffer.getvalue())
+    with path.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if not file.tell():
+            writer.writerow(COLUMNS)
+        writer.writerow(["" if value is None else cell(value) for value in values])
         file.flush()
         os.fsync(file.fileno())
 

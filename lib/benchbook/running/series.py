@@ -50,5 +50,4 @@ def memory_bytes(kind: str) -> int | None:
     """Return the memory of a device of this computer; None if it is unknown."""
     if kind in UNIFIED:
         return psutil.virtual_memory().total
-    cards = [size for _, size in nvidia.kinds() if size]
-    return min(cards, default=None)
+    return min((size for _, size in nvidia.kinds() if size), default=None)
