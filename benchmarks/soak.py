@@ -172,7 +172,7 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
 
 def losses(soak: Soak, num_points: int) -> list[str]:
     """Return a line for each loss, repetition or leftover."""
-    rows = records.merge(records.find(soak.outputs / "runs"))
+    rows = records.merge(soak.outputs / "runs")
     is_whole = rows.groupby(["point", "run_id"])["status"].agg(lambda statuses: statuses.eq("ok").all())
     measured = is_whole[is_whole].groupby("point").size()  # runs that were cut short after their windows do not count
     last = rows.sort_values(["run_id"]).groupby("point")["status"].last()

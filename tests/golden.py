@@ -163,7 +163,7 @@ def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
         described = manifests.read_all(folder)
-        kept = crosschecks.consistent(records.gather(records.find(folder), str), described, str)
+        kept = crosschecks.consistent(records.gather(folder, str), described, str)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 cli.app(["validate", str(folder)], standalone_mode=False)

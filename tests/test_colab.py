@@ -89,7 +89,7 @@ def test_next_to_a_busy_process_it_measures_without_waiting_and_leaves_little_on
         busy.wait()
     outputs = tmp_path / "here" / "outputs"
     assert "waiting" not in (tmp_path / "here" / "study.log").read_text()
-    assert set(records.merge(records.find(outputs / "runs" / "colab-t4"))["status"]) == {"ok"}
+    assert set(records.merge(outputs / "runs" / "colab-t4")["status"]) == {"ok"}
     assert (outputs / "colab-t4.zip").is_file()
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < MOST_BYTES
     assert not list((tmp_path / "tmp").glob("benchbook-*"))

@@ -30,7 +30,7 @@ for command in (["plan", "--profile", "smoke", "--studies", "calibrate mnist_spe
     assert done.exit_code == 0, done.output
 execute.launch.call = lambda *given, **options: (None, execute.launch.Failed("", "it died"))
 assert session.measure(profiles.read("smoke", "mnist_speedup")[:1], "here") == []
-assert records.merge(records.find(layout.runs("here")))["status"].tolist() == ["crashed"]
+assert records.merge(layout.runs("here"))["status"].tolist() == ["crashed"]
 print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them", sep="; ")
 """
 

@@ -106,7 +106,7 @@ def folder_of(point: Point) -> Path:
 
 
 def rows_of(point: Point):
-    return records.merge(records.find(folder_of(point)))
+    return records.merge(folder_of(point))
 
 
 def run_with(point: Point, fault: str, monkeypatch) -> str:

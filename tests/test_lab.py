@@ -79,7 +79,7 @@ def wait_for_prompt(page, number: int, pattern: str) -> None:
 
 
 def rows_in(folder) -> pandas.DataFrame:
-    return records.merge(records.find(folder / "runs"))
+    return records.merge(folder / "runs")
 
 
 def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(page, tmp_path):

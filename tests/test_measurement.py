@@ -76,7 +76,7 @@ def measure(library, tmp_path):
 def test_a_process_that_fails_has_a_row_and_the_next_one_runs_if_it_may_end_better(measure, tmp_path, faults, statuses):
     done = measure(3, faults)
     assert list(json.loads(done.stdout).values()) == statuses, done.stderr
-    rows = records.merge(records.find(tmp_path / "runs"))
+    rows = records.merge(tmp_path / "runs")
     assert rows["run_id"].nunique() == len(statuses)
     assert rows.loc[rows["status"] != "ok", "status"].tolist() == [each for each in statuses if each != "ok"]
     assert (rows["phase"] == "train").sum() >= 2 * statuses.count("ok")
@@ -90,7 +90,7 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     assert len(before) == 2
     done = measure(3, {})
     assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
-    rows = records.merge(records.find(tmp_path / "runs"))
+    rows = records.merge(tmp_path / "runs")
     interrupted = rows.loc[rows["status"] == "interrupted", "run_id"].tolist()
     assert len(interrupted) == 1
     assert rows["run_id"].nunique() == 4
@@ -141,7 +141,7 @@ def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_
     done = measure(5, {}, **ENOUGH)
     assert sorted(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
     described = manifests.read_all(tmp_path / "runs")
-    rows = records.merge(records.find(tmp_path / "runs"))
+    rows = records.merge(tmp_path / "runs")
     [line] = verdicts.summarise(rows, condition.samples(described)).to_dict("records")
     assert (line["num_processes"], line["num_disturbed"]) == (used, int(not is_unstable))
     assert verdicts.is_unstable(line["verdict"]) is verdicts.has(line["verdict"], "cpu_shared") is is_unstable
@@ -239,7 +239,7 @@ def test_a_users_variables_mark_the_point_and_controlled_keeps_the_memory_that_a
         assert measure(1, {}, variant).returncode == 0
     described = manifests.read_all(tmp_path / "runs")
     assert [each["environment"]["variables"]["CUDA_LAUNCH_BLOCKING"] for each in described.values()] == ["1"] * 2
-    rows = records.merge(records.find(tmp_path / "runs"))
+    rows = records.merge(tmp_path / "runs")
     marked = verdicts.summarise(rows, condition.samples(described))["verdict"].map(str)
     assert marked.str.contains("changed: with CUDA_LAUNCH_BLOCKING=1").tolist() == [True] * 2
     trained = rows[rows["phase"] == "train"]

@@ -252,7 +252,7 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
         monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
         outputs.mkdir()
         run(point, outputs)
-        merged = records.merge(records.find(outputs / "runs"))
+        merged = records.merge(outputs / "runs")
         compared = merged["phase"] == "parity"  # whose figures are rounding
         merged.loc[compared, "settings"] = merged.loc[compared, "settings"].map(sorted)
         in_first = merged["run_id"].isin(merged.loc[compared, "run_id"])  # a runner may have named the other run before

@@ -59,7 +59,7 @@ def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
     for path in (older, newer, older):
         packing.add(path)
-    assert len(records.merge(records.find(layout.runs("desk")))) == 4
+    assert len(records.merge(layout.runs("desk"))) == 4
 
 
 def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_packed(outputs):
@@ -337,7 +337,7 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
     assert status == 2
     assert "error: 2-wrong.zip: desk/" in said
     assert "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a" in said
-    rows, described = records.merge(records.find(outputs / "runs")), manifests.read_all(outputs / "runs")
+    rows, described = records.merge(outputs / "runs"), manifests.read_all(outputs / "runs")
     apart = machines.separate_kinds(rows, described)
     assert sorted(apart["machine"]) == ["desk (aaaa)", "desk (bbbb)"]
     before = contents(outputs)

@@ -41,7 +41,7 @@ def runs(tmp_path):
 def gather(folder):
     messages = []
     manifests.read_all(folder, messages.append)
-    return records.gather(records.find(folder), messages.append), messages
+    return records.gather(folder, messages.append), messages
 
 
 HEADER, LINE = ",".join(records.COLUMNS), "," * (len(records.COLUMNS) - 1)
@@ -74,7 +74,7 @@ def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
     assert messages[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
     assert len(messages[0]) < 300
     with pytest.raises(records.SchemaError, match=reason):
-        records.merge(records.find(runs))
+        records.merge(runs)
 
 
 def test_a_run_that_stands_in_two_files_is_read_once(runs):
@@ -107,7 +107,7 @@ def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text
     both = f"(in runs {run_id(0)}, {run_id(1)})"
     assert messages == [f"Not used, because this version does not know them: columns colour {both}"]
     assert list(rows) == records.COLUMNS
-    rows = records.merge(records.find(runs))
+    rows = records.merge(runs)
     assert sorted(rows["colour"].fillna("")) == ["", "007", "007"]
     assert list(rows) == [*records.COLUMNS, "colour"]
     assert command("validate", runs) == (0, f"{messages[0]}\n3 rows in 3 files are valid.\n")
@@ -184,7 +184,7 @@ def test_files_read_as_one_are_what_each_is_alone(runs):
 
 
 def test_the_committed_rows_hold_no_contradiction():
-    rows = records.merge(records.find(COMMITTED))
+    rows = records.merge(COMMITTED)
     assert crosschecks.complaints(rows, manifests.read_all(COMMITTED)).to_dict("records") == []
 
 

@@ -195,11 +195,11 @@ def test_merged_rows_are_the_same_wherever_their_files_lie(tmp_path):
         for position, run_id in enumerate(order):
             (folder / str(position)).mkdir(parents=True)
             write(folder / str(position) / "rows.csv", *runs[run_id])
-        merged.append(records.merge(records.find(folder)))
+        merged.append(records.merge(folder))
     pandas.testing.assert_frame_equal(*merged)
     assert merged[0]["run_id"].tolist() == ["run-3", "run-1", "run-1", "run-1", "run-2", "run-2"]
     assert merged[0]["phase"].tolist()[1:4] == ["setup", "train", "evaluate"]  # as they were written
 
 
 def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):
-    pandas.testing.assert_frame_equal(records.merge(records.find(tmp_path)), make_rows([]))
+    pandas.testing.assert_frame_equal(records.merge(tmp_path), make_rows([]))

@@ -50,7 +50,7 @@ def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkey
     monkeypatch.setattr(series, "memory_bytes", lambda kind: 2**30)
     assert session.run([large], "desk") == []
     assert session.is_done(layout.state("desk") / large.study / large.name)
-    (row,) = records.merge(records.find(layout.runs("desk"))).to_dict("records")
+    (row,) = records.merge(layout.runs("desk")).to_dict("records")
     assert row["status"] == "out_of_memory"
     assert row["message"].startswith("not tried")
 

@@ -82,7 +82,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert f"Error {cli.SOME_LEFT_OUT}" in text
     assert re.search(r"Left out: A toy: controlled, CPU \(needs about \d+ s, 0 s were left\)", text)
     assert "run the same command again" in text
-    rows = records.merge(records.find(folder))
+    rows = records.merge(folder)
     assert rows["run_id"].nunique() == 2
     assert (outputs / "state" / "007" / ".session").read_text() == rows["session"].unique().item()
     assert not (outputs / "report").exists()
@@ -102,7 +102,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert last.returncode == 0, text
     assert "2/2" in text
     assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
-    rows = records.merge(records.find(folder))
+    rows = records.merge(folder)
     assert rows["session"].nunique() == 1
     assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 3, "reference": 1}
     interrupted = rows[rows["status"] == "interrupted"]
@@ -123,7 +123,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     (state / ".session").write_text(rows["session"].unique().item())
     assert measured(project, outputs).endswith("\n[]\n")
     assert done.exists()
-    assert len(records.merge(records.find(folder))) == len(rows)  # it is not measured again
+    assert len(records.merge(folder)) == len(rows)  # it is not measured again
 
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):

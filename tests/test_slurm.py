@@ -131,7 +131,7 @@ def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_contin
     for _ in range(2):  # the second job waits for the first, and measures nothing twice
         submit("calibrate toy")
     said = logs()
-    rows = records.merge(records.find(outputs / "runs" / "desk")).sort_values(["started_at", "run_id"])
+    rows = records.merge(outputs / "runs" / "desk").sort_values(["started_at", "run_id"])
     failed = rows[rows["status"] != "ok"]
     assert failed[["phase", "status"]].to_numpy().tolist() == [["warmup", "interrupted"]], said
     # On a slow computer Slurm kills what it ends before the reason is written; the next start writes the row then.

@@ -70,7 +70,7 @@ def run_points(points: list[Point], folder: Path) -> pandas.DataFrame:
     write_points(folder / "points.json", points)
     for framework in sorted({point.framework for point in points}):
         run_cells(folder, str(folder / "points.json"), framework)
-    return records.merge(records.find(folder / "runs"))
+    return records.merge(folder / "runs")
 
 
 def check_measured_once(points: list[Point], rows: pandas.DataFrame) -> None:

@@ -192,7 +192,7 @@ def test_the_newest_session_that_is_complete_and_stable_counts(second, disturbed
 def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
     write(*session("s1", 1190, 1200), *session("s2", 209))
     assert Evidence.of_machine("desk").summary["samples_per_second"].item() == pytest.approx(1195, rel=1e-3)
-    rows = records.gather(records.find(outputs / "runs"))
+    rows = records.gather(outputs / "runs")
     assert set(compare.rows_of("desk", rows)["session"]) == {"s1"}
     assert set(compare.rows_of("s2", rows)["session"]) == {"s2"}
 

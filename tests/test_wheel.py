@@ -68,7 +68,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
 def test_an_installation_measures_packs_and_reports_in_an_empty_folder(installed, tmp_path):
     said = run(installed, tmp_path, "study", "--profile", "smoke", "--studies", "vae_stability", "--machine", "pip-box")
     assert "outputs/report/index.html" in said
-    rows = records.merge(records.find(tmp_path / "outputs" / "runs" / "pip-box"))
+    rows = records.merge(tmp_path / "outputs" / "runs" / "pip-box")
     assert set(rows["status"]) == {"ok"}
     assert set(rows["study"]) == {"vae_stability"}
     assert not list((tmp_path / "outputs").rglob("outputs"))

@@ -60,7 +60,7 @@ def test_a_whole_study_leaves_the_accelerator_to_its_kernels(tmp_path):
     done = study(outputs, "--profile", "smoke", "--machine", "a-tpu", **variables)
     text = done.communicate()[0]
     assert done.returncode == 0, text
-    rows = records.merge(records.find(outputs / "runs"))
+    rows = records.merge(outputs / "runs")
     assert rows.groupby("device")["run_id"].nunique().to_dict() == {"cpu": 1, "tpu": 1}
     assert set(rows["status"]) <= {"ok", "unsupported"}  # a precision that the device lacks
     assert (outputs / "report" / "index.html").exists()

@@ -134,7 +134,7 @@ def read(folder: Path, say: Callable[[str], object]) -> tuple[pandas.DataFrame, 
         say: called with a line for what is left out, and for what is missing.
     """
     manifests = described_runs.read_all(folder, say)
-    return consistent(records.gather(records.find(folder), say), manifests, say), manifests
+    return consistent(records.gather(folder, say), manifests, say), manifests
 
 
 def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:

@@ -220,7 +220,7 @@ def checked(path: Path, say: Callable[[str], object], published: bool = False) -
         PackError: rows contradict themselves, each other or their manifest.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
-    rows, wrong = records.merge(records.find(path)), []
+    rows, wrong = records.merge(path), []
     described = manifests.read_all(path, wrong.append)
     if wrong:
         raise manifests.ManifestError(wrong[0])
@@ -253,7 +253,7 @@ def _refuse_copies(added: pandas.DataFrame, runs: Path) -> None:
     Raises:
         PackError: names the run.
     """
-    here = records.gather(records.find(runs), str) if runs.is_dir() else added[:0]
+    here = records.gather(runs, str) if runs.is_dir() else added[:0]
     for line in here[here["run_id"].isin(added["run_id"])].head(1).itertuples():
         raise PackError(f"run {line.run_id} is here already under machine {line.machine}; nothing was added")
     both = pandas.concat([here, added], ignore_index=True)

@@ -46,26 +46,29 @@ def read(path: Path) -> pandas.DataFrame:
     return validate(texts(path, str(path)), str(path))
 
 
-def merge(paths: Iterable[Path]) -> pandas.DataFrame:
+def merge(paths: Path | Iterable[Path]) -> pandas.DataFrame:
     """Return all rows of all files, sorted by point and run; the files' folders do not matter.
+
+    Args:
+        paths: files of rows, or the folder that holds them.
 
     Raises:
         SchemaError: a file breaks the schema, or two files have the same row.
     """
-    rows, faults = _read_good(sorted(paths))
+    rows, faults = _read_good(paths)
     if faults:
         raise SchemaError(faults[0])
     return rows
 
 
-def gather(paths: Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
+def gather(paths: Path | Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
     """Return the rows of all files that obey the schema, without unknown columns; other files are named and left out.
 
     Args:
-        paths: files of rows.
+        paths: see `merge`.
         say: called with a line for each fault, and one for unknown columns.
     """
-    rows, faults = _read_good(sorted(paths))
+    rows, faults = _read_good(paths)
     for message in [*(f"Left out: {fault}" for fault in faults), *unused(rows)]:
         say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
     return rows[COLUMNS]  # a table of a report may have a column of an unknown name
@@ -125,12 +128,9 @@ def _table(lines: list[list[str]]) -> pandas.DataFrame:
     return pandas.DataFrame([[cell or None for cell in cells] for cells in lines[1:]], columns=lines[0], dtype="string")
 
 
-def _read_good(paths: list[Path]) -> tuple[pandas.DataFrame, list[str]]:
-    """Return the rows of the files that obey the schema, in the order of `merge`, and a fault for each other file.
-
-    Args:
-        paths: sorted.
-    """
+def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str]]:
+    """Return the rows of the files that obey the schema, in the order of `merge`, and a fault for each other file."""
+    paths = sorted(find(paths) if isinstance(paths, Path) else paths)
     faults: dict[int, str] = {}
     tables: dict[tuple[str, ...], tuple[list[int], list[list[str]]]] = {}  # files with equal headers are one table
     for number, path in enumerate(paths):

@@ -87,7 +87,7 @@ class Measurement:
 
     def rows(self) -> pandas.DataFrame:
         """Return this session's rows of the point."""
-        rows = records.gather(records.find(self.folder), lambda line: None)
+        rows = records.gather(self.folder, lambda line: None)
         return rows[rows["session"] == self.session].reset_index(drop=True)
 
     def manifest(self) -> dict:
