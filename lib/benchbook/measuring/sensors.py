@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from benchbook.frameworks.devices import Device
 from benchbook.machine import nvidia
@@ -21,6 +21,7 @@ POLL_SECONDS = 0.002
 # A window with joules lasts this many periods of its counter, and those whose length is chosen last some more.
 LEAST_PERIODS, CHOSEN_PERIODS = 3, 4
 # The parts of Apple's chip. The last two have no counter on some chips.
+BOUNDARIES = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}
 APPLE_PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "gpu_sram_mj", "ane_mj")
 
 
@@ -82,14 +83,12 @@ class Counters(Sensor):
     period: float = 0.0
     _highest: dict[Any, float] = field(default_factory=dict)
 
-    BOUNDARIES: ClassVar = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}
-
     def begin(self) -> None:
         self._begun = self._totals(), time.monotonic()
 
     def end(self) -> Energy:
         (before, began), after = self._begun, self._totals()
-        seconds, boundary = time.monotonic() - began, self.BOUNDARIES[self.method]
+        seconds, boundary = time.monotonic() - began, BOUNDARIES[self.method]
         spent = {name: (total - before[name]) / 1000 for name, total in after.items() if name in before}
         joules, most = sum(spent.values()), MAX_WATTS[boundary] * len(self.moving) * seconds
         stood = any(spent.get(name, 0) <= 0 for name in self.moving)

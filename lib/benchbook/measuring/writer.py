@@ -3,6 +3,7 @@
 During a run, a marker file `<run_id>.running` holds what a failure row needs: identity, phase and process.
 """
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -37,7 +38,6 @@ class Run:
     phase: str = "setup"
     manifest: dict = field(default_factory=dict)
     ended_by_another: bool = False
-    _indices: Counter | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> Path:
@@ -92,7 +92,7 @@ class Run:
             awake_seconds: the window's length by the clock of the manifest's samples, with which rows are compared.
         """
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
-        row["index"] = self._next_index(repeat)
+        row["index"] = self._indices[self.phase, repeat]
         records.append(self.path, row)
         self._indices[self.phase, repeat] = row["index"] + 1
         launch.send({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
@@ -122,12 +122,11 @@ class Run:
         if self.manifest and self.phase == "train":
             self.manifest.setdefault("conditions", []).append(window | condition.sample())
 
-    def _next_index(self, repeat: int) -> int:
-        """Return the next free index; the file is read once, since it may hold rows of a process that died."""
-        if self._indices is None:
-            there = self.rows()
-            self._indices = Counter(zip(there["phase"], there["repeat"], strict=True))
-        return self._indices[self.phase, repeat]
+    @functools.cached_property
+    def _indices(self) -> Counter:
+        """Return the next free index by phase and repeat; the file may hold rows of a process that died."""
+        there = self.rows()
+        return Counter(zip(there["phase"], there["repeat"], strict=True))
 
 
 def now() -> str:

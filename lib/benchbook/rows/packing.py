@@ -253,7 +253,7 @@ def _refuse_copies(added: pandas.DataFrame, runs: Path) -> None:
     Raises:
         PackError: names the run.
     """
-    here = records.gather(runs, str) if runs.is_dir() else added[:0]
+    here = records.gather(runs, str)
     for line in here[here["run_id"].isin(added["run_id"])].head(1).itertuples():
         raise PackError(f"run {line.run_id} is here already under machine {line.machine}; nothing was added")
     both = pandas.concat([here, added], ignore_index=True)

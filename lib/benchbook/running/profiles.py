@@ -224,7 +224,11 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
     defaults, points, limit = declared(study), [], round(60 * entry[profile_files.LIMIT])
     defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
     for point in entry["points"]:
-        choices = {"device": "all"} | _choices(entry, point)
+        choices, parts = {"device": "all"}, (entry.get("parameters", {}), point)  # the point's values win
+        for part in parts:
+            choices |= {name: value for name, value in part.items() if name != BUDGET}
+        for part in parts:
+            choices |= part.get(BUDGET, {})
         wanted = choices.pop("framework", defaults.get("framework"))
         places = _places(wanted, choices.pop("device"), device)
         for *values, place in itertools.product(*map(_as_list, choices.values()), places):
@@ -242,13 +246,6 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)
             points.append(Point(study, name, parameters, longest))
     return points
-
-
-def _choices(entry: dict, point: dict) -> dict:
-    """Return the parameters of a point and its study, with the budget's keys; the point's values win."""
-    both = entry.get("parameters", {}), point
-    plain = {name: value for part in both for name, value in part.items() if name != BUDGET}
-    return plain | {key: value for part in both for key, value in part.get(BUDGET, {}).items()}
 
 
 def _as_list(value: object) -> list:

@@ -6,27 +6,23 @@ import jax
 import numpy
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from benchbook.frameworks.devices import Device
 from benchbook.frameworks.jax.devices import BACKEND
 from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array, arithmetic
 
 
-def data_parallel_layouts(device: Device) -> tuple[NamedSharding, NamedSharding]:
-    """Return two layouts of arrays on several devices: a copy on each, and a share of the first dimension on each.
+class KerasNetwork(Network):
+    """A Keras model trained by a jitted function from one state to the next; `update_model` copies it to the model.
 
-    XLA compiles one program for all devices: gradients are summed, and batch norms see the whole batch.
+    For several devices, XLA compiles one program: gradients are summed, and batch norms see the whole batch.
     Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
-    mesh = Mesh(jax.devices(device.kind)[device.index : device.index + device.count], "batch")
-    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
-
-
-class KerasNetwork(Network):
-    """A Keras model trained by a jitted function from one state to the next; `update_model` copies it to the model."""
 
     def _prepare(self) -> None:
-        self._layouts = data_parallel_layouts(self.device) if self.device.count > 1 else None
+        first, count, self._layouts = self.device.index, self.device.count, None
+        if count > 1:  # the layouts of arrays: a copy on each device, and a share of the first dimension on each
+            mesh = Mesh(jax.devices(self.device.kind)[first : first + count], "batch")
+            self._layouts = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
         self.jitted_step = step = jax.jit(self.train_step, donate_argnums=0)
 
         def train(inputs: Array, target: Array) -> Array:

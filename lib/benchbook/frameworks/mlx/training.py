@@ -21,9 +21,8 @@ from benchbook.machine.precisions import PRECISIONS
 FIRST_SCALE, STEPS_TO_DOUBLE = 2.0**16, 2000
 
 
-def cross_entropy(logits: mx.array, labels: mx.array) -> mx.array:
-    """Return the mean categorical cross-entropy of logits (n, classes) and labels (n,), softmax included."""
-    return nn.losses.cross_entropy(logits, labels, reduction="mean")
+# Of logits (n, classes) and labels (n,) to the mean categorical cross-entropy, softmax included.
+cross_entropy = functools.partial(nn.losses.cross_entropy, reduction="mean")
 
 
 class MlxSubject(ParitySubject):
