@@ -34,8 +34,10 @@ MODES = [Settings(precision, autotuned=tuned) for precision in ("fp32", "tf32", 
 
 @pytest.fixture(autouse=True)
 def _switches_are_put_back():
-    with torch.random.fork_rng(devices=[]), runtime.switched(Settings()):
+    runtime.switch(Settings())
+    with torch.random.fork_rng(devices=[]):
         yield
+    runtime.switch(Settings())
 
 
 def read() -> dict:

@@ -82,18 +82,6 @@ def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, p
     return tree_map_only(torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs)
 
 
-@contextmanager
-def switched(settings: Settings) -> Iterator[None]:
-    """Set torch's global switches as in the settings inside a `with` block, and restore them afterwards."""
-    precision = "tf32" if torch.backends.cuda.matmul.fp32_precision == "tf32" else "fp32"
-    before = Settings(precision, autotuned=torch.backends.cudnn.benchmark)
-    switch(settings)
-    try:
-        yield
-    finally:
-        switch(before)
-
-
 @dataclass(kw_only=True)
 class TorchWorkload(Workload):
     """A network trained with torch: a classifier, unless a subclass overrides `split`.
@@ -264,14 +252,15 @@ class TorchWorkload(Workload):
     def compared(self, precision: str) -> Iterator[TorchSubject]:
         settings = self.settings if precision == self.settings.precision else Settings(precision)
         self.device.check_precision(precision)
-        with switched(settings):
-            workload = self if settings == self.settings else self._computing_as(settings)
-            with without_dropout(workload.model, self.plain.may_be_random):
-                subject = TorchSubject(workload)
-                try:
-                    yield subject
-                finally:
-                    workload.restore(subject.fresh)
+        workload = self if settings == self.settings else self._computing_as(settings)
+        workload.enter()
+        with without_dropout(workload.model, self.plain.may_be_random):
+            subject = TorchSubject(workload)
+            try:
+                yield subject
+            finally:
+                workload.restore(subject.fresh)
+                self.enter()
 
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with other settings, a copy of the network and a fresh optimiser."""
