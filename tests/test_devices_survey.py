@@ -90,8 +90,6 @@ def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, machin
         survey.device("cuda", "jax")
     assert re.search(r"jax +│ tpu +│ TPU v5e +│ rapl", machine_says())
     assert (tmp_path / "asked").read_text().split() == ["asked"]
-    with pytest.raises(ValueError, match="unknown framework 'theano'; allowed: torch, tensorflow, jax"):
-        survey.kinds("theano")
 
 
 def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(jax_is, machine_says, command):
