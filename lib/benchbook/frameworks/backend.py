@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Place
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
 
@@ -84,11 +84,11 @@ class Backend:
         """Return the driver's name of a device; None: it is part of the machine's chip."""
         return None
 
-    def in_use(self) -> list[tuple[str, int]]:
+    def in_use(self) -> list[Place]:
         """Return kind and index of the devices that this process has initialised; asking initialises none."""
         raise NotImplementedError
 
-    def place_of(self, value: Any) -> tuple[str, int] | None:
+    def place_of(self, value: Any) -> Place | None:
         """Return kind and index of an array's device; None: it is not an array of this framework."""
         raise NotImplementedError
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchbook.frameworks.backend import Backend, Refused
 
 FRAMEWORKS = tuple(libraries.FRAMEWORKS)
+Place = tuple[str, int]  # kind and index of a device
 
 
 class DeviceUnavailable(RuntimeError):
@@ -161,7 +162,7 @@ def wait(last: Any = None) -> None:
         each.wait(last)
 
 
-def parse(text: str) -> tuple[str, int]:
+def parse(text: str) -> Place:
     """Return the kind and index of a device such as cuda:1.
 
     Raises:
@@ -173,7 +174,7 @@ def parse(text: str) -> tuple[str, int]:
     return kind, int(index or 0)
 
 
-def used(named: tuple[str, int] | None, output: Any) -> Device | None:
+def used(named: Place | None, output: Any) -> Device | None:
     """Return the named device, or else that of the arrays in a step's output; None: it is unknown.
 
     An array of the host tells nothing where an accelerator is in use: the step may have copied its loss.

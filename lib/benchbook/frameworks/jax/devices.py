@@ -13,7 +13,7 @@ import jax
 import numpy
 
 from benchbook.frameworks.backend import Backend, Operation
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Place
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import Precision
 
@@ -42,7 +42,7 @@ class JaxBackend(Backend):
     def name(self, kind: str, index: int = 0) -> str | None:
         return jax.devices(kind)[index].device_kind if KINDS[kind].own_chip else None
 
-    def in_use(self) -> list[tuple[str, int]]:
+    def in_use(self) -> list[Place]:
         there = [each for client in self._clients() for each in client.local_devices()]
         return [self._place(each) for each in there if (each.memory_stats() or {}).get("bytes_in_use", 1)]
 
@@ -51,11 +51,11 @@ class JaxBackend(Backend):
 
         return list(xla_bridge.backends().values()) if xla_bridge.backends_are_initialized() else []
 
-    def place_of(self, value: Any) -> tuple[str, int] | None:
+    def place_of(self, value: Any) -> Place | None:
         is_there = isinstance(value, jax.Array) and not value.is_deleted()
         return self._place(min(value.devices(), key=lambda each: each.id)) if is_there else None
 
-    def _place(self, device: Any) -> tuple[str, int]:
+    def _place(self, device: Any) -> Place:
         is_rocm = "rocm" in device.client.platform_version.lower()
         kind = device.platform if device.platform != "gpu" else "rocm" if is_rocm else "cuda"
         return kind, jax.devices(device.platform).index(device)

@@ -8,7 +8,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchbook.frameworks.jax.devices import BACKEND
 from benchbook.frameworks.keras.networks import Network
-from benchbook.frameworks.keras.runtime import Array, arithmetic
+from benchbook.frameworks.keras.runtime import Array
 
 
 class KerasNetwork(Network):
@@ -39,7 +39,7 @@ class KerasNetwork(Network):
 
     def update_state(self) -> None:
         """Copy the model's variables into the state: a step may overwrite its arguments."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
 
     def scatter(self, *parts: Array) -> list[Array]:
@@ -55,7 +55,7 @@ class KerasNetwork(Network):
 
     def update_model(self) -> None:
         """Copy the state into the model's variables."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             for group, values in zip(self._groups(), self._state, strict=True):
                 for variable, value in zip(group, values, strict=True):
                     variable.assign(numpy.array(value))

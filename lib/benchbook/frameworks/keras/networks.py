@@ -4,6 +4,7 @@ TensorFlow changes variables in place; JAX passes a state from step to step. Not
 during training.
 """
 
+import functools
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class Network:
     def __init__(self, workload: KerasWorkload) -> None:
         self.loss, self.accuracy, self.device = workload.loss, workload.accuracy, workload.device
         self.precision, self.compiled = workload.settings.precision, workload.settings.compiled
+        self.arithmetic = functools.partial(arithmetic, self.device, self.precision)
         self.keras = import_keras(self.device.framework)
         self.misplaced: dict[str, int] = {}
         precision = PRECISIONS[self.precision]
@@ -42,7 +44,7 @@ class Network:
         policy, state = self.keras.config.dtype_policy(), random.getstate()
         random.seed(workload.seed)  # Keras draws the seeds of initialisers and dropout from this generator
         try:
-            with arithmetic(self.device, self.precision):
+            with self.arithmetic():
                 self.keras.config.set_dtype_policy(POLICIES[self.precision])
                 self.model, self.optimizer = workload.make_model(), workload.make_optimizer()
                 if precision.needs_scaling:  # otherwise small gradients vanish in float16
@@ -74,12 +76,12 @@ class Network:
 
     def train(self, inputs: Array, target: Array) -> Array:
         """Train on one batch and return its loss, which may be on the device."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             return self._train(*self.scatter(inputs, target))
 
     def score(self, inputs: Array, target: Array) -> tuple[Array, Array]:
         """Return loss and accuracy of one batch in inference mode; both may be on the device."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             return self._score(*self.scatter(inputs, target))
 
     def scatter(self, *parts: Array) -> list[Array]:
@@ -88,12 +90,12 @@ class Network:
 
     def predict(self, inputs: Array) -> numpy.ndarray:
         """Return the outputs for one batch in inference mode."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             return to_host(self._predict(*self.scatter(inputs)))
 
     def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
         """Return loss and gradients of the trainable variables in float64, computed from the loss times `scale`."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             factor = numpy.asarray(scale, "float64" if self.is_float64 else "float32")
             loss, gradients = self._differentiate(*self.scatter(inputs, target), *self.scatter(factor))
         return float(loss), [to_host(gradient).astype("float64") / scale for gradient in gradients]
@@ -105,7 +107,7 @@ class Network:
 
     def assign(self, variables: list, values: list[numpy.ndarray]) -> None:
         """Set some of `variables`, and continue training from these values; compiled functions stay valid."""
-        with arithmetic(self.device, self.precision):
+        with self.arithmetic():
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
         self.update_state()
@@ -125,7 +127,7 @@ class Network:
                 vars(self).update(self._without)
             else:
                 self.update_model()
-                with arithmetic(self.device, self.precision):
+                with self.arithmetic():
                     self._prepare()
             yield
             self._without = {name: getattr(self, name) for name in FUNCTIONS}

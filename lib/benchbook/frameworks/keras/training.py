@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes  # bfloat16 and similar types of NumPy, as TensorFlow and JAX use them
 import numpy
 
-from benchbook.frameworks.keras.runtime import Array, Batch, arithmetic, import_keras, is_moving, to_host
+from benchbook.frameworks.keras.runtime import Array, Batch, import_keras, is_moving, to_host
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
@@ -164,7 +164,7 @@ class KerasWorkload(Workload):
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch on the device, or split into shares on several devices."""
-        with arithmetic(self.device, self.settings.precision):
+        with self.network.arithmetic():
             return tuple(self.network.scatter(*batch))
 
     def step(self, batch: Batch) -> Array:

@@ -18,7 +18,7 @@ import mlx.core as mx
 import numpy
 
 from benchbook.frameworks.backend import Backend, Operation
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Place
 
 # MLX multiplies float32 in TF32 units if an Apple GPU has them, unless this is 0 at its first multiplication.
 os.environ["MLX_ENABLE_TF32"] = "0"
@@ -37,11 +37,11 @@ class MlxBackend(Backend):
             return "metal"
         return "cuda" if mx.cuda.is_available() else None  # the table of kinds has cuda for other frameworks only
 
-    def in_use(self) -> list[tuple[str, int]]:
+    def in_use(self) -> list[Place]:
         """Return MLX's default device, which its arrays do not name."""
         return [("cpu" if mx.default_device() == mx.cpu else self.accelerator(), 0)]
 
-    def place_of(self, value: Any) -> tuple[str, int] | None:
+    def place_of(self, value: Any) -> Place | None:
         return self.in_use()[0] if isinstance(value, mx.array) else None
 
     def handle(self, device: Device) -> Any:

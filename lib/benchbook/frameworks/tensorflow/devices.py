@@ -14,7 +14,7 @@ import numpy
 import tensorflow
 
 from benchbook.frameworks.backend import Backend, Operation, has_binaries
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Place
 from benchbook.machine.precisions import Precision
 
 
@@ -45,7 +45,7 @@ class TensorFlowBackend(Backend):
     def name(self, kind: str, index: int = 0) -> str | None:
         return self._details(kind, index).get("device_name")
 
-    def in_use(self) -> list[tuple[str, int]]:
+    def in_use(self) -> list[Place]:
         from tensorflow.python.eager import context
 
         started = context.context_safe()
@@ -55,11 +55,11 @@ class TensorFlowBackend(Backend):
         memory = tensorflow.config.experimental.get_memory_info  # Metal's plug-in does not count it
         return [(kind, number) for kind, number in places if kind != "cuda" or memory(f"GPU:{number}")["current"]]
 
-    def place_of(self, value: Any) -> tuple[str, int] | None:
+    def place_of(self, value: Any) -> Place | None:
         is_own = isinstance(value, tensorflow.Tensor | tensorflow.Variable) and value.device
         return self._place(value.device) if is_own else None
 
-    def _place(self, name: str) -> tuple[str, int]:
+    def _place(self, name: str) -> Place:
         kind, index = name.split(":")[-2:]
         return ("cpu" if kind == "CPU" else self.accelerator()), int(index)
 

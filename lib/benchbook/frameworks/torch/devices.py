@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from benchbook.frameworks.backend import Backend, Operation, has_binaries
-from benchbook.frameworks.devices import Device
+from benchbook.frameworks.devices import Device, Place
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
 
@@ -55,7 +55,7 @@ class TorchBackend(Backend):
         ask = getattr(module, "get_device_name", None) if KINDS[kind].own_chip else None
         return ask(index) if ask else None
 
-    def in_use(self) -> list[tuple[str, int]]:
+    def in_use(self) -> list[Place]:
         """Return the accelerators with reserved memory; the CPU has no queue."""
         accelerator = torch.accelerator.current_accelerator()
         module = accelerator and torch.get_device_module(accelerator)
@@ -65,7 +65,7 @@ class TorchBackend(Backend):
         used = getattr(module, "memory_reserved", lambda index: for_all())
         return [(_kind(accelerator), index) for index in range(module.device_count()) if used(index)]
 
-    def place_of(self, value: Any) -> tuple[str, int] | None:
+    def place_of(self, value: Any) -> Place | None:
         return (_kind(value.device), value.device.index or 0) if isinstance(value, torch.Tensor) else None
 
     def gather(self, key: str, values: list, seconds: float) -> list[list]:
