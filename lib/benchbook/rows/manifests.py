@@ -19,38 +19,40 @@ FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
 _NUMBER, _TEXTS = Number | None, list[str] | None
-_GPU = dict.fromkeys(("num_other_processes", "thermal_slowdown_seconds"), _NUMBER) | {"clock_reasons": _TEXTS}
+_GPU = {_NUMBER: ("num_other_processes", "thermal_slowdown_seconds"), _TEXTS: ("clock_reasons",)}
 _SAMPLE = {
-    **dict.fromkeys(("awake_seconds", "elapsed_seconds"), Required[Number]),
-    **dict.fromkeys(("repeat", "index", "window_awake_seconds"), _NUMBER),
-    **dict.fromkeys(("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"), _NUMBER),
-    **dict.fromkeys(("cpu_throttle_count", "cpu_throttle_seconds", "quota_throttled_seconds", "cpu_cores"), _NUMBER),
-    **dict.fromkeys(("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"), _NUMBER),
-    **dict.fromkeys(("low_power_mode", "translated"), StrictBool | None),
-    **dict.fromkeys(("power_source", "thermal_pressure"), Text),
-    "gpus": list[open_mapping("Gpu", **_GPU)] | None,
+    Required[Number]: ("awake_seconds", "elapsed_seconds"),
+    _NUMBER: (
+        *("repeat", "index", "window_awake_seconds"),
+        *("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"),
+        *("cpu_throttle_count", "cpu_throttle_seconds", "quota_throttled_seconds"),
+        *("cpu_cores", "cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
+    ),
+    StrictBool | None: ("low_power_mode", "translated"),
+    Text: ("power_source", "thermal_pressure"),
+    list[open_mapping("Gpu", _GPU)] | None: ("gpus",),
 }
-_PARAMETERS = open_mapping(
-    "Parameters",
-    **dict.fromkeys(("variant", "device", "framework", "precision", "model", "dataset"), Text),
-    **dict.fromkeys(("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"), Size),
-    **dict.fromkeys(("num_parity_steps", "sequence_length"), Count),
-)
-PARAMETERS = TypeAdapter(_PARAMETERS)
+_PARAMETERS = {
+    Text: ("variant", "device", "framework", "precision", "model", "dataset"),
+    Size: ("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"),
+    Count: ("num_parity_steps", "sequence_length"),
+}
+Parameters = open_mapping("Parameters", _PARAMETERS)
+PARAMETERS = TypeAdapter(Parameters)
 _MACHINE = {
-    **dict.fromkeys(("name", "fingerprint"), Name | None),
-    **dict.fromkeys(("chip", "system"), Text),
-    **dict.fromkeys(("memory_bytes", "physical_cores", "logical_cores", "usable_cores", "cpu_quota"), _NUMBER),
-    "accelerators": _TEXTS,
+    Name | None: ("name", "fingerprint"),
+    Text: ("chip", "system"),
+    _NUMBER: ("memory_bytes", "physical_cores", "logical_cores", "usable_cores", "cpu_quota"),
+    _TEXTS: ("accelerators",),
 }
-_ENVIRONMENT = {"python": Text} | dict.fromkeys(("packages", "variables"), dict[str, Text] | None)
+_ENVIRONMENT = {Text: ("python",), dict[str, Text] | None: ("packages", "variables")}
 Manifest = open_mapping(
     "Manifest",
     run_id=Text,
-    parameters=_PARAMETERS | None,
-    machine=open_mapping("Machine", **_MACHINE) | None,
-    environment=open_mapping("Environment", **_ENVIRONMENT) | None,
-    conditions=list[open_mapping("Sample", **_SAMPLE)] | None,
+    parameters=Parameters | None,
+    machine=open_mapping("Machine", _MACHINE) | None,
+    environment=open_mapping("Environment", _ENVIRONMENT) | None,
+    conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,
     tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
     misplaced_operations=dict[str, int] | None,

@@ -106,35 +106,41 @@ Fraction = Annotated[float, Field(ge=0, le=1)] | None
 Flag = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
 
 
-def open_mapping(_name: str, **types: object) -> type:
-    """Return the type of a mapping that may lack any of these keys and may have others."""
+def open_mapping(_name: str, _by_type: dict[object, tuple[str, ...]] | None = None, **types: object) -> type:
+    """Return the type of a mapping that may lack any of these keys and may have others.
+
+    Args:
+        _name: of the type.
+        _by_type: names of keys, by the type of their values.
+        types: the types of further keys.
+    """
+    types |= {name: hint for hint, names in (_by_type or {}).items() for name in names}
     return with_config(ConfigDict(extra="allow", strict=True))(TypedDict(_name, types, total=False))
 
 
-_ANY_NUMBER, _SIDE = float | int | None, Literal["tuned", "reference"] | None  # a diverged loss may be NaN
 # The settings that this library reads from rows.
 Settings = open_mapping(
     "Settings",
-    # requested; an article may train a fraction of an epoch
-    **dict.fromkeys(("data_resident", "trainable"), bool | None),
-    **dict.fromkeys(("image_size_over", "seed"), int | None),
-    **dict.fromkeys(("epochs", "learning_rate", "sustained_minutes", "width"), Number | None),
-    **dict.fromkeys(("optimizer", "weights"), Text),
-    # costs; search and confirmation; calibration
-    **dict.fromkeys(("electricity_per_kwh", "price_per_hour", "purchase_price"), Number | None),
-    **dict.fromkeys(("promised", "search_seconds", "copy_bytes", "matrix_size"), Number | None),
-    **dict.fromkeys(("chosen", "side"), _SIDE),
-    tried=Text,
+    {
+        bool | None: ("data_resident", "trainable"),
+        int | None: (
+            *("image_size_over", "seed", "num_bank_images", "num_parity_steps", "step"),
+            "images_seen_in_epoch",  # published
+        ),
+        Number | None: (
+            *("epochs", "learning_rate", "sustained_minutes", "width"),  # an article may train a fraction of an epoch
+            *("electricity_per_kwh", "price_per_hour", "purchase_price"),
+            *("promised", "search_seconds", "copy_bytes", "matrix_size"),  # search and confirmation; calibration
+        ),
+        Literal["tuned", "reference"] | None: ("chosen", "side"),
+        Text: ("optimizer", "weights", "tried", "reading"),
+        float | int | None: (  # parity; a diverged loss may be NaN
+            *("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"),
+            *("reference_loss", "same_weights_loss", "statistics_error", "update_error"),
+        ),
+        str: ("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"),
+    },
     replaced=dict[str, str],  # what was unavailable: by its name, what took its place
-    num_bank_images=int | None,
-    # parity
-    **dict.fromkeys(("num_parity_steps", "step"), int | None),
-    **dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), _ANY_NUMBER),
-    **dict.fromkeys(("reference_loss", "same_weights_loss", "statistics_error", "update_error"), _ANY_NUMBER),
-    **dict.fromkeys(("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"), str),
-    # published
-    images_seen_in_epoch=int | None,
-    reading=Text,
     rounding=dict[str, Number],
 )
 
