@@ -126,7 +126,7 @@ def lacks(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
     return lines
 
 
-def read(folder: Path, say: Callable[[str], object]) -> tuple[pandas.DataFrame, dict[str, dict]]:
+def read(folder: Path, say: files.Say) -> tuple[pandas.DataFrame, dict[str, dict]]:
     """Return the rows below a folder that no check refuses, and the manifests there by run id.
 
     Args:
@@ -137,7 +137,7 @@ def read(folder: Path, say: Callable[[str], object]) -> tuple[pandas.DataFrame, 
     return consistent(records.gather(folder, say), manifests, say), manifests
 
 
-def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: Callable[[str], object]) -> pandas.DataFrame:
+def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say) -> pandas.DataFrame:
     """Return the rows of runs without contradictions.
 
     Args:

@@ -2,7 +2,10 @@
 
 import errno
 import stat
+from collections.abc import Callable
 from pathlib import Path
+
+Say = Callable[[str], object]  # takes a line for the user
 
 # After these, a reader names what it cannot read, and continues. In tests none: a fault of this library fails them.
 unexpected: tuple[type[Exception], ...] = (Exception,)

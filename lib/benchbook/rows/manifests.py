@@ -4,14 +4,13 @@ A manifest holds a run's parameters, machine and environment, and the machine's 
 run. Any value may be missing, and unknown keys are allowed.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Required
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from benchbook.machine import layout
-from benchbook.rows.files import read_plain
+from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import Count, Name, Number, Size, Text, describe_error, open_mapping
 
 MAX_BYTES = 2**20  # of one manifest; a run of six windows has 10 kB
@@ -84,7 +83,7 @@ def read(path: Path) -> dict:
         raise ManifestError(f"{path}: {describe_error(detail)}") from error
 
 
-def read_all(folder: Path, say: Callable[[str], object] = str) -> dict[str, dict]:
+def read_all(folder: Path, say: Say = str) -> dict[str, dict]:
     """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
 
     If a run is in two places, the manifest is that of the rows that `records.gather` keeps. Runs with equal

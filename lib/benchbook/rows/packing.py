@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import pandas
 from benchbook.machine import layout
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows.crosschecks import RUN
-from benchbook.rows.files import read_plain
+from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
 
 MAX_BYTES, MAX_FILES = 256 * 2**20, 10_000  # unpacked; a full profile's rows take a few MB in hundreds of files
@@ -34,9 +34,7 @@ class PackError(ValueError):
     """A pack cannot be made or added; the message names the file in it."""
 
 
-def pack(
-    machine_name: str, path: Path | None = None, say: Callable[[str], object] = print
-) -> tuple[Path, pandas.DataFrame]:
+def pack(machine_name: str, path: Path | None = None, say: Say = print) -> tuple[Path, pandas.DataFrame]:
     """Write a zip of one machine's rows and manifests.
 
     Messages of failures are not packed: an error's text may hold folders, hosts and keys.
@@ -81,7 +79,7 @@ def pack(
     return path, rows
 
 
-def add(path: Path, say: Callable[[str], object] = print) -> tuple[Path, pandas.DataFrame]:
+def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
     """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right and fits the disk.
 
     Runs that are here already, with the same bytes, are left alone, so that a newer pack can follow an older one.
@@ -208,7 +206,7 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
     return dict(zip(found, names, strict=True))
 
 
-def checked(path: Path, say: Callable[[str], object], published: bool = False) -> pandas.DataFrame:
+def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
     """Return the rows of a file, or of all files below a folder, after all checks of rows and manifests.
 
     Args:
@@ -234,7 +232,7 @@ def checked(path: Path, say: Callable[[str], object], published: bool = False) -
     return rows
 
 
-def _of_machine(folder: Path, say: Callable[[str], object]) -> pandas.DataFrame:
+def _of_machine(folder: Path, say: Say) -> pandas.DataFrame:
     """Return the rows in a machine's folder, after all checks; each run is in the file of its name.
 
     Raises:

@@ -7,7 +7,7 @@ files, and `gather` leaves them out with a message.
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy
@@ -15,7 +15,7 @@ import pandas
 
 from benchbook.machine import layout
 from benchbook.rows import files, manifests
-from benchbook.rows.files import read_plain
+from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import (  # noqa: F401
     COLUMNS,
     DTYPES,
@@ -61,7 +61,7 @@ def merge(paths: Path | Iterable[Path]) -> pandas.DataFrame:
     return rows
 
 
-def gather(paths: Path | Iterable[Path], say: Callable[[str], None] = print) -> pandas.DataFrame:
+def gather(paths: Path | Iterable[Path], say: Say = print) -> pandas.DataFrame:
     """Return the rows of all files that obey the schema, without unknown columns; other files are named and left out.
 
     Args:

@@ -9,13 +9,13 @@ is the images of each.
 import ast
 import itertools
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.machine.kinds import GROUPS
+from benchbook.rows.files import Say
 from benchbook.rows.points import FILES, setting
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
@@ -27,8 +27,6 @@ ALL_DEVICES = ("device_count", "all")
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
 # Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
-
-Say = Callable[[str], object]  # takes a line for the user
 
 
 @dataclass(frozen=True)
