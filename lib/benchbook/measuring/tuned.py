@@ -46,22 +46,23 @@ IMPLIED = {"graphs": {"compiled": True}}  # a graph needs compiled code, even if
 ORDER = (REFERENCE, TUNED, TUNED, REFERENCE) * 2  # of the windows that confirm
 CONFIRM_SECONDS = 2.0  # length of such a window, if the plan has none
 ONLY_TUNED = ("data_resident",)  # parameters that the reference does not have
+Make = Callable[..., Workload]  # makes a workload with fresh weights, called with settings=...
 STATED = {field.name for field in fields(Settings)} - {"precision", "compiled"}  # these two are columns of rows
 
 
 def choose(
     run: Run,
     device: Device,
-    tuned: Callable[..., Workload],
-    reference: Callable[..., Workload],
+    tuned: Make,
+    reference: Make,
     *,
     search_seconds: float,
     parity_steps: int,
     window_seconds: float,
-    trial: Callable[..., Workload],
+    trial: Make,
     plain: Settings,
     changes: Sequence[dict] | None,
-) -> tuple[Callable[..., Workload], Settings]:
+) -> tuple[Make, Settings]:
     """Return what makes the workload that a tuned point measures, and its settings.
 
     It is `tuned` with the search's choice, or `reference` if nothing faster was found. The run's rows and manifest get
@@ -122,7 +123,7 @@ def candidates(device: Device) -> list[dict]:
 
 
 def fastest(
-    build: Callable[..., Workload],
+    build: Make,
     device: Device,
     time_limit_seconds: float,
     parity_steps: int,
@@ -233,7 +234,7 @@ def _gain(build: Callable, ready: dict, trial: Settings, best: Settings) -> dict
     return {"ratio": old / new}
 
 
-def _ready(build: Callable[..., Workload], settings: Settings) -> tuple[Workload, Iterator]:
+def _ready(build: Make, settings: Settings) -> tuple[Workload, Iterator]:
     """Return a workload that has taken its first step, and its further batches."""
     workload = build(settings=settings)
     batches = endless(workload)

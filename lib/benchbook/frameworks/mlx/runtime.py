@@ -14,15 +14,16 @@ from benchbook.machine.precisions import PRECISIONS
 _SUPPORTED = [each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32]
 STORED = {each.name: getattr(mx, each.stored) for each in _SUPPORTED}
 COMPUTED = {each.name: getattr(mx, each.computed) for each in _SUPPORTED}
+ByPath = dict[str, mx.array]  # the arrays of a tree by their paths
 MOVING = ("running_mean", "running_var")  # a batch norm's moving statistics, which stay in float32
 
 
-def leaves(tree: Any) -> dict[str, mx.array]:
+def leaves(tree: Any) -> ByPath:
     """Return the arrays of a tree by their paths."""
     return {path: leaf for path, leaf in tree_flatten(tree) if isinstance(leaf, mx.array)}
 
 
-def assign(tree: Any, arrays: dict[str, mx.array]) -> None:
+def assign(tree: Any, arrays: ByPath) -> None:
     """Replace arrays of a tree by their paths, in place: compiled functions hold the tree."""
     for path, array in arrays.items():
         node, (*parents, last) = tree, path.split(".")

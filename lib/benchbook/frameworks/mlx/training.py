@@ -11,7 +11,7 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.layers import flops_per_sample
-from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, assign, leaves, to_array, to_host
+from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, ByPath, assign, leaves, to_array, to_host
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
@@ -86,7 +86,7 @@ class MlxSubject(ParitySubject):
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return to_host(mx.array(array.astype("float32")).astype(self.dtype))
 
-    def _exported(self, arrays: dict[str, mx.array], names: dict[str, str]) -> Arrays:
+    def _exported(self, arrays: ByPath, names: dict[str, str]) -> Arrays:
         """Return arrays like parameters by torch's names, in torch's shapes."""
         exported = {}
         for path, name in names.items():
@@ -182,7 +182,7 @@ class MlxWorkload(Workload):
         mx.async_eval(loss)
         return loss
 
-    def differentiate(self, batch: tuple) -> dict[str, mx.array]:
+    def differentiate(self, batch: tuple) -> ByPath:
         """Return gradients by path; moving statistics do not change."""
         before = leaves(self.model)
         _, gradients = self._gradients(*self.placed(batch))
@@ -211,7 +211,7 @@ class MlxWorkload(Workload):
             self._skip_overflow(before, gradients)
         return loss
 
-    def _skip_overflow(self, before: dict[str, mx.array], gradients: dict) -> None:
+    def _skip_overflow(self, before: ByPath, gradients: dict) -> None:
         """Undo a step with gradients that are not finite, and set the next scale, without reading from the device."""
         finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
         trained = [self.model, self.optimizer.state]
