@@ -30,6 +30,10 @@ class Network:
     """
 
     _prepare: Callable[[], None]  # sets FUNCTIONS
+    _train: Callable[..., Array]
+    _score: Callable[..., tuple[Array, Array]]
+    _predict: Callable[..., Array]
+    _differentiate: Callable[..., tuple[Array, list[Array]]]
     _predict_body: Callable[..., Array]
 
     def __init__(self, workload: KerasWorkload) -> None:
