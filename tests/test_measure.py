@@ -131,7 +131,7 @@ def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_windo
     sensor = Counters(method=method, read=lambda: next(reads), moving=moving)
     sensor.begin()
     ticking.advance(2.0)
-    boundary = Counters.BOUNDARIES[method]
+    boundary = sensors.BOUNDARIES[method]
     assert sensor.end() == (Energy() if joules is None else Energy(pytest.approx(joules), method, boundary))
 
 
@@ -203,7 +203,7 @@ def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(ticki
 
 
 def test_every_method_and_boundary_is_one_that_rows_allow():
-    for method, boundary in Counters.BOUNDARIES.items():
+    for method, boundary in sensors.BOUNDARIES.items():
         for column, value in (("energy_method", method), ("energy_boundary", boundary)):
             assert value in get_args(get_args(HINTS[column])[0])
 

@@ -20,8 +20,8 @@ SLOWEST_SECONDS = 3.0  # between two moves of a counter; Apple's move every 2.1 
 POLL_SECONDS = 0.002
 # A window with joules lasts this many periods of its counter, and those whose length is chosen last some more.
 LEAST_PERIODS, CHOSEN_PERIODS = 3, 4
+BOUNDARIES = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}  # by method
 # The parts of Apple's chip. The last two have no counter on some chips.
-BOUNDARIES = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}
 APPLE_PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "gpu_sram_mj", "ane_mj")
 
 
