@@ -134,7 +134,7 @@ class Meter:
         if now.steps < stretch.WARM_UP_STEPS or now.seconds - self._marks[0].seconds < stretch.WARM_UP_SECONDS:
             return
         self._device = devices.used(self._named, last)
-        sensor = sensors.open_sensor(self._device) if self._device else sensors.NO_SENSOR
+        sensor = sensors.open_sensor(self._device)
         self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
         # All are ready: none waits for another in the stretch, and all have one limit.
         (least,) = self._ranks.exchange(self._steps, sensor.least_seconds)
@@ -261,5 +261,5 @@ def window(device: str | None = None) -> Iterator[Window]:
         device: as for `Meter`.
     """
     found = devices.used(devices.parse(device), None) if device else None
-    with measuring.window(found, sensors.open_sensor(found) if found else sensors.NO_SENSOR, devices.wait) as timed:
+    with measuring.window(found, sensors.open_sensor(found), devices.wait) as timed:
         yield timed

@@ -100,7 +100,8 @@ def _ask_elsewhere(framework: str) -> Answer:
 
 
 def _ask_here(framework: str) -> Answer:
-    picked = tuple(devices.pick(kind, framework) for kind in devices.backend(framework).kinds())
-    slow = tuple(each.kind for each in picked if each.backend.compiles_first(each))
-    count = 1 if picked[0].is_cpu else picked[0].backend.count(picked[0])
-    return Answer(picked, devices.backend(framework).refused(), slow, count)
+    backend = devices.backend(framework)
+    picked = tuple(devices.pick(kind, framework) for kind in backend.kinds())
+    slow = tuple(each.kind for each in picked if backend.compiles_first(each))
+    count = 1 if picked[0].is_cpu else backend.count(picked[0])
+    return Answer(picked, backend.refused(), slow, count)

@@ -128,13 +128,13 @@ class Counters(Sensor):
 
 
 @functools.cache
-def open_sensor(device: Device) -> Sensor:
-    """Return the energy sensor of a device on this machine, the same at each call.
+def open_sensor(device: Device | None) -> Sensor:
+    """Return the energy sensor of a device on this machine, the same at each call; an unknown device has none.
 
     Without Zeus, or without a counter that moves and may be read, it is a `Sensor` that says why.
     """
-    counter = device.features.energy_counter
-    if device.count == 0 or counter is None or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
+    counter = device and device.features.energy_counter
+    if not (counter and device.count) or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
         return NO_SENSOR  # without importing Zeus, which takes seconds
     logging.getLogger("zeus").setLevel(logging.ERROR)  # Zeus warns about each missing vendor library
     try:

@@ -1,6 +1,7 @@
 """Networks: their names, and the operations and memory that training takes."""
 
 import functools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -156,4 +157,4 @@ def _lines() -> dict[str, dict]:
 
 
 def _key(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return re.sub(r"[\W_]", "", name.lower())
