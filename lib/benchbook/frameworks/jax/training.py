@@ -18,6 +18,8 @@ class KerasNetwork(Network):
     Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
 
+    _state: list[list[Array]]  # trainable variables, others, the optimiser's
+
     def _prepare(self) -> None:
         first, count, self._layouts = self.device.index, self.device.count, None
         if count > 1:  # the layouts of arrays: a copy on each device, and a share of the first dimension on each
