@@ -126,7 +126,7 @@ def money(seconds: float, per_hour: float | None = None) -> str:
 
 
 def finding(study: "Study", evidence: Evidence, measured: bool = False) -> list[str]:
-    """Return the study's headline, if there is one, and the title of the next chart with a value; see `spoken`.
+    """Return the study's headline, if there is one, and the title of the next chart with another value; see `spoken`.
 
     Args:
         study, evidence: what to report.
@@ -138,6 +138,8 @@ def finding(study: "Study", evidence: Evidence, measured: bool = False) -> list[
         lines = chart.drawn(chart.table(evidence), evidence)
         is_sentence = isinstance(title, Sentence)
         known = title.lines(lines) if is_sentence else lines
+        if said and chart.value == study.headline.quantity:  # which the headline has said
+            continue
         if (said or measured) and is_sentence and known.empty:
             continue
         if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
