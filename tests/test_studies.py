@@ -130,9 +130,9 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
     assert [text.get_text().strip() for text in drawing.figure.axes[0].texts][:2] == ["19.6 s", "20.4 s"]
 
 
-def test_rates_have_decimal_prefixes():
-    texts = [calibrate.in_words(value) for value in (2e15, 999.7e9, 5.9e10, 1.5e6, 2e3, 7)]
-    assert texts == ["2 PFLOP/s", "1 TFLOP/s", "59 GFLOP/s", "1.5 MFLOP/s", "2 kFLOP/s", "7 FLOP/s"]
+def test_rates_have_one_unit():
+    texts = [calibrate.in_words(value) for value in (2e15, 999.7e9, 5.9e10, 0)]
+    assert texts == ["2,000 TFLOP/s", "1 TFLOP/s", "0.059 TFLOP/s", "0 TFLOP/s"]
 
 
 def test_pictures_and_the_reading_say_how_far_off_they_are():

@@ -1,7 +1,6 @@
 """The results of calibration: the ceilings of each device."""
 
 import pandas
-from matplotlib.ticker import EngFormatter
 
 from benchbook.frameworks import operations
 from benchbook.judging import wording
@@ -20,8 +19,8 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
 
 
 def in_words(rate: float, place: int | None = None) -> str:
-    """Return a rate of operations with three digits and a decimal prefix: 5.9e10 is `59 GFLOP/s`."""
-    return EngFormatter("FLOP/s")(float(f"{rate:.3g}"))
+    """Return a rate of operations with three digits, in one unit for titles and axes: 5.9e10 is `0.059 TFLOP/s`."""
+    return f"{float(f'{rate / 1e12:.3g}'):,g} TFLOP/s"
 
 
 def reading(rows: pandas.DataFrame) -> str:
