@@ -62,6 +62,14 @@ def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(outputs,
     assert "(yours)" in BeautifulSoup(machines, "html.parser")("tr")[1].get_text()
 
 
+def test_each_figure_links_its_numbers(outputs, shown):
+    page = BeautifulSoup((outputs / "report" / "90_aggregate.html").read_text(), "html.parser")
+    links = [link["href"] for link in page("a", download=True)]
+    assert len(links) == len(shown["image/png"])
+    assert [link for link in links if not (outputs / "report" / link).is_file()] == []
+    assert page.find("a", href="claims.csv")
+
+
 def test_a_number_in_two_places_is_one_number(outputs, shown):
     """Compare data, terminal, figures' tables, pages and the article, for every point and every task."""
     report, figures = outputs / "report", outputs / "figures"

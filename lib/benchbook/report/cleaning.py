@@ -75,8 +75,9 @@ def _output(output: nbformat.NotebookNode, heading: str) -> nbformat.NotebookNod
     data = output.get("data", {})
     picture = next((kind for kind in PICTURES if kind in data), None)
     if picture:
-        alt = str(output.get("metadata", {}).get(picture, {}).get("alt", f"Picture under: {heading}"))
-        return new("display_data", {picture: data[picture]}, metadata={picture: {"alt": alt}})
+        own = {"alt": f"Picture under: {heading}", "table": ""} | output.get("metadata", {}).get(picture, {})
+        own = {name: str(own[name]) for name in ("alt", "table")}
+        return new("display_data", {picture: data[picture]}, metadata={picture: own})
     if "text/html" in data:
         return new("display_data", {"text/html": markup(data["text/html"], f"Table under: {heading}")})
     if "text/markdown" in data:

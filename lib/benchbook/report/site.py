@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from benchbook.machine import identity, layout, temporary
@@ -103,14 +103,15 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
         shutil.copytree(figures / "pages", source)
         for name in ("index.md", "points.md", "_static/page.css", "_static/start.js", "_static/points.js"):
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
+        charts = {path.stem: path for path in figures.glob("*.csv")}
         for path in executed:
-            _write_notebook(path, source)
+            _write_notebook(path, source, charts)
         (source / "docs").mkdir()
         for path in (layout.root() / "docs").glob("*.md"):
             text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        settings = SETTINGS | {"html_extra_path": [str(figures / "data")]}
+        settings = SETTINGS | {"html_extra_path": list(map(str, [figures / "data", *charts.values()]))}
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
         app = Sphinx(source, None, built, f"{place}/doctrees", "html", settings, status=None, warning=io.StringIO())
         app.connect("html-page-context", _add_policy, priority=900)  # after furo's
@@ -120,10 +121,11 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     return folder / "index.html"
 
 
-def _write_notebook(executed: Path, source: Path) -> str:
+def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) -> str:
     """Write what a page may show of a notebook, or why it shows nothing, into the folder that Sphinx reads.
 
-    The notebooks of a study's other points are written next to its page, which links to them.
+    The notebooks of a study's other points are written next to its page, which links to them. A figure links to its
+    table if that is one of `charts`.
 
     Returns:
         The first sentence of its answer; empty without one.
@@ -152,7 +154,10 @@ def _write_notebook(executed: Path, source: Path) -> str:
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell
             alt, data = html.escape(own["alt"]), html.escape(output.data[kind])
-            output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">'}
+            name, link = own["table"], ""
+            if name in charts:
+                link = f'<p class="note"><a href="{name}.csv" download>Numbers of all machines (CSV)</a></p>'
+            output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">{link}'}
     nbformat.write(notebook, source / executed.name)
     return answer
 

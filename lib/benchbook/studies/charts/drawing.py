@@ -18,12 +18,14 @@ class Drawing:
         table: the numbers in the figure.
         kind: of chart, in words, for the alternative text.
         tables: further tables of the chart, by file name.
+        name: of the file of `table`; empty if there is none.
     """
 
     figure: Figure | None
     table: pandas.DataFrame
     kind: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
+    name: str = ""
 
     def __post_init__(self) -> None:
         if self.figure:
@@ -59,4 +61,4 @@ class Drawing:
 
     def _repr_png_(self) -> tuple[bytes, dict] | None:
         """Return the figure as a notebook shows it, with its alternative text."""
-        return (figures.render(self.figure), {"alt": self.alt}) if self.figure else None
+        return (figures.render(self.figure), {"alt": self.alt, "table": self.name}) if self.figure else None

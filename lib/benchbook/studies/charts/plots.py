@@ -90,7 +90,7 @@ class Plot:
             figure = self.figure(lines, evidence)
             figure.axes[0].set_title(self.title(lines, evidence.names))
             figure.axes[0].set(**self.look)
-        return Drawing(figure, table, self.kind, tables)
+        return Drawing(figure, table, self.kind, tables, self.name)
 
     def axis_label(self, lines: pandas.DataFrame, num_drawn: int) -> str:
         """Return the label of the horizontal axis: its quantity, the work of all lines, and how many are not drawn."""
