@@ -310,7 +310,7 @@ def test_whether_1_70_times_is_true_stands_in_the_article_of_all_machines(visit)
     page.get_by_role("heading", name="Is a GPU 1.7 times faster than a CPU on MNIST").wait_for()
     assert page.get_by_text(re.compile(r"times as fast as its CPU")).count() >= 1
     alts = page.locator("article img").evaluate_all("images => images.map(image => image.alt)")
-    assert len(set(alts)) == len(alts) > 10  # each figure has its own words
+    assert len(set(alts)) == len(alts) > 5  # each figure has its own words
 
 
 def test_an_h100_or_a_tpu_v4_to_an_accuracy_is_published_alone(visit):

@@ -168,7 +168,8 @@ def test_what_is_broken_under_a_process_costs_at_most_its_run(measure, tmp_path,
     for faults in ({1: fault}, {}):
         done = measure(2, faults)
         assert done.returncode == 0, done.stderr
-    assert list(json.loads(done.stdout).values()) == statuses
+    found = json.loads(done.stdout)  # two of these processes may begin in one second, so that their order is by chance
+    assert [found[number] for number in sorted(found)] == statuses
     assert not list(tmp_path.rglob("*.running"))
 
 
