@@ -204,7 +204,7 @@ def present(monkeypatch, hip: str | None = None) -> Iterator[None]:
         get_rng_state=torch.get_rng_state,
         set_rng_state=torch.set_rng_state,
         device_count=lambda: 1,
-        get_device_name=lambda: f"an impostor of {kind}",
+        get_device_name=lambda index: f"an impostor of {kind}",
     )
     real_module = torch.get_device_module
     monkeypatch.setattr(torch, "get_device_module", lambda asked=None: module if asked == kind else real_module(asked))
