@@ -5,7 +5,6 @@ Folders, links and tables use a machine's id, such as `apple-m1-8core-16gb`.
 
 import re
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -118,7 +117,7 @@ class Names:
         return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + suffix
 
 
-def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: Collection[str] = ()) -> Names:
+def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str] = frozenset()) -> Names:
     """Return the names of the machines in some rows.
 
     Articles often name a computer after its GPU or TPU; such a machine is called `server with` that chip. Cores and
@@ -151,10 +150,10 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: Collection[str
     for machine in sorted(_with_shared_name(names)):
         counts[names[machine]] += 1
         machines[machine] = replace(machines[machine], suffix=f" (no. {counts[names[machine]]})")
-    for machine in machines.keys() & set(yours):
+    for machine in machines.keys() & yours:
         machines[machine] = replace(machines[machine], suffix=machines[machine].suffix + YOURS)
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
-    return Names(machines, own_chips, frozenset(machine for machine, _ in shared), frozenset(yours))
+    return Names(machines, own_chips, frozenset(machine for machine, _ in shared), yours)
 
 
 def chip_name(text: str) -> str:

@@ -52,6 +52,8 @@ class Aggregation:
     def yours(self) -> dict[str, str]:
         """Return what the reader's own machines say of each study that they measured, by its question, in Markdown."""
         rows, names = self.evidence.rows, self.evidence.yours
+        if not names:
+            return {}
         own = replace(self.evidence, rows=rows[rows["source"].ne("measured") | rows["machine"].isin(names)])
         found = {study.question: findings.finding(study, own, measured=True)[:1] for study in studies.every().values()}
         return {question: tables.markdown(" ".join(said)) for question, said in found.items() if said}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook import studies
-from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.judging import intervals, verdicts, wording
 from benchbook.record import articles, chips, naming, pairs, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
@@ -156,8 +156,7 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
 
 def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
     """Return the name, basis and sources of a measured line."""
-    points = evidence.summary.set_index(statistics.POINT_KEY)
-    point = points.loc[(line["machine"], task.study, line["point"])]
+    point = evidence.point(line["machine"], task.study, line["point"])
     is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
     name = f"{evidence.names.place(line)}, {line['variant']}"
     name += f", on {naming.dataset(line['dataset'])}" if is_other else ""

@@ -63,7 +63,7 @@ def index(folder: Path) -> None:
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
-        question, alt = cells[0].source.partition("\n")[0].removeprefix("# "), largest.metadata["image/png"]["alt"]
+        question, alt = layout.question(path.stem.partition("_")[2]), largest.metadata["image/png"]["alt"]
         lines.append(f"## [{question}]({path.name})\n\n![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 

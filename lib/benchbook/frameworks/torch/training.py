@@ -253,14 +253,16 @@ class TorchWorkload(Workload):
         settings = self.settings if precision == self.settings.precision else Settings(precision)
         self.device.check_precision(precision)
         workload = self if settings == self.settings else self._computing_as(settings)
-        workload.enter()
-        with without_dropout(workload.model, self.plain.may_be_random):
-            subject = TorchSubject(workload)
-            try:
-                yield subject
-            finally:
-                workload.restore(subject.fresh)
-                self.enter()
+        try:
+            workload.enter()
+            with without_dropout(workload.model, self.plain.may_be_random):
+                subject = TorchSubject(workload)
+                try:
+                    yield subject
+                finally:
+                    workload.restore(subject.fresh)
+        finally:
+            self.enter()
 
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with other settings, a copy of the network and a fresh optimiser."""

@@ -94,7 +94,7 @@ def colour(line: dict, colours: Mapping[str, str]) -> str:
 
 def machine_colours(machines: Iterable[str]) -> dict[str, str]:
     """Return a colour for each machine; the same machines always get the same colours."""
-    return dict(zip(sorted(set(machines)), itertools.cycle(MACHINES), strict=False))
+    return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
 
 
 def view(line: dict) -> str:

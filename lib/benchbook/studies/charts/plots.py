@@ -12,13 +12,19 @@ from benchbook.judging import wording
 from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
-from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.evidence import Evidence, cached
 
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "os^vDP*X"
 AXIS_LETTERS = 70  # in each line of an axis label
 MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
+
+
+@cached
+def colours(evidence: Evidence) -> dict[str, str]:
+    """Return the colour of each machine with measured rows, the same in all charts."""
+    return figures.machine_colours(set(evidence.measured["machine"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +144,7 @@ class Bars(Plot):
         )
         heights = [max(0.42, 0.08 + 0.14 * (1 + label.count("\n"))) for label in best["label"]]
         figure, axes = figures.canvas(1.6 + len(best) * max(heights), 9.0)
-        figures.draw_bars(axes, best, self.value, figures.machine_colours(evidence.measured["machine"]), self.parts)
+        figures.draw_bars(axes, best, self.value, colours(evidence), self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.ticks:
             axes.xaxis.set_major_formatter(self.ticks)
@@ -184,7 +190,7 @@ class Points(Plot):
         rank = firsts.groupby("machine", sort=False).cumcount()
         labels = figures.labels(firsts, evidence.names, self.label, self.usual)
         for points, label, place in zip(groups, labels, rank, strict=True):
-            shade = figures.colour(points.iloc[0].to_dict(), figures.machine_colours(evidence.measured["machine"]))
+            shade = figures.colour(points.iloc[0].to_dict(), colours(evidence))
             style = {"color": shade, "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)]}
             figures.draw_points(axes, points, self.x, self.value, label.replace("\n", ", "), style)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)

@@ -43,6 +43,7 @@ class Evidence:
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
     _newest = cached_property(lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions))
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
+    _by_point = cached_property(lambda self: self.summary.set_index(statistics.POINT_KEY, drop=False))
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
     names = cached_property(lambda self: naming.from_rows(self.rows, self.folder, self.yours))
 
@@ -74,6 +75,11 @@ class Evidence:
     def newest(self, study: str) -> pandas.DataFrame:
         """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
         return self._newest[self._newest["study"] == study]
+
+    def point(self, machine: str, study: str, name: str) -> dict:
+        """Return a point's line of the summary; empty if it has none."""
+        key = machine, study, name
+        return self._by_point.loc[key].to_dict() if key in self._by_point.index else {}
 
     def printed(self, study: str, query: str = "") -> pandas.DataFrame:
         """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query` if there is one."""

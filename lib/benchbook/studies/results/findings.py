@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas
 
-from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.judging import intervals, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
 from benchbook.record import naming, prices
@@ -161,9 +161,7 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     number, further = title.interval(line), [] if is_named else [stand_in(line, study.dataset)]
     if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
         further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
-    key = line["machine"], study.name, line.get("point")
-    points = evidence.summary.set_index(statistics.POINT_KEY, drop=False)
-    point = points.loc[key].to_dict() if key in points.index else {}
+    point = evidence.point(line["machine"], study.name, line.get("point"))
     text = title(lines, evidence.names)
     return text + wording.hedged(point, *further, said=text)
 

@@ -9,7 +9,7 @@ from benchbook.studies.results.evidence import Evidence, most_samples
 
 MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
 
-PUBLISHED, PREDICTED = "published", "predicted"  # kinds of bounds, beside those of `intervals`
+PUBLISHED, PREDICTED = "published", "predicted"  # kinds of bounds, next to those of `intervals`
 
 
 def is_measured(line: dict) -> bool:
