@@ -1,19 +1,22 @@
 """Fit the constants of the rule that predicts, and compare it with others on rates that were hidden from it.
 
 `python benchmarks/predictions.py` prints the constants that make hidden rates most likely, each from GRID, while the
-others stay; then the errors of the rule and of the plain ratio of bandwidths, as a table of docs/predictions.md. It
-takes minutes.
+others stay; writes the errors of the rule and of the plain ratio of bandwidths to ERRORS, which says how sure an answer
+is; and prints them as a table of docs/predictions.md. It takes minutes.
 
 `python benchmarks/predictions.py FOLDER` lists next to them the answer and the regression of another checkout, which
 learn from this checkout's record. The folder holds commit 187a2a12, the last with the larger rule.
 """
 
+import functools
 import io
+import math
 import subprocess
 import sys
 
 import numpy
 import pandas
+import threadpoolctl
 
 from benchbook.machine import layout
 from benchbook.record import articles, chips, observations, predict, rules
@@ -24,6 +27,10 @@ COMPARED = dict.fromkeys(("Apple M1 Max", "Apple M4", "Apple M4 Max", "Apple M5 
 COMPARED |= dict.fromkeys(("RTX 3060", "RTX 4090", "RTX 5090", "RX 7900 XTX", "A100 80GB", "H100 80GB SXM"), "amp_fp16")
 COMPARED |= dict.fromkeys(("MI300X", "TPU v5e"), "bf16")
 USUAL = "resnet50, 224 px"
+HIDDEN = ["product", "publication"]  # all rates with one of its values are hidden with a rate
+FEWEST = 10  # errors of the smallest group whose errors are stated
+ERRORS = layout.published() / "record" / "prediction_errors.csv"
+ONE_THREAD = threadpoolctl.threadpool_limits.wrap(limits=1)  # threads wait longer for each other than they work
 GRID = (0.1, 0.25, 0.4, 1.0)
 COLUMNS = {"error": "deviation", "ratio_error": "ratio_deviation"}
 NAMES = {"error": "the rule", "ratio_error": "ratio"}
@@ -42,10 +49,71 @@ print(table[["kind", "origin", "vendor", "family", "answer", "regression", "devi
 """
 
 
+@ONE_THREAD
+def judged(rule: rules.Regression | rules.Ratio) -> pandas.DataFrame:
+    """Return the rule's lines with the errors of hidden rates, in logarithms.
+
+    Returns:
+        Added columns: error, deviation (both NaN if the rule needs a rate that is hidden).
+    """
+    lines, printed = rule.lines, rule.lines["speed"].to_numpy(float)
+    values, found = lines[HIDDEN].to_numpy(object), numpy.full((2, len(lines)), math.nan)
+    for own in lines.groupby(HIDDEN).indices.values():
+        unknown = numpy.flatnonzero((values == values[own[0]]).any(axis=1))
+        found[:, own] = rule.predict(lines.iloc[own], unknown)
+    return lines.assign(error=found[0] - printed, deviation=found[1])
+
+
+@functools.cache
+def hidden() -> pandas.DataFrame:
+    """Return the errors of the answer and of the plain ratio for each published rate that was hidden.
+
+    Returns:
+        The columns of the kind's table, and: kind, group (a vendor and a family of precisions, or LANGUAGE_MODELS),
+        error and deviation (of the answer), ratio_error and ratio_deviation. Rates of a work that no other publication
+        timed in the family are left out, because the ratio cannot know them.
+    """
+    parts = []
+    for kind, rule in rules.by_kind().items():
+        table = judged(rule).join(judged(rules.Ratio(rule.lines))[["error", "deviation"]].add_prefix("ratio_"))
+        named = kind if kind == rules.LANGUAGE_MODELS else table["vendor"] + ", " + table["family"]
+        parts.append(table.assign(kind=kind, group=named))
+    table = pandas.concat(parts, ignore_index=True)
+    return table[table["ratio_error"].notna()]
+
+
+def errors() -> pandas.DataFrame:
+    """Return the errors of the answer and of the plain ratio on hidden rates, as `rules.errors` does from ERRORS."""
+    table = hidden()
+    origins = table["origin"].mask(table["kind"].eq(rules.LANGUAGE_MODELS), rules.LANGUAGE_MODELS)
+    images = table[table["kind"].eq(rules.IMAGES)]
+    grouped = pandas.concat([table.assign(group=origins), images]).groupby("group", sort=False)
+    prefixes = {rules.ANSWER: "", rules.RATIO: "ratio_"}
+    parts = [
+        {"group": group, "rule": rule} | measures(own, prefix)
+        for group, own in grouped
+        for rule, prefix in prefixes.items()
+        if len(own) >= FEWEST
+    ]
+    return pandas.DataFrame(parts)
+
+
+def measures(lines: pandas.DataFrame, prefix: str = "") -> dict:
+    """Return pairs, publications, median_error, within_2 and coverage, see `rules.errors`."""
+    off, deviations = (lines[prefix + name].astype(float) for name in ("error", "deviation"))
+    return {
+        "pairs": len(lines),
+        "publications": lines["publication"].nunique(),
+        "median_error": float(numpy.expm1(off).abs().median()),
+        "within_2": float((off.abs() < math.log(2)).mean()),
+        "coverage": float((off.abs() <= rules.DEVIATIONS * deviations)[deviations.notna()].mean()),
+    }
+
+
 def likelihood(constants: dict[str, float]) -> float:
     """Return the mean logarithm of the density of the hidden rates of images whose errors count, without a constant."""
     lines = observations.images()
-    table = rules.judged(rules.Regression(lines, constants))[rules.judged(rules.Ratio(lines))["error"].notna()]
+    table = judged(rules.Regression(lines, constants))[judged(rules.Ratio(lines))["error"].notna()]
     scaled = table["error"] / table["deviation"]
     return float(-(numpy.log(table["deviation"]) + scaled**2 / 2).mean())
 
@@ -70,7 +138,7 @@ def cells(table: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     images = table[is_image]
     named = {**dict(list(images.groupby("origin"))), rules.LANGUAGE_MODELS: table[~is_image]}
     named |= {f"{vendor}, {family}": own for (vendor, family), own in images.groupby(["vendor", "family"])}
-    return {name: own for name, own in named.items() if len(own) >= rules.FEWEST}
+    return {name: own for name, own in named.items() if len(own) >= FEWEST}
 
 
 def compared() -> pandas.DataFrame:
@@ -108,7 +176,8 @@ def compared() -> pandas.DataFrame:
 def main(words: list[str]) -> None:
     """Print the constants and the table."""
     print(f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}", flush=True)
-    tables = [(rules.hidden(), column, COLUMNS[column], name) for column, name in NAMES.items()]
+    errors().to_csv(ERRORS, index=False)
+    tables = [(hidden(), column, COLUMNS[column], name) for column, name in NAMES.items()]
     if words:
         command = [sys.executable, "-c", OLDER, words[0], str(layout.published())]
         older = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -119,7 +188,7 @@ def main(words: list[str]) -> None:
     for group in cells(tables[0][0]):
         for table, error, deviation, name in tables:
             own = cells(table)[group].rename(columns={error: "shown_error"}).assign(shown_deviation=table[deviation])
-            found = rules._measures(own.assign(publication=""), "shown_")
+            found = measures(own.assign(publication=""), "shown_")
             shares = " | ".join(f"{100 * found[each]:.1f} %" for each in ("median_error", "within_2", "coverage"))
             print(f"| {group} | {name} | {found['pairs']} | {shares} |", flush=True)
     print(compared().to_markdown(index=False))

@@ -113,7 +113,7 @@ def test_an_old_price_says_so_and_the_hours_that_pay_are_price_over_rent():
     words = prices.in_words("NVIDIA T4")
     assert words["hour"] == "$0.53 an hour (4 providers, newest 2024-02, over 18 months old)"
     assert "buy" not in words
-    rent = prices.usual_rent(prices.rental_offers("NVIDIA RTX 4090"))
+    rent = prices.usual_rent("NVIDIA RTX 4090")
     hours = prices.hours_to_pay(prices.purchase_prices("NVIDIA RTX 4090")["usd"].iloc[0], rent)
     assert prices.in_words("NVIDIA RTX 4090")["pays"].startswith(f"{wording.number(hours)} hours of use")
 

@@ -50,7 +50,7 @@ def of(*ratios):
     ],
 )
 def test_one_publication_has_no_interval(lines, words):
-    assert pairs.in_words(of(*lines)) == words
+    assert pairs.in_words(of(*lines), pairs.ratio(of(*lines))) == words
 
 
 def test_publications_count_once_and_have_an_interval():
@@ -59,8 +59,9 @@ def test_publications_count_once_and_have_an_interval():
     assert number.value == pytest.approx(math.sqrt(8))
     assert number.kind == "interval"
     assert number.low < 2.1
-    assert pairs.in_words(lines).startswith("2.8 times (")
-    assert pairs.in_words(lines).endswith("; 12 works in 4 publications, 16 bits)")
+    words = pairs.in_words(lines, pairs.ratio(lines))
+    assert words.startswith("2.8 times (")
+    assert words.endswith("; 12 works in 4 publications, 16 bits)")
 
 
 def test_what_people_compare_is_in_the_readme():

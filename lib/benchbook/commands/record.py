@@ -93,7 +93,7 @@ def published_pairs(a: str, b: str) -> None:
         known = "; ".join(f"{name} with {', '.join(own) or 'none'}" for name, own in others.items())
         raise ValueError(f"no publication trained the same work on {a} and {b}; published pairs: {known}")
     for _, own in lines.groupby("family"):
-        say(f"{b} over {a}: {pairs.in_words(own)}")
+        say(f"{b} over {a}: {pairs.in_words(own, pairs.ratio(own))}")
     for line in lines.to_dict("records"):
         say(
             f"{wording.times(line['ratio'])} times: {line['work']}, {pairs.FAMILIES[line['family']]}; {line['article']}"
@@ -109,7 +109,7 @@ def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
         seconds: the least and the most.
     """
     known, lines = prices.in_words(chip), []
-    if hourly := price or prices.usual_rent(prices.rental_offers(chip)):
+    if hourly := price or prices.usual_rent(chip):
         cost = " to ".join(wording.price(prices.rent(bound, hourly), 2) for bound in seconds)
         hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
         lines.append(f"rent     {cost} at {hour}")

@@ -92,9 +92,9 @@ def ratio(lines: pandas.DataFrame) -> intervals.Interval:
     return intervals.interval(lines["ratio"], lines["publication"], PUBLICATIONS)
 
 
-def in_words(lines: pandas.DataFrame) -> str:
-    """Return such a ratio in words: "3.1 times (2.4 to 3.9; 14 works in 5 publications, 16 bits)"."""
-    number, family = ratio(lines), FAMILIES[lines["family"].iloc[0]]
+def in_words(lines: pandas.DataFrame, number: intervals.Interval) -> str:
+    """Return the `ratio` of lines in words: "3.1 times (2.4 to 3.9; 14 works in 5 publications, 16 bits)"."""
+    family = FAMILIES[lines["family"].iloc[0]]
     span = wording.span(pandas.Series([number.low, number.high]), wording.times)
     span = span if number.kind == intervals.INTERVAL else f"range {span}" if len(lines) > 1 else "no bounds"
     counts = f"{wording.count(len(lines), 'work')} in {wording.count(lines['publication'].nunique(), 'publication')}"
@@ -106,7 +106,8 @@ def asked() -> pandas.DataFrame:
     lines = []
     for slow, fast in ASKED:
         families = [own for _, own in between(slow, fast).groupby("family")]
-        lines += [(fast, slow, in_words(max(families, key=lambda own: (own["publication"].nunique(), len(own)))))]
+        most = max(families, key=lambda own: (own["publication"].nunique(), len(own)))
+        lines += [(fast, slow, in_words(most, ratio(most)))]
     return pandas.DataFrame(lines, columns=["chip", "over", "published"])
 
 

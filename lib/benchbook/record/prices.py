@@ -88,21 +88,24 @@ def rental_offers(chip: str) -> pandas.DataFrame:
     return _of_chip(chip, _offers).drop_duplicates("provider").reset_index(drop=True)
 
 
-def usual_offers(offers: pandas.DataFrame) -> pandas.DataFrame:
+@functools.cache
+def usual_offers(chip: str) -> pandas.DataFrame:
     """Return the offers whose median is the usual price: those of marketplaces count only if there are no others.
 
     The cheapest offer is not used: often it was withdrawn, shares the device, or is an error in the list.
 
     Args:
-        offers: from `rental_offers`.
+        chip: see `rental_offers`.
     """
+    offers = rental_offers(chip)
     of_marketplace = offers["provider"].isin(MARKETPLACES)
     return offers if of_marketplace.all() else offers[~of_marketplace]
 
 
-def usual_rent(offers: pandas.DataFrame) -> float | None:
+@functools.cache
+def usual_rent(chip: str) -> float | None:
     """Return the usual price of an hour of one device, see `usual_offers`; None without offers."""
-    prices = usual_offers(offers)["usd_per_hour"].astype(float)
+    prices = usual_offers(chip)["usd_per_hour"].astype(float)
     return float(prices.median()) if len(prices) else None
 
 
@@ -138,10 +141,10 @@ def in_words(chip: str, count: int = 1) -> dict[str, str]:
         hour (the rent of an hour), buy (the newest purchase price of exactly this configuration, with what it
         includes), pays (the hours after which buying beats renting).
     """
-    offers, bought = rental_offers(chip), purchase_prices(chip).to_dict("records")
+    bought = purchase_prices(chip).to_dict("records")
     own, found = next((line for line in bought if _is_of(chip, line)), None), {}
-    if hourly := usual_rent(offers):
-        usual = usual_offers(offers)
+    if hourly := usual_rent(chip):
+        usual = usual_offers(chip)
         providers = f"{wording.count(len(usual), 'provider')}, {'newest ' if len(usual) > 1 else ''}"
         found["hour"] = f"{wording.price(count * hourly)} an hour ({providers}{_age(usual['date'].max())})"
     for line in [own or bought[0]] if bought else ():

@@ -2,8 +2,8 @@
 
 A ridge regression learns from all published rates of images. Rates of language models are scaled by memory bandwidth:
 too few are published for more. An error is that of a published rate which was hidden with all rates of its chip and of
-its publication, because a buyer's machine is in no publication. `benchmarks/predictions.py` fits the constants and
-compares the rules.
+its publication, because a buyer's machine is in no publication. `benchmarks/predictions.py` fits the constants, makes
+the errors and compares the rules.
 """
 
 import functools
@@ -12,25 +12,21 @@ from statistics import NormalDist
 
 import numpy
 import pandas
-import threadpoolctl
 from scipy.special import stdtrit
 
 from benchbook.judging import wording
+from benchbook.machine import layout
 from benchbook.record import observations
 from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
 
 REGRESSION, RATIO = "regression", "ratio of bandwidths"
 ANSWER = "the answer"
-HIDDEN = ["product", "publication"]  # all rates with one of its values are hidden with a rate
 LEVEL = 0.95  # of values below the upper bound of a 90 % range
 DEVIATIONS = NormalDist().inv_cdf(LEVEL)  # from the middle of a range to a bound
-FEWEST = 10  # errors of the smallest group whose errors are stated
 # Standard deviations of the logarithm of a rate: of the effects of names alone and in pairs, of a unit of the numbers,
 # and of what is left.
 CONSTANTS = {"names": 1.0, "pairs": 0.25, "arithmetic": 0.1, "no_update": 1.0, "rest": 0.4}
 NAMES, PAIRS = ("work", "vendor", "family"), (("framework", "family"), ("work", "vendor"))
-# Threads wait longer for each other than these small systems take.
-ONE_THREAD = threadpoolctl.threadpool_limits.wrap(limits=1)
 NOTHING = numpy.array([], int)
 
 
@@ -116,60 +112,16 @@ def by_kind() -> dict[str, Regression | Ratio]:
     return {IMAGES: Regression(observations.images()), LANGUAGE_MODELS: Ratio(observations.language_models())}
 
 
-@ONE_THREAD
-def judged(rule: Regression | Ratio) -> pandas.DataFrame:
-    """Return the rule's lines with the errors of hidden rates, in logarithms.
-
-    Returns:
-        Added columns: error, deviation (both NaN if the rule needs a rate that is hidden).
-    """
-    lines, printed = rule.lines, rule.lines["speed"].to_numpy(float)
-    values, found = lines[HIDDEN].to_numpy(object), numpy.full((2, len(lines)), math.nan)
-    for own in lines.groupby(HIDDEN).indices.values():
-        unknown = numpy.flatnonzero((values == values[own[0]]).any(axis=1))
-        found[:, own] = rule.predict(lines.iloc[own], unknown)
-    return lines.assign(error=found[0] - printed, deviation=found[1])
-
-
-@functools.cache
-def hidden() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio for each published rate that was hidden.
-
-    Returns:
-        The columns of the kind's table, and: kind, group (a vendor and a family of precisions, or LANGUAGE_MODELS),
-        error and deviation (of the answer), ratio_error and ratio_deviation. Rates of a work that no other publication
-        timed in the family are left out, because the ratio cannot know them.
-    """
-    parts = []
-    for kind, rule in by_kind().items():
-        table = judged(rule).join(judged(Ratio(rule.lines))[["error", "deviation"]].add_prefix("ratio_"))
-        named = kind if kind == LANGUAGE_MODELS else table["vendor"] + ", " + table["family"]
-        parts.append(table.assign(kind=kind, group=named))
-    table = pandas.concat(parts, ignore_index=True)
-    return table[table["ratio_error"].notna()]
-
-
 @functools.cache
 def errors() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio on hidden rates.
+    """Return the errors of the answer and of the plain ratio on hidden rates, which `benchmarks/predictions.py` made.
 
     Returns:
         Columns: group (the rates of the record or of the articles, a vendor and a family of precisions, or
         LANGUAGE_MODELS), rule (ANSWER or RATIO), pairs, publications, median_error (of predicted over printed, less 1,
         without sign), within_2 (the share within a factor of 2), coverage (of the 90 % ranges).
     """
-    table = hidden()
-    origins = table["origin"].mask(table["kind"].eq(LANGUAGE_MODELS), LANGUAGE_MODELS)
-    images = table[table["kind"].eq(IMAGES)]
-    grouped = pandas.concat([table.assign(group=origins), images]).groupby("group", sort=False)
-    prefixes = {ANSWER: "", RATIO: "ratio_"}
-    parts = [
-        {"group": group, "rule": rule} | _measures(own, prefix)
-        for group, own in grouped
-        for rule, prefix in prefixes.items()
-        if len(own) >= FEWEST
-    ]
-    return pandas.DataFrame(parts)
+    return pandas.read_csv(layout.published() / "record" / "prediction_errors.csv")
 
 
 @functools.cache
@@ -183,15 +135,3 @@ def basis(kind: str, vendor: str, family: str) -> str:
         f"half of such predictions are within {median}, and {hold} of their 90 % ranges hold ({by_kind()[kind].name};"
         f" {known.loc[group, 'pairs']} published rates of {group}, each hidden with its chip and publication)"
     )
-
-
-def _measures(lines: pandas.DataFrame, prefix: str = "") -> dict:
-    """Return pairs, publications, median_error, within_2 and coverage, see `errors`."""
-    off, deviations = (lines[prefix + name].astype(float) for name in ("error", "deviation"))
-    return {
-        "pairs": len(lines),
-        "publications": lines["publication"].nunique(),
-        "median_error": float(numpy.expm1(off).abs().median()),
-        "within_2": float((off.abs() < math.log(2)).mean()),
-        "coverage": float((off.abs() <= DEVIATIONS * deviations)[deviations.notna()].mean()),
-    }

@@ -191,6 +191,7 @@ def _published(task: Task) -> Iterator[dict]:
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
         family = printed["computed"].map(pairs.family_of)
         printed = printed.assign(seconds=task.samples / printed["rate"].astype(float), family=family)
+    printed = printed.assign(cited=[articles.citation(line) for line in printed.to_dict("records")])
     for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"]):
         middles = own.groupby("publication")["seconds"].median()
         seconds = own["seconds"].sort_values()
@@ -199,7 +200,7 @@ def _published(task: Task) -> Iterator[dict]:
         basis = f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
         basis += "; bounds are the least and most" if bounds else ""
         name = chip if count == 1 else f"{count:.0f} x {chip}"
-        cited = " | ".join(sorted({articles.citation(line) for line in own.to_dict("records")}))
+        cited = " | ".join(sorted(set(own["cited"])))
         yield bounds | {
             "machine": name, "name": name, "source": PUBLISHED, "family": family, "seconds": middles.median(),
             "basis": basis, "sources": cited, "chip": chip, "devices": int(count),
@@ -255,7 +256,7 @@ def _described(line: dict, network: networks.Network) -> dict:
     if chips.listed(chip) and memory is None:
         memory = chips.specification(chip).get("memory_gb")
         priced = dict(prices.in_words(chip, count))
-        if hourly := prices.usual_rent(prices.rental_offers(chip)):
+        if hourly := prices.usual_rent(chip):
             dollars = pandas.Series([prices.rent(seconds, count * hourly) for seconds in ends])
             priced["rent"] = wording.span(dollars, wording.price)
     return {"time": time, "memory_gb": memory, "fits": fits} | priced

@@ -68,9 +68,9 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
         return {"columns": split["columns"], "lines": lines}
 
     faster = [
-        {"slow": slow, "fast": fast, "family": family, "text": pairs.in_words(own)}
+        {"slow": slow, "fast": fast, "family": family, "text": pairs.in_words(own, number)}
         for (slow, fast, family), own in pairs.table().groupby(["product", "product_over", "family"])
-        if pairs.ratio(own).value >= 1
+        if (number := pairs.ratio(own)).value >= 1
     ]
     works = pairs.works().assign(group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup())
     works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]

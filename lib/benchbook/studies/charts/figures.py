@@ -292,7 +292,7 @@ def render(figure: Figure) -> bytes:
     with style():
         for axes in figure.axes:
             axes.set_title(axes.get_title(loc="left"), wrap=True)
-        figure.savefig(file, format="png", metadata={"Software": None})
+        FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})  # `savefig` draws it twice
     return file.getvalue()
 
 

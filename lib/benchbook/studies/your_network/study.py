@@ -84,7 +84,7 @@ def _predicted(best: dict, chip: str) -> dict:
         rate = predict.rate(predict.Question(chip, best["model"], best["precision"], **numbers))
     except Unknown as reason:
         return line | {"reason": str(reason)}
-    hourly = prices.usual_rent(prices.rental_offers(chips.resolve(chip)))
+    hourly = prices.usual_rent(chips.resolve(chip))
     dollars = prices.rent(IMAGES / rate.value, hourly) if hourly else None
     bounds = {"samples_per_second": rate.value, "low": rate.low, "high": rate.high}
     return line | bounds | {"basis": rate.basis, "dollars": dollars}
