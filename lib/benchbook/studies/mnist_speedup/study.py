@@ -98,6 +98,7 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
     return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
 
 
+@cached
 def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return the study's measured points with their loader; of equal points the one that measured more images."""
     points = shared.with_settings(evidence.points(NAME), ["data_resident"])

@@ -111,8 +111,10 @@ def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:
     A sum over training windows is missing if a window lacks the value. Dollars are hours at the price that the run
     states, else at the machine's on-demand price.
     """
-    rows, listed = [], prices.on_demand(evidence.prices)
-    for (_, _, machine), run in evidence.newest(study).groupby(["run_id", "repeat", "machine"], sort=True):
+    newest, rows, listed = evidence.newest(study), [], prices.on_demand(evidence.prices)
+    tested = newest.loc[newest["phase"].eq("evaluate") & newest[measure].notna(), "run_id"]
+    newest = newest[newest["run_id"].isin(tested)]
+    for (_, _, machine), run in newest.groupby(["run_id", "repeat", "machine"], sort=True):
         trains = run["phase"].eq("train") & run["seconds"].notna()
         sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
         per_hour = prices.price_of_hour(machine, run["settings"].iloc[0].get("price_per_hour"), listed)
