@@ -56,7 +56,8 @@ def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(outputs,
     named = [name for name in map(merged.evidence.names.machine, merged.machines["machine"]) if "(yours)" in name]
     assert named == [merged.evidence.names.machine(YOURS)]
     first = shown["text/markdown"][0]
-    assert first.count("**") == 2 * len(merged.yours) > 0
+    own = merged.evidence.measured.query("machine == @YOURS")["study"]
+    assert first.count("**") == 2 * len(merged.yours) == 2 * own.nunique() > 0
     assert "(yours)" in first
     machines = next(table for table in shown["text/html"] if "memory_gib" in table)
     assert "(yours)" in BeautifulSoup(machines, "html.parser")("tr")[1].get_text()

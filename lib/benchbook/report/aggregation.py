@@ -12,7 +12,7 @@ from benchbook import studies
 from benchbook.judging import verdicts
 from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
-from benchbook.report import claim_outcomes, costs, machines, pages, tables
+from benchbook.report import claim_outcomes, closing, costs, machines, pages, tables
 from benchbook.rows import crosschecks
 from benchbook.rows import files as reading
 from benchbook.studies.charts.drawing import Drawing
@@ -50,13 +50,12 @@ class Aggregation:
 
     @cached_property
     def yours(self) -> dict[str, str]:
-        """Return what the reader's own machines say of each study that they measured, by its question, in Markdown."""
+        """Return the answer of the reader's own machines to each study's question, if they measured it, in Markdown."""
         rows, names = self.evidence.rows, self.evidence.yours
-        if not names:
-            return {}
-        own = replace(self.evidence, rows=rows[rows["source"].ne("measured") | rows["machine"].isin(names)])
-        found = {study.question: findings.finding(study, own, measured=True)[:1] for study in studies.every().values()}
-        return {question: tables.markdown(" ".join(said)) for question, said in found.items() if said}
+        own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)]
+        own = replace(self.evidence, rows=own, own_first=True)
+        found = {study.question: closing.headline(own, study) for study in studies.every().values()}
+        return {question: tables.markdown(said) for question, said in found.items() if said}
 
     @cached_property
     def claims(self) -> pandas.DataFrame:

@@ -1,5 +1,7 @@
 """The result of a study's notebook: an answer, one figure and one table of its own point; its rows fold away."""
 
+from dataclasses import replace
+
 import pandas
 from IPython.display import HTML, Markdown, display
 
@@ -9,14 +11,16 @@ from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.experiments import parameters
 from benchbook.studies.results import findings
-from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.evidence import SECONDS, Evidence, cached
 from benchbook.studies.results.findings import Sentence
 from benchbook.studies.results.tables import is_measured
 from benchbook.studies.study import Study
 
 ROWS = ["phase", "precision", "repeat", "epoch", "batch_size", "samples", "seconds", "input_seconds"]
 ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
+SIZES = ("batch_size", "image_size", "sequence_length", "width")  # which the study's unit is of
 
 
 def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame | None = None) -> None:
@@ -28,7 +32,7 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
         more: sentences of the study about the result.
         table: of the result, at most eight columns; None: the point's speed, accuracy, energy and verdict.
     """
-    drawing = study.lead.draw(evidence) if is_drawn(evidence, study) else None
+    drawing = study.lead.draw(evidence) if has_answer(evidence, study) else None
     display(Markdown(answer(evidence, study, *more)))
     display(drawing if drawing and drawing.figure else windows(evidence))
     rows, names = evidence.measured, evidence.names
@@ -39,21 +43,29 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
     """Return the answer of one point in Markdown: its verdict and its number, what follows, and what it is based on."""
     [point] = evidence.summary.to_dict("records")
-    said = findings.finding(study, evidence, measured=True)
-    if point["num_windows"] and not (said and is_drawn(evidence, study)):
-        said = [_rate(evidence, study, point), *said]
-    verdict = point["verdict"]
-    if verdict and verdict.is_doubtful and not "".join(said).startswith(findings.DOUBTS):
-        said = [f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {''.join(said[:1])}", *said[1:]]
-    if point["status"] not in records.TRAINED:
-        said = [wording.sentence(f"{point['status'].replace('_', ' ')}: {point['message']}")]
-    first, *said = map(tables.markdown, [*(said or [""]), *more, _claim(evidence, study)])
+    said, verdict = headline(evidence, study), point["verdict"]
+    if point["status"] in records.TRAINED:
+        more = *findings.finding(study, evidence, measured=True)[has_answer(evidence, study) :], *more
+        if verdict and verdict.is_doubtful and not said.startswith(findings.DOUBTS):
+            said = f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {said}"
+    first, *said = map(tables.markdown, filter(None, [said, *more, _claim(evidence, study)]))
     said = [f"**{first}**", *said]
     compared = evidence.measured["phase"].eq("parity").sum()
     based = [wording.count(point["num_processes"], "process"), wording.count(point["num_windows"], "window")]
     based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []
     trained = f" This is one computer on one day: {wording.joined(based)}. {wording.energy(point)}."
     return " ".join(filter(None, said)) + (f"\n\n{trained.strip()}" if point["num_windows"] else "")
+
+
+def headline(evidence: Evidence, study: Study) -> str:
+    """Return the answer of measured points in the study's unit, or how they failed; empty if none trained."""
+    points = evidence.summary[evidence.summary["study"] == study.name].sort_values("num_samples", kind="stable")
+    if len(points) and not points["status"].isin(records.TRAINED).any():
+        return wording.sentence(f"{points['status'].iloc[-1].replace('_', ' ')}: {points['message'].iloc[-1]}")
+    if has_answer(evidence, study):
+        return findings.finding(study, evidence, measured=True)[0]
+    trained = points[points["status"].isin(records.TRAINED) & points["num_windows"].gt(0)].to_dict("records")
+    return _rate(evidence, study, trained[-1]) if trained else ""
 
 
 def windows(evidence: Evidence) -> Drawing:
@@ -78,18 +90,28 @@ def windows(evidence: Evidence) -> Drawing:
 
 
 @cached
-def is_drawn(evidence: Evidence, study: Study) -> bool:
-    """Return whether the headline's chart draws a number of this point; of another size, for one, it does not."""
-    lines = study.lead.drawn(study.lead.table(evidence), evidence)
+def has_answer(evidence: Evidence, study: Study) -> bool:
+    """Return whether the headline is about a measured point; it is not about one of another size, for one."""
+    lines, sentence = study.lead.drawn(study.lead.table(evidence), evidence), study.headline.sentence
+    lines = sentence.lines(lines) if isinstance(sentence, Sentence) else lines
     return any(map(is_measured, lines[lines[study.headline.quantity].notna()].to_dict("records")))
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:
-    """Return the sentence on a point that no chart or title of its study is about, such as one of another size."""
-    rate, low, high, unit = statistics.in_units(point)
-    line = point | {"source": "measured", "samples_per_second": rate, "low": low, "high": high}
-    text = f"This setting trains {{value}} {unit} a second on {{place}}"
+    """Return the sentence on a point that the headline is not about: its time in the study's unit, and its size."""
+    value, low, high, unit = statistics.in_units(point)
+    usual, own = parameters.declared(study.name), point["settings"] | point
+    sizes = [name for name in SIZES if pandas.notna(own.get(name)) and own[name] != usual.get(name, own[name])]
+    theirs = f"{'the article' if study.article else 'usual'}: {figures.words(usual, sizes, {})}"
+    size = f" ({figures.words(own, sizes, {})}; {theirs})" if sizes else ""
+    time, _, work = study.headline.unit.partition("/")
+    text = f"Training{size} runs at {{value}} {unit} a second on {{place}}"
     title = Sentence(text, "", "samples_per_second", best="most")
+    if time in SECONDS:
+        text = f"Training one {work}{size} takes {{value}} on {{place}}"
+        show, amount = lambda length: f"{wording.number(length)} {time}", study.headline.samples / SECONDS[time]
+        title = replace(title, text=text, show=show, work=amount)
+    line = point | {"source": "measured", "samples_per_second": value, "low": low, "high": high}
     return wording.sentence(findings.spoken(title, pandas.DataFrame([line]), evidence, study))
 
 

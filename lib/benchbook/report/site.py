@@ -17,6 +17,7 @@ from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
+ANSWERS = ("closing.show(", "merged.yours")  # in the source of the cell that shows the answer
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 HERE = Path(__file__).parent
 # The policy names the digest of the one inline script of furo's pages; a test compares it with the pages.
@@ -165,22 +166,28 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
 
 
 def _put_answer_first(notebook) -> str:
-    """Move a study's answer, words and figure, from its result to below the title; return its first sentence."""
+    """Move the answer, words and figure, from its cell to below the title; return its first sentence.
+
+    A heading in the cell above moves with it.
+    """
     import nbformat
 
-    shown = [cell.outputs for cell in notebook.cells if "closing.show(" in cell.source and "outputs" in cell]
-    found = [(outputs, place) for outputs in shown for place, one in enumerate(outputs) if _is_markdown(one)]
+    shown = [cell for cell in notebook.cells if any(call in cell.source for call in ANSWERS) and "outputs" in cell]
+    found = [(cell, place) for cell in shown for place, one in enumerate(cell.outputs) if _is_markdown(one)]
     if not found:
         return ""
-    outputs, place = found[0]  # printed lines come before
+    cell, place = found[0]  # printed lines come before
+    above = notebook.cells.index(cell) - 1
+    heads = [notebook.cells.pop(above)] if notebook.cells[above].source.startswith("## ") else []
     title, _, rest = notebook.cells[0].source.partition("\n")
-    hidden = {"outputs": outputs[place : place + 2], "metadata": {"tags": ["remove-input"]}}
-    del outputs[place : place + 2]
+    hidden = {"outputs": cell.outputs[place : place + 2], "metadata": {"tags": ["remove-input"]}}
+    del cell.outputs[place : place + 2]
     notebook.cells[:1] = [
         nbformat.v4.new_markdown_cell(title, id="title"),
+        *heads,
         nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
         nbformat.v4.new_markdown_cell(rest, id="question"),
-    ]  # fmt: skip
+    ]
     return "".join(hidden["outputs"][0].data["text/markdown"].split("**")[1:2])
 
 

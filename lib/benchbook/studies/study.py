@@ -23,6 +23,7 @@ class Headline:
         unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a work over a second.
         sentence: from the drawn lines to the answer, in the unit that the question asks for; see `findings.Sentence`.
         by_accelerator: whether a CPU alone leaves the question undecided.
+        samples: in the unit's work, such as the images of an epoch.
     """
 
     chart: str
@@ -30,6 +31,7 @@ class Headline:
     unit: str
     sentence: Callable[[pandas.DataFrame, naming.Names], str]
     by_accelerator: bool = False
+    samples: int = 1
 
     def seconds(self, values: pandas.DataFrame, work: float) -> pandas.DataFrame:
         """Return how many seconds so much work takes at values of the quantity."""

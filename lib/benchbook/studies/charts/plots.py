@@ -70,8 +70,8 @@ class Plot:
     def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
         """Return the lines of `table` that are drawn: those of one work, so that an axis compares like with like.
 
-        Of several works, that of a notebook's point comes first; then one with two values to compare, then the one that
-        most machines measured, then the one with most values.
+        Of several works, a measured one comes first if the evidence says so; then one with two values to compare, then
+        the one that most machines measured, then the one with most values.
         """
         lines = table if self.lines is None else self.lines(table, evidence)
         known = lines[lines[self.value].notna()]
@@ -82,7 +82,7 @@ class Plot:
         for name, own in known.groupby(work[known.index]):
             measured = own[figures.looks(own)["is_measured"].astype(bool)]
             values = self.num_places(own) > 1, measured["machine"].nunique(), len(own)
-            ranks[name] = (evidence.is_point and len(measured) > 0, *values)
+            ranks[name] = (evidence.own_first and len(measured) > 0, *values)
         return lines[work == max(ranks, key=ranks.get)]
 
     def draw(self, evidence: Evidence) -> Drawing:

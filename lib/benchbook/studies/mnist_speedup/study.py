@@ -115,7 +115,7 @@ STUDY = Study(
     article="Chinese PyTorch blog post, 2022",
     claim="mnist-m1-speedup",
     dataset="mnist",
-    headline=Headline("mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, by_accelerator=True),
+    headline=Headline("mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, True, EPOCH.train_images),
     charts=(
         Bars(
             "mnist-epochs",

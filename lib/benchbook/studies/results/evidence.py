@@ -23,7 +23,7 @@ class Evidence:
         rows: measured and published rows of any studies.
         conditions: from `condition.samples`, for the verdicts; None if there are no samples.
         folder: with the measured rows and their manifests; None if no chart needs a manifest.
-        is_point: whether the measured rows are of one point, in whose notebook they are shown.
+        own_first: whether an answer is about the measured work, even if others are published, as in a notebook.
         prices: from `articles.prices`.
         yours: the reader's own machines, in a table of several.
         measured, published: the rows of each source.
@@ -35,7 +35,7 @@ class Evidence:
     rows: pandas.DataFrame
     conditions: pandas.DataFrame | None = None
     folder: Path | None = None
-    is_point: bool = False
+    own_first: bool = False
     prices: pandas.DataFrame = field(default_factory=articles.prices)
     yours: frozenset[str] = frozenset()
 

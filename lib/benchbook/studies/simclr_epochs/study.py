@@ -172,7 +172,7 @@ STUDY = Study(
     article="Lightly, 2023",
     claim="simclr-gpu-epoch",
     dataset="cifar10",
-    headline=Headline("simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE),
+    headline=Headline("simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE, samples=EPOCH.train_images),
     charts=(
         Bars(
             "simclr-epochs",

@@ -112,7 +112,7 @@ LABEL = ("framework", "precision", "variant")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    headline=Headline("your-network-elsewhere", "hours", "hours/million samples", MILLION),
+    headline=Headline("your-network-elsewhere", "hours", "hours/million samples", MILLION, samples=IMAGES),
     charts=(
         Bars(
             "your-network-elsewhere",
