@@ -241,7 +241,7 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             new_output("stream", text="Session\n"),
             new_output("display_data", {"text/markdown": f"**{said}** More."}),
         ]
-        shown += [html_output("<p>figure</p>")]
+        shown += [html_output("<p>figure</p>"), html_output("<small>note</small>")]
         path = write_notebook(
             tmp_path / "run.ipynb", *shown, html_output("<p>table</p>"), text="# Title\nWhy?", source="closing.show(a)"
         )
@@ -249,7 +249,19 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             kernel.keep(path, "mnist_speedup", point, variant == "reference")
     pages = build(merge(make_rows(windows([1.0] * 3))), *site.notebooks()).pages
     told = text(pages["01_mnist_speedup.html"])
-    order = ["Title", "It takes 4 s.", "figure", "Why?", "closing", "Session", "table", "Other points", "9 s.", "2 s."]
+    order = [
+        "Title",
+        "It takes 4 s.",
+        "figure",
+        "note",
+        "Why?",
+        "closing",
+        "Session",
+        "table",
+        "Other points",
+        "9 s.",
+        "2 s.",
+    ]
     assert sorted(order, key=told.index) == order
     assert "It takes 3 s." not in told
     assert text(pages["points/01_mnist_speedup-tuned-cpu.html"]).startswith("Title # 2 s.")

@@ -119,6 +119,12 @@ def in_units(line: Mapping) -> tuple[float, float, float, str]:
     return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
 
 
+def days(rows: pandas.DataFrame) -> list[str]:
+    """Return the days of some rows' sessions, whose names begin with their day, in order: 2026-11-28."""
+    starts = sorted({name[:8] for name in rows["session"].dropna().astype(str) if name[:8].isdigit()})
+    return [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in starts]
+
+
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
     """Split step time into a fixed part and a part per sample, by non-negative least squares of relative errors.
 

@@ -173,6 +173,12 @@ def rows() -> pandas.DataFrame:
     return records.merge(layout.published_rows())
 
 
+def links() -> dict[str, str]:
+    """Return the address of each article that has one, by its name."""
+    path = layout.published() / "record" / "articles.csv"
+    return pandas.read_csv(path, dtype=str, index_col="article")["link"].dropna().to_dict()
+
+
 def bounds(row: dict, column: str) -> tuple[float, float]:
     """Return the bounds of a published figure: plus or minus half its last digit.
 

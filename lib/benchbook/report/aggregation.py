@@ -65,8 +65,8 @@ class Aggregation:
     @cached_property
     def drawings(self) -> dict[str, Drawing]:
         """Return the drawn charts of the studies, by name."""
-        charts = [chart for study in studies.every().values() for chart in study.charts]
-        return {chart.name: chart.draw(self.evidence) for chart in charts}
+        every = studies.every().values()
+        return {chart.name: chart.draw(self.evidence, study.name) for study in every for chart in study.charts}
 
     @cached_property
     def costs(self) -> pandas.DataFrame:

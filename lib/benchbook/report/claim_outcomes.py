@@ -4,7 +4,6 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import wording
-from benchbook.machine import layout
 from benchbook.record import articles, claims
 from benchbook.record.naming import Names, with_article
 from benchbook.report import tables
@@ -37,12 +36,11 @@ def table(lines: pandas.DataFrame, names: Names) -> pandas.DataFrame:
         figures, one of ARITHMETIC, empty without figures.
     """
     printed = claims.read().set_index("id")[["study", "article", "unit"]]
-    links = pandas.read_csv(layout.published() / "record" / "articles.csv", dtype=str, index_col="article")["link"]
     counts = articles.rows().groupby("machine")["device_count"].max().dropna().to_dict()
     lines = lines.groupby("id", sort=False)
     told = [_outcome(own.to_dict("records"), names, counts, printed["unit"].get(name, "")) for name, own in lines]
     told = pandas.DataFrame(told, columns=[name for name in COLUMNS if name not in (*printed, "link")])
-    told = told.join(printed, on="id").assign(link=lambda own: own["article"].map(links))
+    told = told.join(printed, on="id").assign(link=lambda own: own["article"].map(articles.links()))
     told = told.fillna({"unit": "", "link": ""})[COLUMNS]
     return told.sort_values("outcome", key=lambda own: own.map(OUTCOMES.index), kind="stable", ignore_index=True)
 

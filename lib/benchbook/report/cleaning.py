@@ -11,7 +11,7 @@ from benchbook.machine import layout
 
 # Tags and attributes of a notebook's outputs; all others are dropped, so that no output runs or loads anything.
 TAGS = (
-    "a b blockquote br code details div em h1 h2 h3 h4 h5 h6 hr i li ol p pre span strong sub summary sup"
+    "a b blockquote br code details div em h1 h2 h3 h4 h5 h6 hr i li ol p pre small span strong sub summary sup"
     " table tbody td th thead tr ul"
 )
 ATTRIBUTES = {"a": {"href", "title"}, "td": {"colspan", "rowspan"}, "th": {"colspan", "rowspan"}}

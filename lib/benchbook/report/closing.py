@@ -10,7 +10,7 @@ from benchbook.record import claims
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
-from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.drawing import Drawing, sources
 from benchbook.studies.experiments import parameters
 from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import SECONDS, Evidence, cached
@@ -32,9 +32,11 @@ def show(evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame |
         more: sentences of the study about the result.
         table: of the result, at most eight columns; None: the point's speed, accuracy, energy and verdict.
     """
-    drawing = study.lead.draw(evidence) if has_answer(evidence, study) else None
+    drawing = study.lead.draw(evidence, study.name) if has_answer(evidence, study) else None
     display(Markdown(answer(evidence, study, *more)))
-    display(drawing if drawing and drawing.figure else windows(evidence))
+    drawing = drawing if drawing and drawing.figure else windows(evidence, study)
+    display(drawing)
+    display(HTML(drawing.note))
     rows, names = evidence.measured, evidence.names
     display(HTML(tables.html(table) if table is not None else tables.of_columns(evidence.summary, "result", names)))
     display(HTML(f"<details><summary>All {len(rows)} rows</summary>{tables.html(rows[ROWS])}</details>"))
@@ -68,7 +70,7 @@ def headline(evidence: Evidence, study: Study) -> str:
     return _rate(evidence, study, trained[-1]) if trained else ""
 
 
-def windows(evidence: Evidence) -> Drawing:
+def windows(evidence: Evidence, study: Study) -> Drawing:
     """Draw the rate of each window, and the point's interval as a band."""
     rows = evidence.measured.query("phase == 'train' and samples_per_second.notna()", engine="python")
     [point] = evidence.summary.to_dict("records")
@@ -86,7 +88,8 @@ def windows(evidence: Evidence) -> Drawing:
         axes.locator_params(axis="x", integer=True)
         if len(rows):  # a calibration has none
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
-    return Drawing(figure, rows, "Rate of each window")
+    note = sources("samples per second", rows, evidence, study.name)
+    return Drawing(figure, rows, "Rate of each window", note=note)
 
 
 @cached

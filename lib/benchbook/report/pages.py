@@ -8,7 +8,7 @@ import jinja2
 import pandas
 import yaml
 
-from benchbook.judging import agreement, confirmation
+from benchbook.judging import agreement, confirmation, statistics
 from benchbook.machine import identity, layout
 from benchbook.record import chips, pairs
 from benchbook.report import costs, tables
@@ -92,6 +92,6 @@ def citation(points: pandas.DataFrame) -> str:
 
 
 def _days(points: pandas.DataFrame) -> str:
-    """Return the first and last day; names of sessions begin with their day."""
-    days = sorted({name[:8] for name in points["session"].dropna().astype(str) if name[:8].isdigit()})
-    return " to ".join(dict.fromkeys(f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in days[:1] + days[-1:]))
+    """Return the first and last day."""
+    days = statistics.days(points)
+    return " to ".join(dict.fromkeys(days[:1] + days[-1:]))

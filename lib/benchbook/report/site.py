@@ -154,19 +154,23 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
             name, said = path.stem.removeprefix(f"{executed.stem}-"), _write_notebook(path, source / "points")
             lines.append(f"- [{name}](points/{path.name}): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
+    link = ""  # of the figure above
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        note = output.get("data", {}).get("text/html", "")
+        if note.startswith("<small>"):
+            output.data = {"text/html": f'<p class="note">{note} {link}</p>'}
         for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell
-            alt, data = html.escape(own["alt"]), html.escape(output.data[kind])
-            name, link = own["table"], ""
-            if name in charts:
-                link = f'<p class="note"><a href="{name}.csv" download>Numbers of all machines (CSV)</a></p>'
-            output.data = {"text/html": f'<img alt="{alt}" src="data:{kind};base64,{data}">{link}'}
+            alt, data, name = html.escape(own["alt"]), html.escape(output.data[kind]), own["table"]
+            link = f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>' if name in charts else ""
+            output.data = {
+                "text/html": f'<div class="chart" tabindex="0"><img alt="{alt}" src="data:{kind};base64,{data}"></div>'
+            }
     nbformat.write(notebook, source / executed.name)
     return answer
 
 
 def _put_answer_first(notebook) -> str:
-    """Move the answer, words and figure, from its cell to below the title; return its first sentence.
+    """Move the answer, words, figure and note, from its cell to below the title; return its first sentence.
 
     A heading in the cell above moves with it.
     """
@@ -180,8 +184,8 @@ def _put_answer_first(notebook) -> str:
     above = notebook.cells.index(cell) - 1
     heads = [notebook.cells.pop(above)] if notebook.cells[above].source.startswith("## ") else []
     title, _, rest = notebook.cells[0].source.partition("\n")
-    hidden = {"outputs": cell.outputs[place : place + 2], "metadata": {"tags": ["remove-input"]}}
-    del cell.outputs[place : place + 2]
+    hidden = {"outputs": cell.outputs[place : place + 3], "metadata": {"tags": ["remove-input"]}}
+    del cell.outputs[place : place + 3]
     notebook.cells[:1] = [
         nbformat.v4.new_markdown_cell(title, id="title"),
         *heads,

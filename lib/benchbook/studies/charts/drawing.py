@@ -1,12 +1,32 @@
 """A chart that was drawn, as notebooks and the report show it."""
 
+import html
 from dataclasses import dataclass, field
 
 import numpy
 import pandas
 from matplotlib.figure import Figure
 
+from benchbook.judging import statistics, wording
+from benchbook.record import articles
 from benchbook.studies.charts import figures
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.tables import PREDICTED
+
+
+def sources(unit: str, lines: pandas.DataFrame, evidence: Evidence, study: str) -> str:
+    """Return in HTML what a study's lines are in, which machines and articles they are of, and the newest day."""
+    is_own, printed = figures.looks(lines)["is_measured"].astype(bool), evidence.printed(study)
+    rows = evidence.measured[evidence.measured["study"].eq(study)]
+    rows = rows[rows["machine"].isin(lines["machine"][is_own])]
+    own = "this machine" if evidence.own_first else wording.count(rows["machine"].nunique(), "machine")
+    told = [f"{own}, newest row {''.join(statistics.days(rows)[-1:])}"] if len(rows) else []
+    links, printed = articles.links(), printed[printed["machine"].isin(lines["machine"][~is_own])]
+    names = [reference.partition("; ")[0] for reference in printed["reference"]]
+    texts = {name: html.escape(name) for name in names}
+    told += [f'<a href="{links[name]}">{text}</a>' if name in links else text for name, text in texts.items()]
+    told += ["predictions"] if lines.get("source", pandas.Series()).eq(PREDICTED).any() else []
+    return f"<small>{html.escape(wording.sentence(unit))} Source: {'; '.join(told)}.</small>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,6 +39,7 @@ class Drawing:
         kind: of chart, in words, for the alternative text.
         tables: further tables of the chart, by file name.
         name: of the file of `table`; empty if there is none.
+        note: unit, source and day of its numbers, in HTML; see `sources`.
     """
 
     figure: Figure | None
@@ -26,6 +47,7 @@ class Drawing:
     kind: str
     tables: dict[str, pandas.DataFrame] = field(default_factory=dict)
     name: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         if self.figure:

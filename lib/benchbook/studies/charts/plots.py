@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from benchbook.judging import wording
 from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
-from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.charts.drawing import Drawing, sources
 from benchbook.studies.results.evidence import Evidence, cached
 
 Table = Callable[[Evidence], pandas.DataFrame]
@@ -61,7 +61,8 @@ class Plot:
     look: dict[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
 
-    kind: ClassVar[Any]  # in words; these three: each kind's own
+    kind: ClassVar[Any]  # in words; these four: each kind's own
+    unit: ClassVar[Any]
     num_places: ClassVar[Callable[..., int]]
     figure: ClassVar[Callable[..., Figure]]
 
@@ -85,8 +86,8 @@ class Plot:
             ranks[name] = (evidence.own_first and len(measured) > 0, *values)
         return lines[work == max(ranks, key=ranks.get)]
 
-    def draw(self, evidence: Evidence) -> Drawing:
-        """Return the chart of some evidence; its figure is None if there is nothing to compare."""
+    def draw(self, evidence: Evidence, study: str = "") -> Drawing:
+        """Return the chart of some evidence on a study; its figure is None if there is nothing to compare."""
         table = self.table(evidence)
         tables = {name: make(evidence) for name, make in self.tables.items()}
         lines = self.drawn(table, evidence)
@@ -96,7 +97,8 @@ class Plot:
             figure = self.figure(lines, evidence)
             figure.axes[0].set_title(self.title(lines, evidence.names))
             figure.axes[0].set(**self.look)
-        return Drawing(figure, table, self.kind, tables, self.name)
+        note = sources(self.unit, lines, evidence, study)
+        return Drawing(figure, table, self.kind, tables, self.name, note)
 
     def axis_label(self, lines: pandas.DataFrame, num_drawn: int) -> str:
         """Return the label of the horizontal axis: its quantity, the work of all lines, and how many are not drawn."""
@@ -123,6 +125,7 @@ class Bars(Plot):
     least_first: bool = False
 
     kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
+    unit = property(lambda self: self.xlabel, doc="The label of the axis of its values.")
     num_places = staticmethod(len)
 
     def words(self, line: dict) -> str:
@@ -174,6 +177,7 @@ class Points(Plot):
     batches: bool = False
 
     kind = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words.")
+    unit = property(lambda self: self.ylabel, doc="The label of the axis of its values.")
 
     def num_places(self, lines: pandas.DataFrame) -> int:
         """Return the number of places x of the line with the most places."""
