@@ -140,6 +140,10 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
         loaded = [address for address in loaded if not address.startswith("data:")]
         assert [address for address in loaded if urlsplit(address).scheme or address.startswith("/")] == [], name
         assert not page(["iframe", "object", "embed", "base"]), name
+        words = [link.get_text().lower().rstrip("s") for link in page("a") if link["href"].endswith("words.html")]
+        words = [word for word in words if word in ("window", "tuned", "unproven")]  # not in the navigation
+        assert len(words) == len(set(words)), name
+        assert (words == []) if "words" in name else ("window" in words) or "measuring" not in name
         for link in (link for link in links(page) if not urlsplit(link).scheme and "{" not in link):
             path = unquote(urlsplit(link).path)
             assert ((whole.folder / name).parent / path).exists(), (name, link)

@@ -18,6 +18,9 @@ from benchbook.running import execute, kernel
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
 ANSWERS = ("closing.show(", "merged.yours")  # in the source of the cell that shows the answer
+WORDS = "docs/words"
+CODE = ("<code", '<span class="pre"')
+WITHOUT_LINKS = {"a", "button", "h1", "h2", "h3", "h4", "label", "pre", "script", "summary", "table"}
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 HERE = Path(__file__).parent
 # The policy names the digest of the one inline script of furo's pages; a test compares it with the pages.
@@ -199,10 +202,31 @@ def _is_markdown(output) -> bool:
     return "text/markdown" in output.get("data", {})
 
 
+def _link_words(body: str, address: str) -> str:
+    """Return a page in which the first use of each of this project's words links to their meanings."""
+    text = (layout.root() / f"{WORDS}.md").read_text(encoding="utf-8")
+    left, inside, parts = set(re.findall(r"^- \*(\w+)\*", text.lower(), re.M)), 0, re.split(r"(<[^>]*>)", body)
+    word = re.compile(rf"\b(?!(?-i:Windows))({'|'.join(left)})(?:s|es)?\b", re.I)  # which is a system
+
+    def link(match: re.Match) -> str:
+        if match[1].lower() not in left:
+            return match[0]
+        left.remove(match[1].lower())
+        return f'<a href="{address}">{match[0]}</a>'
+
+    for place, part in enumerate(parts):
+        if tag := re.match(r"<(/?)(\w+)", part):
+            inside += (-1 if tag[1] else 1) * (tag[2] in WITHOUT_LINKS)
+        elif not inside and (word.fullmatch(part) or not parts[place - 1].startswith(CODE)):
+            parts[place] = word.sub(link, part)
+    return "".join(parts)
+
+
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     """Add to a page what a browser may load for it: nothing of another host."""
     tag = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
-    context["body"] = context.get("body", "").replace('class="table-wrapper', 'tabindex="0" class="table-wrapper')
+    body = context.get("body", "").replace('class="table-wrapper', 'tabindex="0" class="table-wrapper')
+    context["body"] = body if page == WORDS else _link_words(body, context["pathto"](WORDS))
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)
