@@ -1,32 +1,37 @@
 """The processes of a point: what ends it, what the next start continues, and what stands in the rows."""
 
+import itertools
 import json
 import os
 import platform
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import toy
 from benchbook.judging import verdicts
-from benchbook.machine import condition
+from benchbook.machine import condition, contention, launch
+from benchbook.measuring import runs
+from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, packing, records
 from benchbook.studies.experiments import measurement
 from benchbook.studies.experiments.measurement import Measurement
-from rows import windows as make_windows
-from rows import write
 
 MEASURE = """
-import json, sys
+import json, os, sys
 from benchbook.machine import contention
 from benchbook.studies.experiments.measurement import Measurement
-given = {"variant": sys.argv[2], "device": "cpu", "num_processes": int(sys.argv[1]), **json.loads(sys.argv[3])}
+given = {"device": "cpu", "num_processes": int(sys.argv[1]), **json.loads(sys.argv[3])}
 contention.others_share = lambda: 0.0
-measurement = Measurement("toy", "desk", given, "s")
-measurement.measure()
+for variant in sys.argv[2].split():  # named twice, it is continued
+    measurement = Measurement("toy", "desk", given | {"variant": variant}, "s")
+    measurement.measure()
+    for name in [name for name in os.environ if name.startswith("TOY_FAULT")]:
+        del os.environ[name]
 print(json.dumps(measurement.finished()))
 """
 
@@ -65,23 +70,67 @@ def measure(library, tmp_path):
     return measured
 
 
+@pytest.fixture
+def played(outputs, monkeypatch, clock):
+    """Measure a point whose processes this one plays: each has a factor of its seconds and may have a fault.
+
+    A killed process takes the measurement with it, which then continues. Others disturb the processes in `busy`.
+    """
+    used, counters = [], {"cpu_cores": 1, "cpu_own_seconds": 0.0, "cpu_stolen_seconds": 0.0}
+    now = lambda: dict.fromkeys(("awake_seconds", "elapsed_seconds"), clock.seconds)  # noqa: E731
+    monkeypatch.setattr(condition, "sample", lambda: now() | counters | {"cpu_busy_seconds": sum(used)})
+    monkeypatch.setattr(contention, "others_share", lambda: 0.0)
+    monkeypatch.setattr(runs, "new_id", map("20260101T0000{:02}Z-00000000".format, itertools.count()).__next__)
+
+    def measure(count, faults=None, factors=(1,) * 5, busy=(), patience=0.0, **given):
+        faults = dict(faults or {})
+
+        def call(function, study, parameters, run_id, number, *rest, **how):
+            own, manifest = (study, measured.folder.name, run_id, "desk", parameters), {"process_seconds": 5.0}
+            record = Run(measured.folder, run_id, runs.identity(*own), "train", manifest, ended_by_another=True)
+            manifest["process"] = number
+            record._sample()
+            record.mark()
+            for _ in range(2):
+                seconds = 15.0 * factors[number - 1]
+                clock.advance(seconds)
+                used.append(0.5 * seconds * (number in busy))
+                record.append(samples=30, seconds=seconds, samples_per_second=30 / seconds)
+            if (fault := faults.pop(number, "")) == "kill":
+                raise KeyboardInterrupt
+            record.fail(fault, "planted") if fault else record.end()
+            return None, fault and launch.Failed(fault, "planted")
+
+        monkeypatch.setattr(launch, "call", call)
+        given |= {"variant": "reference", "device": "cpu", "num_processes": count}
+        measured = Measurement("mnist_speedup", "desk", given, "s", patience=patience)
+        for _ in range(2):
+            with suppress(KeyboardInterrupt):
+                measured.measure()
+        return measured
+
+    return measure
+
+
 @pytest.mark.parametrize(
     ("faults", "statuses"),
     [
-        ({1: "raise"}, ["crashed", "ok", "ok"]),
-        ({1: "exit", 2: "raise"}, ["crashed", "crashed"]),  # two in a row
-        ({2: "memory"}, ["ok", "out_of_memory"]),  # the next one would end in the same way
+        ({1: "crashed"}, ["crashed", "ok", "ok"]),
+        ({1: "crashed", 2: "crashed"}, ["crashed", "crashed"]),  # two in a row
+        ({2: "out_of_memory"}, ["ok", "out_of_memory"]),  # the next one would end in the same way
     ],
 )
-def test_a_process_that_fails_has_a_row_and_the_next_one_runs_if_it_may_end_better(measure, tmp_path, faults, statuses):
-    done = measure(3, faults)
-    assert list(json.loads(done.stdout).values()) == statuses, done.stderr
+def test_the_next_process_runs_after_one_that_failed_if_it_may_end_better(played, faults, statuses):
+    assert list(played(3, faults).finished().values()) == statuses
+
+
+def test_processes_that_fail_have_a_row_each(measure, tmp_path):
+    done = measure(3, {1: "exit", 2: "raise"})
+    assert json.loads(done.stdout) == {"1": "crashed", "2": "crashed"}, done.stderr
     rows = records.merge(tmp_path / "runs")
-    assert rows["run_id"].nunique() == len(statuses)
-    assert rows.loc[rows["status"] != "ok", "status"].tolist() == [each for each in statuses if each != "ok"]
-    assert (rows["phase"] == "train").sum() >= 2 * statuses.count("ok")
-    if 1 in faults and faults[1] == "exit":
-        assert "the process ended with exit status 3" in rows.loc[rows["status"] == "crashed", "message"].iloc[0]
+    assert rows["run_id"].nunique() == 2
+    failed = set(rows.loc[rows["status"] == "crashed", "message"].str.partition(";")[0])
+    assert failed == {"the process ended with exit status 3", "RuntimeError: planted"}
 
 
 def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, tmp_path):
@@ -91,13 +140,10 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     done = measure(3, {})
     assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
     rows = records.merge(tmp_path / "runs")
-    interrupted = rows.loc[rows["status"] == "interrupted", "run_id"].tolist()
-    assert len(interrupted) == 1
-    assert rows["run_id"].nunique() == 4
+    [interrupted] = rows.loc[rows["status"] == "interrupted", "run_id"]
     assert sum(path.read_bytes() == content for path, content in before.items()) == 1  # the first is as it was
     numbers = {path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")}
-    assert sorted(numbers.values()) == [1, 2, 2, 3]
-    assert numbers[interrupted[0]] == 2
+    assert (sorted(numbers.values()), numbers[interrupted]) == ([1, 2, 2, 3], 2)
 
 
 ENOUGH = {"fewest_processes": 2, "processes_part": 0.09}
@@ -107,67 +153,54 @@ ENOUGH = {"fewest_processes": 2, "processes_part": 0.09}
     ("faults", "factors", "count"),
     [
         ({2: "kill"}, (1, 1, 1, 1, 1), 2),
-        ({1: "raise"}, (1, 1, 1, 1, 1), 3),  # two that ended well
+        ({1: "crashed"}, (1, 1, 1, 1, 1), 3),  # two that ended well
         ({3: "kill"}, (1, 1.15, 1.07, 1.07, 1), 4),
         ({}, (1, 2, 1, 2, 1), 5),  # all that are allowed
     ],
 )
-def test_a_point_ends_when_it_is_known_and_after_a_kill_too(measure, tmp_path, monkeypatch, faults, factors, count):
-    monkeypatch.setenv("TOY_SECONDS", json.dumps(factors))
-    if "kill" in faults.values():
-        assert measure(5, faults, **ENOUGH).returncode == -signal.SIGKILL
-        faults = {}
-    done = measure(5, faults, **ENOUGH)
-    assert sorted(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
+def test_a_point_ends_when_it_is_known_and_after_a_kill_too(played, faults, factors, count):
+    assert sorted(played(5, faults, factors, **ENOUGH).finished()) == [*range(1, count + 1)]
 
 
 @pytest.mark.parametrize(
     ("patience", "busy", "faults", "count", "used", "is_unstable"),
     [
-        ("60", "2", {}, 3, 2, False),
-        ("60", "2", {3: "kill"}, 3, 3, False),  # the killed process has windows
-        ("0", "2", {}, 2, 2, True),  # both count, as there is no other
-        ("0.1", "1", {}, 2, 2, True),
+        (60.0, [2], {}, 3, 2, False),
+        (60.0, [2], {3: "kill"}, 3, 3, False),  # the killed process has windows
+        (0.0, [2], {}, 2, 2, True),  # both count, as there is no other
+        (4.0, [1], {}, 2, 2, True),  # the first one took 5 s
     ],
 )
 def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_is_patience(
-    measure, tmp_path, monkeypatch, patience, busy, faults, count, used, is_unstable
+    played, patience, busy, faults, count, used, is_unstable
 ):
-    monkeypatch.setenv("TOY_SECONDS", "[1, 1, 1, 1, 1]")
-    monkeypatch.setenv("TOY_BUSY", busy)
-    monkeypatch.setenv("BENCHBOOK_PATIENCE", patience)
-    if faults:
-        assert measure(5, faults, **ENOUGH).returncode == -signal.SIGKILL
-    done = measure(5, {}, **ENOUGH)
-    assert sorted(json.loads(done.stdout)) == [str(number) for number in range(1, count + 1)], done.stderr
-    described = manifests.read_all(tmp_path / "runs")
-    rows = records.merge(tmp_path / "runs")
-    [line] = verdicts.summarise(rows, condition.samples(described)).to_dict("records")
+    measured = played(5, faults, busy=busy, patience=patience, **ENOUGH)
+    assert sorted(measured.finished()) == [*range(1, count + 1)]
+    described = condition.samples(manifests.read_all(measured.folder))
+    [line] = verdicts.summarise(measured.rows(), described).to_dict("records")
     assert (line["num_processes"], line["num_disturbed"]) == (used, int(not is_unstable))
     assert verdicts.is_unstable(line["verdict"]) is verdicts.has(line["verdict"], "cpu_shared") is is_unstable
-
-
-@pytest.mark.parametrize(("patience", "left"), [(0.0, []), (4.0, []), (60.0, [2])])
-def test_a_disturbed_process_is_replaced_within_the_patience_that_is_given(outputs, patience, left):
-    given = {"variant": "reference", "device": "cpu", "num_processes": 1}
-    measured = Measurement("mnist_speedup", "desk", given, "s", patience=patience)
-    write(*make_windows([80.0], point=measured.folder.name, session="s", run_id="r"))
-    used = {"cpu_cores": 2, "cpu_own_seconds": 0.0, "cpu_stolen_seconds": 0.0}
-    ends = [dict.fromkeys(("awake_seconds", "elapsed_seconds", "cpu_busy_seconds"), at) | used for at in (0.0, 9.0)]
-    manifest = {"process": 1, "process_seconds": 5.0, "conditions": [ends[0], ends[1] | {"index": 0}]}
-    (measured.folder / "r.json").write_text(json.dumps(manifest))
     state = measured.state()
-    assert (state.left, state.num_disturbed, state.lost) == (left, 1, 5.0)
+    assert (state.num_disturbed, state.lost) == (1, 5.0)
+
+
+def test_a_process_tells_what_others_took_while_it_measured(measure, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_SECONDS", "[1, 1, 1]")
+    monkeypatch.setenv("TOY_BUSY", "2")
+    monkeypatch.setenv("BENCHBOOK_PATIENCE", "60")
+    done = measure(3, {}, **ENOUGH)
+    assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
+    described = condition.samples(manifests.read_all(tmp_path / "runs"))
+    assert len(verdicts.disturbed(records.merge(tmp_path / "runs"), described)) == 1
 
 
 @pytest.mark.parametrize(
-    ("fault", "statuses"),
-    [("marker garbage", ["ok", "ok"]), ("rows a folder", ["ok", "ok"]), ("runs removed", ["crashed", "ok"])],
+    ("faults", "statuses"),
+    [({1: "rows a folder", 2: "marker garbage"}, ["ok", "ok"]), ({1: "runs removed"}, ["crashed", "ok"])],
 )
-def test_what_is_broken_under_a_process_costs_at_most_its_run(measure, tmp_path, fault, statuses):
-    for faults in ({1: fault}, {}):
-        done = measure(2, faults)
-        assert done.returncode == 0, done.stderr
+def test_what_is_broken_under_a_process_costs_at_most_its_run(measure, tmp_path, faults, statuses):
+    done = measure(2, faults, "reference reference")
+    assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)  # two of these processes may begin in one second, so that their order is by chance
     assert [found[number] for number in sorted(found)] == statuses
     assert not list(tmp_path.rglob("*.running"))
@@ -236,8 +269,7 @@ def test_a_users_variables_mark_the_point_and_controlled_keeps_the_memory_that_a
     measure, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    for variant in ("reference", "controlled"):
-        assert measure(1, {}, variant).returncode == 0
+    assert measure(1, {}, "reference controlled").returncode == 0
     described = manifests.read_all(tmp_path / "runs")
     assert [each["environment"]["variables"]["CUDA_LAUNCH_BLOCKING"] for each in described.values()] == ["1"] * 2
     rows = records.merge(tmp_path / "runs")
