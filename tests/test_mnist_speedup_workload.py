@@ -1,12 +1,10 @@
-"""MNIST's networks against an independent one, its layers, its evaluation, and its loading processes."""
+"""MNIST's layers, its evaluation, and its loading processes."""
 
 import psutil
 import pytest
 import torch
-from torch import nn
 
 import small
-from benchbook.frameworks.workload import Settings
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mnist_speedup.network_torch import ByteDropout, FormatKeepingMaxPool2d, LeanNetwork, Network
@@ -22,27 +20,6 @@ def tiny():
 
 def _controlled(tiny, **options):
     return mnist.Plan.build(tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
-
-
-@pytest.mark.parametrize("settings", [Settings(), Settings(channels_last=True)])
-@pytest.mark.parametrize("make", [Network, LeanNetwork])
-def test_a_network_computes_what_an_independent_one_computes_with_its_weights(make, settings):
-    network = make()
-    network.dropout1.p = network.dropout2.p = 0.0
-    convolutions = nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)
-    dense = nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(dim=1)
-    independent = nn.Sequential(*convolutions, *dense)
-    names = ["convolution1", "convolution2", "dense1", "dense2"]
-    values = [network.state_dict()[f"{name}.{part}"] for name in names for part in ("weight", "bias")]
-    independent.load_state_dict(dict(zip(independent.state_dict(), values, strict=True)))
-    images, labels = torch.randn(16, 1, 28, 28), torch.arange(16) % 10
-    network.to(memory_format=torch.channels_last if settings.channels_last else torch.preserve_format)
-    for each in (network, independent):
-        nn.functional.nll_loss(each(images), labels).backward()
-    torch.testing.assert_close(network(images), independent(images))
-    own = [network.get_parameter(f"{name}.{part}").grad for name in names for part in ("weight", "bias")]
-    for gradient, parameter in zip(own, independent.parameters(), strict=True):
-        torch.testing.assert_close(gradient, parameter.grad)
 
 
 @pytest.mark.parametrize(("name", "kept"), [("dropout1", 0.75), ("dropout2", 0.5)])

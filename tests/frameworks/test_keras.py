@@ -104,27 +104,6 @@ def test_it_learns_and_reads_no_loss_meanwhile(data):
     assert made.description()["compiled"] is (FRAMEWORK == "jax")
 
 
-def test_a_step_is_what_an_independent_formula_gives(data):
-    """One step of plain gradient descent on a dense layer, by hand."""
-    import keras
-
-    made = workload(
-        data,
-        make_model=lambda: keras.Sequential([keras.Input((6, 6, 3)), keras.layers.Flatten(), keras.layers.Dense(3)]),
-        make_optimizer=lambda: keras.optimizers.SGD(0.1),
-    )
-    kernel, bias = weights(made)
-    images, labels = next(made.batches(0))
-    pixels = images.reshape(8, -1).astype(float)
-    logits = pixels @ kernel + bias
-    share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
-    error = (share - numpy.eye(3)[labels]) / 8
-    assert float(made.step((images, labels))) == pytest.approx(-numpy.log(share[range(8), labels]).mean(), rel=1e-4)
-    expected = kernel - 0.1 * pixels.T @ error, bias - 0.1 * error.sum(0)
-    for found, wanted in zip(weights(made), expected, strict=True):
-        numpy.testing.assert_allclose(found, wanted, atol=1e-5)
-
-
 def test_evaluation_weighs_batches_by_their_images_and_changes_nothing(data):
     made = workload(data)
     steps(made, 6)
@@ -212,22 +191,6 @@ def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(data, tmp_path, mon
     assert "norm 1.1" in verdict.reason
 
 
-def test_a_subject_has_no_dropout_and_goes_by_its_own_steps(data):
-    made = workload(data)
-    batch = next(made.batches(0))
-    with made.compared("fp32") as subject:
-        weights, statistics = subject.weights(), subject.statistics()
-        first, gradients = subject.step(batch)
-        second, _ = subject.step(batch)
-        subject.load(weights, statistics)
-        again, same = subject.step(batch)
-    assert second < first
-    assert again == pytest.approx(first, rel=1e-6)
-    for name, gradient in gradients.items():
-        numpy.testing.assert_allclose(same[name], gradient, rtol=1e-4, atol=1e-6)
-    assert any(layer.rate == 0.3 for layer in made.model.layers if hasattr(layer, "rate"))
-
-
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     """On JAX Keras rounds to float32 inside batch norms and means, unless this is prevented."""
     keras = import_keras(FRAMEWORK)
@@ -287,21 +250,9 @@ def test_settings_that_keras_does_not_have_are_unsupported(data):
 
 
 @of_any
-def test_arithmetic_is_counted_as_on_paper():
+def test_arithmetic_of_a_layer_that_cannot_be_counted_is_an_error():
     import keras
 
-    pixels = keras.Input((8, 8, 3))
-    hidden = keras.layers.Conv2D(4, 3)(pixels)  # 6 x 6 positions, 27 x 4 products each
-    hidden = keras.layers.DepthwiseConv2D(3, padding="same")(hidden)  # 36 positions, 9 x 4 products
-    hidden = keras.layers.SeparableConv2D(8, 3, strides=2, padding="same")(hidden)  # 9 positions: 9 x 4, and 4 x 8
-    hidden = keras.layers.Conv2DTranspose(5, 2, strides=2)(hidden)  # from 9 positions, 4 x 8 x 5 products
-    model = keras.Model(pixels, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
-    convolution, depthwise, separable, transposed = 36 * 108, 36 * 36, 9 * 36 + 9 * 32, 9 * 160
-    others = depthwise + separable + transposed + 36 * 5 * 2
-    assert flops_per_sample(model) == 2 * (2 * convolution + 3 * others)
-    model.layers[1].trainable = model.layers[2].trainable = model.layers[3].trainable = False
-    rest = 2 * transposed + 3 * 36 * 5 * 2
-    assert flops_per_sample(model) == 2 * (convolution + depthwise + separable + rest)
     recurrent = keras.Sequential([keras.Input((4, 3)), keras.layers.SimpleRNN(2, name="memory")])
     with pytest.raises(ValueError, match="'memory' is a SimpleRNN; allowed with weights: Conv1D"):
         flops_per_sample(recurrent)

@@ -2,13 +2,14 @@
 
 import numpy
 import pytest
-import torch
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import to_host
+from benchbook.measuring import parity
 from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import network_keras as keras_side
 from benchbook.studies.resnet50_cost import plan as resnet50
+from fakes import run
 from processes import FRAMEWORK
 from small import images
 
@@ -27,7 +28,7 @@ def small(plan):
     keras.utils.set_random_seed(0)
     layers, pixels = keras.layers, keras.Input((32, 32, 3))
     hidden = layers.Conv2D(8, 3, 2, use_bias=False)(pixels)
-    hidden = layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(hidden)
+    hidden = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name="bn1")(hidden)
     hidden = layers.GlobalAveragePooling2D()(layers.ReLU()(hidden))
     return keras.Model(pixels, layers.Dense(plan.num_classes)(hidden))
 
@@ -45,8 +46,8 @@ def build(count, data=PICTURES, **options):
 
 
 @pytest.fixture
-def plan():
-    return resnet50.Plan.build(None, CPU, **OPTIONS | {"schedule_epochs": 4e-4}).make_optimizer.args[0]
+def workload():
+    return resnet50.Plan.build(None, CPU, **OPTIONS | {"schedule_epochs": 4e-4})
 
 
 def images_on_each_device(workload, images):
@@ -54,32 +55,15 @@ def images_on_each_device(workload, images):
     return [shard.data.shape[0] for shard in workload.network.scatter(images)[0].addressable_shards]
 
 
-def test_three_steps_of_the_optimiser_are_torchs(plan):
-    """Weight decay, momentum and a changing rate, on a network of one batch norm and one layer."""
-    import keras
-
-    random = numpy.random.default_rng(0)
-    optimizer = keras_side.make_optimizer(plan)
-    model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(), keras.layers.Dense(2)])
-    optimizer.build(model.trainable_variables)
-    twins = [torch.nn.Parameter(torch.tensor(to_host(variable.value))) for variable in model.trainable_variables]
-    groups = [{"params": twins[2:], "weight_decay": 1e-4}, {"params": twins[:2], "weight_decay": 0.0}]
-    other = torch.optim.SGD(groups, plan.peak, 0.9, nesterov=True)
-    for step in range(3):
-        gradients = [random.standard_normal(twin.shape).astype("float32") for twin in twins]
-        for group in other.param_groups:
-            group["lr"] = plan.rate(step)
-        for twin, gradient in zip(twins, gradients, strict=True):
-            twin.grad = torch.from_numpy(gradient)
-        other.step()
-        optimizer.apply([keras.ops.convert_to_tensor(gradient) for gradient in gradients], model.trainable_variables)
-    for variable, twin in zip(model.trainable_variables, twins, strict=True):
-        numpy.testing.assert_allclose(to_host(variable.value), twin.detach().numpy(), rtol=1e-5, atol=1e-7)
+def test_three_steps_of_weight_decay_and_momentum_are_those_of_float64(tmp_path):
+    verdict = parity.check(build(1), run(tmp_path), 3)
+    assert verdict.passed, verdict.reason
 
 
-def test_the_rate_is_the_schedules(plan):
+def test_the_rate_is_the_schedules(workload):
+    plan = workload.make_optimizer.args[0]
     length = plan.steps_per_epoch * plan.schedule_epochs
-    schedule = keras_side.make_optimizer(plan)._learning_rate
+    schedule = workload.make_optimizer()._learning_rate
     for step in (0, 1, round(length / 18), round(length / 2), round(length * 0.9), 2 * round(length)):
         assert float(schedule(step)) == pytest.approx(plan.rate(step), rel=1e-4)
 
