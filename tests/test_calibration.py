@@ -22,7 +22,6 @@ from benchbook.measuring import calibration, sensors
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
 from benchbook.studies.experiments.parameters import check
-from benchbook.studies.mnist_speedup import network_torch as mnist
 from fakes import CPU, Clock
 from rows import make_row, make_rows
 
@@ -278,22 +277,14 @@ class Twins(nn.Module):
         return self.one(images), self.two(images)
 
 
-# 2 per multiply-add. Backward costs as much again for the weights and for the input; the images need none.
-FIRST = 2 * 26 * 26 * 32 * 9
-REST = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
-
-
 @pytest.mark.parametrize(
-    ("network", "images", "expected"),
+    ("network", "images", "expected"),  # 2 per multiply-add, as often again for weights and for what is trained below
     [
-        (mnist.Network(), (1, 1, 28, 28), 2 * FIRST + 3 * REST),
-        (mnist.Network(), (3, 1, 28, 28), 71_565_312),
         (Twins(), (4, 5), 2 * 2 * 5 * (3 + 2)),
         *(
             (nn.Sequential(nn.Conv2d(6, 6, 1), layer), (2, 6, 8, 8), 2 * 2 * 64 * 36 + 3 * forward)
             for layer, forward in (
                 (nn.Conv2d(6, 12, 3, groups=3), 2 * 36 * 12 * 18),  # 36 positions, 12 kernels of 2 x 9
-                (nn.Conv2d(6, 6, 3, groups=6), 2 * 36 * 6 * 9),  # depthwise: 6 kernels of 9
                 (nn.ConvTranspose2d(6, 4, 2, stride=2), 2 * 64 * 6 * 4 * 4),  # from 64 positions, 6 x 4 kernels of 4
                 (nn.ConvTranspose2d(6, 6, 2, groups=6), 2 * 64 * 6 * 4),
             )
@@ -301,9 +292,7 @@ REST = 2 * 24 * 24 * 64 * 32 * 9 + 2 * 9216 * 128 + 2 * 128 * 10
     ],
 )
 def test_arithmetic_of_a_training_step_equals_the_count_by_hand(network, images, expected):
-    state = torch.get_rng_state()
     assert flops_per_sample(network, torch.zeros(images)) == expected
-    assert torch.equal(torch.get_rng_state(), state)  # dropout on the meta device draws nothing
     assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
 
 

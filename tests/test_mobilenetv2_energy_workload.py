@@ -4,12 +4,10 @@ import h5py
 import numpy
 import pytest
 
-from benchbook.studies.datasets import Dataset, DatasetUnavailable
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
+from benchbook.studies.datasets import DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from sites import serve
 
-DATA = Dataset("random", *(numpy.zeros((20, 32, 32, 3), numpy.uint8), numpy.arange(20) % 10) * 2)
 FILE = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{}_no_top.h5"
 
 
@@ -29,19 +27,6 @@ def write_weights(path, arrays):
             group.attrs["weight_names"] = [f"{name}/part_{number}:0" for number in range(len(parts))]
             for number, part in enumerate(parts):
                 group[f"{name}/part_{number}:0"] = part
-
-
-def test_images_are_enlarged_to_any_size_from_0_to_1_in_either_order():
-    images = numpy.zeros((2, 2, 3, 3), numpy.uint8)
-    images[1, 0, 2] = (255, 51, 0)
-    large = mobilenetv2.enlarge(images, 6)
-    assert (large.shape, large.dtype) == ((2, 6, 6, 3), numpy.float32)
-    assert large[0].max() == 0
-    expected = numpy.broadcast_to(numpy.float32([1, 0.2, 0]), (3, 2, 3))  # a third of the height, half of the width
-    numpy.testing.assert_array_equal(large[1, :3, 4:], expected)
-    assert numpy.count_nonzero(large[1].any(axis=-1)) == 3 * 2
-    first = mobilenetv2.enlarge(images, 6, channels_first=True)
-    numpy.testing.assert_array_equal(first, large.transpose(0, 3, 1, 2))
 
 
 def test_drawn_weights_have_the_networks_shapes_and_glorots_spread():

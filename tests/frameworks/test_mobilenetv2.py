@@ -150,6 +150,8 @@ def test_images_are_enlarged_as_the_article_enlarged_them(size):
 
     expected = tensorflow.image.resize(DATA.train_images.astype("float32") / 255, (size, size), "nearest").numpy()
     numpy.testing.assert_array_equal(mobilenetv2.enlarge(DATA.train_images, size), expected)
+    first = mobilenetv2.enlarge(DATA.train_images, size, channels_first=True)
+    numpy.testing.assert_array_equal(first, expected.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("tensorflow", "jax"))  # the head alone is in smoke
