@@ -3,12 +3,14 @@
 import dataclasses
 import functools
 import importlib
+from collections.abc import Callable
 
 import numpy
 
 from benchbook import studies
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
+from benchbook.frameworks.plain import SGD, Plain
 from benchbook.machine.kinds import KINDS
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
 from benchbook.studies.experiments.plan import StudyPlan
@@ -80,3 +82,41 @@ def made(study: str, device: Device):
 def build_either_way(study: str, device: Device, resident: bool = True, **options):
     """Build a study's workload in steps of four or two images; resident: without a loader."""
     return build(study, device, **{"batch_size": 4} | WAYS[study][not resident] | options)
+
+
+def keras_model(trainable: bool = True, dropout: float = 0.3):
+    """Return a convolution, which may be frozen, a batch norm, a ReLU, dropout and a dense layer in Keras."""
+    import keras
+
+    pixels = keras.Input((6, 6, 3))
+    convolution = keras.layers.Conv2D(4, 3, use_bias=False)
+    hidden = keras.layers.BatchNormalization(momentum=0.9)(convolution(pixels))
+    convolution.trainable = trainable
+    hidden = keras.layers.Flatten()(keras.layers.ReLU()(hidden))
+    return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Dropout(dropout)(hidden)))
+
+
+def keras_workload(device: Device, batches: Callable, tests: list, labels: Callable | None = None, **options):
+    """Return a workload with a momentum and a rate that falls, around the network above or that of the options.
+
+    Batches are of eight images; float64 compares four, and a whole one.
+    """
+    from benchbook.frameworks.keras.runtime import import_keras
+    from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
+
+    optimizers, make_model = import_keras(device.framework).optimizers, options.get("make_model", keras_model)
+    decayed = optimizers.schedules.ExponentialDecay
+    made = {
+        "make_model": make_model,
+        "make_optimizer": lambda: optimizers.SGD(decayed(0.1, 1, 0.99), momentum=0.9),
+        "columns": {"model": "tiny", "dataset": "random", "dataset_samples": 48},
+        "plain": Plain(
+            make_model,
+            cross_entropy,
+            lambda: SGD(lambda step: 0.1 * 0.99**step, momentum=0.9, rate_in_momentum=True),
+            batch_size=4,
+            labels=labels,
+        ),
+    }
+    made |= {"device": device, "batch_size": 8, "train_batches": batches, "test_batches": lambda: tests}
+    return KerasWorkload(**made | options)

@@ -1,4 +1,4 @@
-"""MobileNetV2's inputs, weights and errors, the same in all frameworks; frameworks/ tests the networks."""
+"""MobileNetV2's weights and errors, the same in all frameworks; frameworks/ tests the networks."""
 
 import h5py
 import numpy

@@ -1,12 +1,14 @@
 """What every Keras workload must do, with TensorFlow and with JAX."""
 
+import functools
+
 import numpy
 import pytest
 
+import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import import_keras, to_host, zero_kernels
-from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy, flops_per_sample
-from benchbook.frameworks.plain import SGD, Plain
+from benchbook.frameworks.keras.training import cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
 from fakes import run
@@ -15,7 +17,6 @@ from processes import FRAMEWORK
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 of_any = pytest.mark.frameworks("tensorflow")  # Keras and the library do the same with JAX, which compiles for longer
 CPU = devices.pick("cpu", FRAMEWORK)
-DECAY = 0.99
 
 
 @pytest.fixture(scope="module")
@@ -26,56 +27,20 @@ def data():
     return images, labels
 
 
-def make_model(trainable=True, dropout=0.3):
-    import keras
-
-    pixels = keras.Input((6, 6, 3))
-    convolution = keras.layers.Conv2D(4, 3, use_bias=False)
-    hidden = keras.layers.BatchNormalization(momentum=0.9)(convolution(pixels))
-    convolution.trainable = trainable
-    hidden = keras.layers.Flatten()(keras.layers.ReLU()(hidden))
-    return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Dropout(dropout)(hidden)))
-
-
 def workload(data, **options):
-    import_keras(FRAMEWORK)
-    import keras
-
     images, labels = data
 
     def batches(epoch):
         order = numpy.random.default_rng(epoch).permutation(48)
         return [(images[part], labels[part]) for part in numpy.split(order, 6)]
 
-    settings = {
-        "device": CPU,
-        "batch_size": 8,
-        "make_model": make_model,
-        "make_optimizer": lambda: keras.optimizers.SGD(
-            keras.optimizers.schedules.ExponentialDecay(0.1, 1, DECAY), momentum=0.9
-        ),
-        "train_batches": batches,
-        "test_batches": lambda: [(images[:32], labels[:32]), (images[32:], labels[32:])],
-        "columns": {"model": "tiny", "dataset": "random", "dataset_samples": 48},
-    }
-    settings |= options
-
     def fit(batch, place):
-        indices = [(images == image).all((1, 2, 3)).argmax() for image in batch[0]]
-        return batch[1] == labels[indices]
+        return batch[1] == labels[[(images == image).all((1, 2, 3)).argmax() for image in batch[0]]]
 
-    plain = Plain(
-        make_network=settings["make_model"],
-        loss=cross_entropy,
-        make_optimizer=lambda: SGD(lambda step: 0.1 * DECAY**step, momentum=0.9, rate_in_momentum=True),
-        batch_size=4,  # the batches of eight are compared whole
-        labels=fit,
-    )
-    return KerasWorkload(**{"plain": plain} | settings)
+    return small.keras_workload(CPU, batches, [(images[:32], labels[:32]), (images[32:], labels[32:])], fit, **options)
 
 
-def without_dropout():
-    return make_model(dropout=0.0)
+without_dropout = functools.partial(small.keras_model, dropout=0.0)
 
 
 def weights(made):
@@ -215,7 +180,7 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
 
 @of_any
 def test_a_frozen_layer_stays_and_is_not_compared(data):
-    made = workload(data, make_model=lambda: make_model(trainable=False))
+    made = workload(data, make_model=functools.partial(small.keras_model, trainable=False))
     kernel = weights(made)[0]
     steps(made, 3)
     numpy.testing.assert_array_equal(weights(made)[0], kernel)
@@ -234,11 +199,11 @@ def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
         return kernel.any(), scale.all()
 
     import_keras(FRAMEWORK)
-    assert kernel_and_scale(make_model) == (True, True)
+    assert kernel_and_scale(small.keras_model) == (True, True)
     with zero_kernels():
-        assert kernel_and_scale(make_model) == (False, True)  # a batch norm's scale is not drawn at random
-    assert kernel_and_scale(zero_kernels()(make_model)) == (False, True)
-    assert kernel_and_scale(make_model) == (True, True)
+        assert kernel_and_scale(small.keras_model) == (False, True)  # a batch norm's scale is not drawn at random
+    assert kernel_and_scale(zero_kernels()(small.keras_model)) == (False, True)
+    assert kernel_and_scale(small.keras_model) == (True, True)
 
 
 @of_any

@@ -12,6 +12,7 @@ import pytest
 import tensorflow
 from tensorflow.python.framework import op_callbacks
 
+import small
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import ResidentArrays, arithmetic, as_gatherable, import_keras
@@ -20,7 +21,6 @@ from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
 from fakes import run
-from small import COLOURED, build_either_way
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))
 ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]
@@ -46,7 +46,7 @@ def graph_of(arrays: ResidentArrays):
 @pytest.mark.parametrize("dtype", ["uint8", "int32"])
 def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
     keras = import_keras("tensorflow")
-    images, labels = COLOURED.train_images, COLOURED.train_labels
+    images, labels = small.COLOURED.train_images, small.COLOURED.train_labels
     target = labels.astype("int32") if dtype == "int32" else images[..., :1]
     each = []
     for device in (CPU, CUDA, METAL):
@@ -122,7 +122,7 @@ def test_numbers_that_floats_cannot_hold_are_refused():
 )
 def test_every_operation_of_a_workload_has_a_kernel_on_cuda(study, precision, resident):
     trains_all = {"trainable": not resident} if study == "mobilenetv2_energy" else {}
-    workload = build_either_way(study, CUDA, resident, settings=Settings(precision=precision), **trains_all)
+    workload = small.build_either_way(study, CUDA, resident, settings=Settings(precision=precision), **trains_all)
     for graph in graphs(workload):
         assert dict(kernels.missing(graph)) == {}
 
@@ -136,16 +136,8 @@ def build_tiny(device: Device) -> KerasWorkload:
         larger = keras.layers.UpSampling2D(interpolation="bilinear")(keras.layers.Conv2D(2, 1)(pixels))
         return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Flatten()(larger)))
 
-    images, labels = numpy.zeros((4, 4, 4, 3), "float32"), numpy.arange(4, dtype="int32") % 3
-    return KerasWorkload(
-        device=device,
-        batch_size=4,
-        make_model=make_model,
-        make_optimizer=lambda: keras.optimizers.SGD(0.1),
-        train_batches=lambda epoch: [(images, labels)],
-        test_batches=lambda: [(images, labels)],
-        columns={"model": "tiny"},
-    )
+    batch = numpy.zeros((4, 4, 4, 3), "float32"), numpy.arange(4, dtype="int32") % 3
+    return small.keras_workload(device, lambda epoch: [batch], [batch], batch_size=4, make_model=make_model)
 
 
 def test_what_a_step_computes_elsewhere_is_counted_and_said(tmp_path, capsys):
