@@ -22,6 +22,7 @@ from fakes import CPU, apple_gpu
 PLANS = {"mnist": mnist.Plan, "vae": vae.Plan}
 DEVICES = [CPU, apple_gpu("mps", "torch")]
 RATE, MOMENTUM = 0.125, 0.5
+ALLOWED = {"fp32": 1e-3, "tf32": 1e-2} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), 3e-2)
 
 
 @pytest.fixture(scope="module")
@@ -115,46 +116,42 @@ def measured(record, monkeypatch):
     return take
 
 
-def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_stays_is_seen():
-    before = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.ones(4)}
-    right = {"norm.running_mean": numpy.zeros(4), "norm.running_var": numpy.full(4, 0.9)}
-    rounding = right | {"norm.running_mean": numpy.full(4, 1e-8)}
+def statistics(mean=0.0, variance=1.0, prefix="running_", suffix=""):
+    return {f"norm.{prefix}mean": numpy.full(4, mean), f"norm.{prefix}var{suffix}": numpy.full(4, variance)}
+
+
+@pytest.mark.parametrize("names", [{}, {"prefix": "moving_", "suffix": "iance"}])
+def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_stays_is_seen(names):
+    before, right, rounding, moved = (statistics(*each, **names) for each in ((), (0.0, 0.9), (1e-8, 0.9), (0.01, 0.9)))
     assert parity.statistics_error(rounding, right, before)[0] < 1e-5
-    moved = right | {"norm.running_mean": numpy.full(4, 0.01)}
-    assert parity.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), "norm.running_mean")
-    keras = [
-        {name.replace("running_", "moving_").replace("var", "variance"): part for name, part in each.items()}
-        for each in (rounding, right, before)
-    ]
-    assert parity.statistics_error(*keras)[0] < 1e-5
+    assert parity.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), next(iter(before)))
     assert parity.statistics_error(before, moved, before)[0] > 0.5
-    assert parity.statistics_error({}, {}, {}) == (0.0, "")
-    mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}  # infinities are alike or an error
+
+
+def test_infinities_among_statistics_are_alike_or_an_error():
+    mask = {"mask": numpy.array([[0.0, -numpy.inf], [0.0, 0.0]])}
     assert parity.statistics_error(mask, mask, mask) == (0.0, "mask")
     assert not numpy.isfinite(parity.statistics_error({"mask": numpy.zeros((2, 2))}, mask, mask)[0])
 
 
 def test_a_unit_in_the_last_place_is_rounding_of_a_step_but_not_of_what_stays():
-    subject = Fake()
+    subject, start = Fake(), {"kernel": numpy.full(4, 3.0), "frozen": numpy.full(4, 3.0)}
     subject.resolution = 2.0**-23
-    start = {"kernel": numpy.full(4, 3.0), "frozen": numpy.full(4, 3.0)}
-    gradients = {"kernel": numpy.full(4, 1e-4)}
     right = start | {"kernel": start["kernel"] - 1e-6}
-    for name, judged in (("kernel", False), ("frozen", True)):
+    for name, judged in (("kernel", ""), ("frozen", "frozen")):
         end = right | {name: right[name] + 2.0**-23}
-        error, worst = parity.update_error(subject, SGD(lambda step: 0.01), start, end, gradients, 0)
-        assert (error > 0) is judged
-        assert worst == name or not judged
+        given = subject, SGD(lambda step: 0.01), start, end, {"kernel": numpy.full(4, 1e-4)}, 0
+        error, worst = parity.update_error(*given)
+        assert worst * (error > 0) == judged
 
 
 def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_is_judged():
     start = {"kernel": numpy.ones(4), "offset": numpy.ones(4)}
-    for size, judged in ((1e-8, False), (1e-2, True)):
+    for size, judged in ((1e-8, ""), (1e-2, "offset")):
         gradients = {"kernel": numpy.ones(4), "offset": numpy.full(4, size)}
         turned = Adam(lambda step: 0.1).step(start, gradients | {"offset": -gradients["offset"]}, 0)
-        error, name = parity.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
-        assert (error > 1) is judged
-        assert not judged or name == "offset"
+        error, worst = parity.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
+        assert worst * (error > 1) == judged
 
 
 @pytest.mark.parametrize(("share", "passed"), [(0.01, True), (0.05, False)])
@@ -169,18 +166,13 @@ def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(meas
 def test_rows_are_one_a_step_with_both_losses(measured, record):
     record.common["settings"] = {"seed": 1}
     rows, verdict = measured(Fake(losses=(8.0, 4.002, 2.0, 1.0)), num_steps=4)
-    settings = rows["settings"].tolist()
-    assert list(rows["phase"]) == ["parity"] * 4
-    assert list(rows["loss"]) == [8.0, 4.002, 2.0, 1.0]
-    assert list(rows["samples"]) == [2] * 4
-    assert [setting["reference_loss"] for setting in settings] == [8.0, 4.0, 2.0, 1.0]
-    assert [setting["step"] for setting in settings] == [1, 2, 3, 4]
-    assert {setting["seed"] for setting in settings} == {1}
-    assert [setting["update_error"] for setting in settings] == [0.0] * 4
+    settings = rows["settings"]
+    assert rows[["phase", "loss", "samples"]].values.tolist() == [["parity", n, 2] for n in (8.0, 4.002, 2.0, 1.0)]
+    told = [[each[name] for name in ("seed", "step", "reference_loss", "update_error")] for each in settings]
+    assert told == [[1, step, 16.0 / 2**step, 0.0] for step in (1, 2, 3, 4)]
     assert ["gradient_cosine" in setting for setting in settings] == [True, True, True, False]
     assert [setting.get("labels_checked") for setting in settings] == [8, None, None, None]
-    assert verdict.passed
-    assert verdict.num_steps == 4
+    assert (verdict.passed, verdict.num_steps) == (True, 4)
     assert rows.reset_index(drop=True).equals(record.rows())
     rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))  # a right device may leave the path of float64
     assert verdict.passed
@@ -189,9 +181,7 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
 
 @pytest.mark.parametrize(
     ("precision", "error", "passed"),
-    [("fp32", 0.9e-3, True), ("fp32", 1.1e-3, False), ("tf32", 0.9e-2, True), ("tf32", 1.1e-2, False)]
-    + [(name, 2.9e-2, True) for name in ("bf16", "fp16", "amp_bf16", "amp_fp16")]
-    + [(name, 3.1e-2, False) for name in ("bf16", "fp16", "amp_bf16", "amp_fp16")],
+    [(name, factor * allowed, factor < 1) for name, allowed in ALLOWED.items() for factor in (0.97, 1.03)],
 )
 def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, error, passed):
     rows, verdict = measured(Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
@@ -227,16 +217,6 @@ def test_a_tenth_off_in_one_layer_fails_though_the_losses_agree(measured, precis
     assert rows["settings"].iloc[0]["worst_norm_ratio_layer"] == layer
 
 
-def test_compare_of_two_gradients_is_known_by_hand():
-    nearness = parity.compare(
-        {"a": numpy.array([3.0, 0.0]), "b": numpy.array([0.0])}, {"a": numpy.array([3.0, 4.0]), "b": numpy.array([0.0])}
-    )
-    assert nearness["gradient_cosine"] == pytest.approx(0.6)
-    assert nearness["gradient_norm_ratio"] == pytest.approx(0.6)
-    assert (nearness["worst_cosine"], nearness["worst_cosine_layer"]) == (pytest.approx(0.6), "a")
-    assert (nearness["layers"], nearness["layers_judged"]) == (2, 2)
-
-
 @pytest.mark.parametrize(
     ("given", "expected", "judged"),
     [(1e-5, 1e-16, 1), (1e-2, 1e-16, 2), (-3e-8, 1e-12, 1), (0.5, 1e-12, 2)],  # shares of the other layer's gradient
@@ -244,7 +224,7 @@ def test_compare_of_two_gradients_is_known_by_hand():
 def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_than_rounding(given, expected, judged):
     found, reference = ({"a": numpy.ones(4), "b": numpy.full(4, share)} for share in (given, expected))
     nearness = parity.compare(found, reference, 1e-6)
-    assert nearness["layers_judged"] == judged
+    assert (nearness["layers"], nearness["layers_judged"]) == (2, judged)
     assert nearness["worst_norm_ratio"] == 1.0 or nearness["worst_norm_ratio_layer"] == "b"
 
 
@@ -301,12 +281,6 @@ def test_plain_optimisers_are_torchs(plain, theirs, options):
     numpy.testing.assert_allclose(weights["w"], weight.detach().numpy(), rtol=1e-12)
 
 
-def test_weight_decay_may_leave_parameters_out():
-    plain = SGD(lambda step: 1.0, weight_decay=0.5, is_decayed=lambda name: name != "norm")
-    after = plain.step(dict.fromkeys(("norm", "kernel"), numpy.ones(1)), dict.fromkeys(("norm", "kernel"), 0.0), 0)
-    assert (after["norm"], after["kernel"]) == (1.0, 0.5)
-
-
 def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
     plain = Plain(None, None, None, 1, max_norm=1.0)
     for gradient, expected in (([3.0, 4.0], [0.6, 0.8]), ([0.3, 0.4], [0.3, 0.4]), ([0.0, 0.0], [0.0, 0.0])):
@@ -345,17 +319,15 @@ def test_a_device_that_scales_one_weights_gradient_by_a_tenth_is_caught(digits, 
         assert nearness["worst_norm_ratio"] == pytest.approx(1.1, rel=1e-3)
 
 
-def test_reference_is_float64_without_dropout_and_shares_no_object(digits):
+def test_reference_is_float64_without_dropout(digits):
     workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
     with workload.compared("fp32") as subject:
         batch = subject.to_host(subject.batches(1)[0])
         network = float64.Torch(subject.plain, subject.weights(), subject.statistics())
-        (loss, gradients, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
+        (loss, _, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
     assert type(network.network).__name__ == "Network"  # not the lean one
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
     assert loss == again
-    assert math.isclose(loss, 2.3, rel_tol=0.05)
-    assert gradients.keys() == dict(workload.model.named_parameters()).keys()
 
 
 def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(digits, record):
