@@ -59,26 +59,24 @@ def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
 
 def test_a_comparison_says_first_that_a_side_is_wrong():
     right = make_rows(point("p", 100.0, session="one"))
-    wrong = make_rows(point("p", 200.0, session="two", parity=GOOD | {"gradient_cosine": -1.0}))
+    wrong, other = (
+        make_rows(point("p", 200.0, session=name, parity=GOOD | {"gradient_cosine": -1.0})) for name in ("two", "three")
+    )
     line = compare.table(right, wrong)[0].iloc[0]
     assert (line["verdict"], line["stability_b"].kind) == ("B trained wrong", "wrong")
     assert "cosine -1.0" in line["stability_b"].text("wrong")
-    assert compare.table(wrong, right)[0]["verdict"].item() == "A trained wrong"
-    other = make_rows(point("p", 200.0, session="three", parity=GOOD | {"gradient_cosine": -1.0}))
-    assert compare.table(wrong, other)[0]["verdict"].item() == "A and B trained wrong"
+    verdicts = [compare.table(wrong, each)[0]["verdict"].item() for each in (right, other)]
+    assert verdicts == ["A trained wrong", "A and B trained wrong"]
 
 
 def asked(steps, compared=1, **columns):
     """Return the rows of a point whose profile asks for some steps of parity, of which some were compared."""
-    rows = point("p", 100.0, parity=None, **columns)
-    again = {"phase": "parity", "loss": 2.0, "samples": 64, "point": "p", "run_id": "run-p", "precision": "fp32"}
-    rows += [
-        make_row(**again | columns, index=number, settings=GOOD | {"step": number + 1}) for number in range(compared)
-    ]
-    return [row | {"settings": row["settings"] | {"num_parity_steps": steps}} for row in rows]
+    rows, asks = point("p", 100.0, parity=None, **columns), {"num_parity_steps": steps}
+    told = [PARITY | columns | {"index": number, "settings": GOOD | {"step": number + 1}} for number in range(compared)]
+    return [row | {"settings": row["settings"] | asks} for row in [*rows, *told]]
 
 
-PARITY = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", loss=5.0)
+PARITY = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", loss=2.0, samples=64)
 
 
 @pytest.mark.parametrize(

@@ -287,8 +287,14 @@ def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
         assert plain.clipped({"w": numpy.array(gradient)})["w"].tolist() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
-@pytest.mark.parametrize(("name", "variant"), [("mnist", "controlled"), ("mnist", "tuned"), ("vae", "controlled")])
+@pytest.mark.parametrize(
+    ("name", "variant", "precision"),
+    [
+        *(("mnist", "controlled", precision) for precision in ("fp32", "amp_bf16")),
+        ("mnist", "tuned", "fp32"),
+        *(("vae", "controlled", precision) for precision in ("fp32", "amp_bf16", "amp_fp16")),
+    ],
+)
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, device, name, variant, precision):
     workload = PLANS[name].build(digits, device, variant, data_resident=True, batch_size=16)
@@ -328,18 +334,6 @@ def test_reference_is_float64_without_dropout(digits):
     assert type(network.network).__name__ == "Network"  # not the lean one
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
     assert loss == again
-
-
-def test_small_gradients_of_float16_are_scaled_and_large_ones_do_not_overflow(digits, record):
-    workload = vae.Plan.build(digits, CPU, "controlled", data_resident=True, batch_size=8)
-    with workload.compared("amp_fp16") as subject:
-        batch = subject.plain.noise(subject.batches(1)[0], 0)
-        path = float64.follow("torch", subject.plain, subject.weights(), {}, [subject.to_host(batch)])
-        _, gradients = subject.step(batch)
-        scale = subject.workload.scaler.get_scale()
-    expected = next(path).gradients
-    assert parity.compare(gradients, expected)["worst_cosine"] > 0.99
-    assert 1 <= scale < 2**16
 
 
 @pytest.mark.parametrize("num_steps", [1, 3])

@@ -337,14 +337,6 @@ def test_networks_of_one_callables_name_are_different_work():
     assert found[2] == "one.py:Net"
 
 
-def test_any_batch_and_loss_can_be_described(own, tmp_path):
-    workload = build(**text(own, optimizer="adam", learning_rate=0.05))
-    assert parity.check(workload, run(tmp_path), 3).passed
-    batches = list(workload.batches(0))
-    losses = [workload.mean_loss([workload.step(batch)]) for batch in batches * 16]
-    assert losses[-1] < losses[0] / 2
-
-
 @pytest.mark.parametrize("loader", ["slow", "generated"])
 def test_a_loader_is_trained_on_and_its_wait_counts(own, tmp_path, loader):
     workload = build(**text(own, loader=own(loader)))

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -81,8 +82,6 @@ def test_outputs_operations_and_parameters_are_torchs(name):
         copied.model.eval()
         assert abs(numpy.array(copied.model(copied.placed(batch)[0])) - expected).max() <= 1e-4
     assert numpy.ptp(expected) > 1e-2  # not all alike
-    for column in ("parameters", "flops_per_sample", "model", "image_size"):
-        assert own.description()[column] == other.description()[column]
 
 
 # In fp32 on the CPU, `test_workloads` compares them.
@@ -157,40 +156,15 @@ def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
     assert (numpy.array(workload.model.dense2.weight) != before).any()
 
 
-def test_an_evaluation_needs_no_labels_that_mean_something():
-    synthetic = build("resnet50").evaluate()
-    assert (synthetic.metric, numpy.isnan(synthetic.accuracy)) == (None, True)
-    assert float(synthetic.loss) > 0
-
-
-def test_resnet50s_optimiser_is_torchs_with_weight_decay_on_all_but_batch_norms():
+def test_resnet50s_learning_rate_is_the_plans():
     import mlx.core as mx
-    import torch
 
     from benchbook.studies.resnet50_cost import network_mlx as mlx
 
-    numbers = {"steps_per_epoch": 2, "schedule_epochs": 90, "peak": 0.5}
-    plan = type("Plan", (), {"rate": resnet50.Plan.rate} | numbers)()
+    plan = SimpleNamespace(rate=None, steps_per_epoch=2, schedule_epochs=90, peak=0.5)
+    plan.rate = functools.partial(resnet50.Plan.rate, plan)
     for step in (0, 7, 9, 10, 59, 60, 121, 179):
         assert mlx.rate(plan, mx.array(step)).item() == pytest.approx(plan.rate(step), rel=1e-5)
-    random = numpy.random.default_rng(0)
-    own = {"convolution": {"weight": random.normal(size=4)}, "norm": {"weight": random.normal(size=4)}}
-    own = {"stem": {name: {"weight": mx.array(part["weight"].astype("float32"))} for name, part in own.items()}}
-    others = [torch.tensor(numpy.array(own["stem"][name]["weight"]), requires_grad=True) for name in own["stem"]]
-    groups = [{"params": [part], "weight_decay": decay} for part, decay in zip(others, (1e-4, 0.0), strict=True)]
-    expected = torch.optim.SGD(groups, 1.0, 0.9, nesterov=True)
-    optimizer = mlx.Nesterov(functools.partial(mlx.rate, plan), 0.9, nesterov=True)
-    for step in range(4):
-        gradients = [random.normal(size=4).astype("float32") for _ in others]
-        for group in expected.param_groups:
-            group["lr"] = plan.rate(step)
-        for part, gradient in zip(others, gradients, strict=True):
-            part.grad = torch.from_numpy(gradient)
-        expected.step()
-        tree = {name: {"weight": mx.array(part)} for name, part in zip(own["stem"], gradients, strict=True)}
-        own = optimizer.apply_gradients({"stem": tree}, own)
-    for name, part in zip(own["stem"], others, strict=True):
-        assert numpy.array(own["stem"][name]["weight"]) == pytest.approx(part.detach().numpy(), rel=1e-5, abs=1e-6)
 
 
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
