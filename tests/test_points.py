@@ -3,6 +3,7 @@
 import json
 import re
 
+import pandas
 import pytest
 
 from benchbook.machine import layout
@@ -62,11 +63,14 @@ def test_the_budget_is_left_out_of_the_readable_name_and_not_of_the_hash():
     assert plain != longer
 
 
-def test_a_point_has_a_title_for_people_without_the_hash_of_its_name():
-    assert points.setting(point_name(STUDY, DEFAULTS | {"batch_size": 16})) == "reference, CPU, batch 16"
-    assert points.setting("published-row") == "published, row"
-    cut = point_name("your_network", declared("your_network") | {"device": "cpu", "arguments": "a" * 99})
-    assert points.setting(cut) == "reference, CPU, ..."
+def test_a_point_has_a_title_for_people_from_its_parameters():
+    changed = {"batch_size": 16, "framework": "jax", "data_resident": True, "depth": 3, "num_windows": 9}
+    told = "reference, CPU, batch 16, data on the device, depth 3, JAX"
+    assert parameters.title(STUDY, DEFAULTS | changed) == told
+    long = declared("your_network") | {"device": "cuda", "arguments": "a" * 99}
+    assert parameters.title("your_network", long) == f"reference, GPU, {'a' * 99}"
+    rows = pandas.DataFrame({"study": STUDY, "point": ["one", "two"], "run_id": ["first", "lost"]})
+    assert parameters.titles(rows, {"first": {"parameters": DEFAULTS | changed}}) == {"one": told, "two": "two"}
 
 
 @pytest.mark.parametrize("name", ["network", "loader", "loss"])

@@ -22,8 +22,8 @@ from benchbook.measuring import failures, sensors
 from benchbook.record import chips, prices
 from benchbook.report import machines
 from benchbook.rows import crosschecks, packing, records
-from benchbook.rows.points import setting
 from benchbook.running import cluster, profiles, session
+from benchbook.studies.experiments import parameters
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 # The panels of `benchbook --help`.
@@ -85,7 +85,7 @@ def study(
     name, points = _planned(profile, studies, machine, device)
     left_out = session.measure(points, name, retry, until)
     lines = session.summary(points, name, left_out)
-    _show(lines, left_out, until)
+    _show(points, lines, left_out, until)
     entries = profiles.chosen(profile, studies)
     if texts := [f"{study} ({entry['left']})" for study, entry in entries.items() if entry.get("left")]:
         say(f"Left to other profiles: {'; '.join(texts)}.")
@@ -110,7 +110,7 @@ def plan(
     name, points = _planned(profile, studies, machine, device)
     lines = session.estimate_seconds(points, name)
     shown = {
-        "point": lines["point"].map(setting),
+        "point": [point.setting for point in points],
         "processes": lines["num_processes"],
         "estimate": lines["seconds"].map(wording.duration),
         "at most": lines["limit_seconds"].map(wording.duration),
@@ -166,9 +166,9 @@ def compare(
             raise ValueError(f"{error}; or a chip: {unknown}") from None
         record.published_pairs(*found)
         return
-    cores = [comparison.cores(side, described) for side in sides]
+    titles, cores = parameters.titles(rows, described), [comparison.cores(side, described) for side in sides]
     lines, alone = comparison.table(*sides, conditions=conditions)
-    shown = pandas.DataFrame({"setting": lines["point"].map(setting)})
+    shown = pandas.DataFrame({"setting": lines["point"].map(titles)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)
     ranges = lines["interval"].map(lambda kind: " (range)" if kind == "range" else "")
@@ -183,15 +183,16 @@ def compare(
             variant, stability = line[f"variant_{side}"], line[f"stability_{side}"]
             remarks = [variant] if variant in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED) else []
             for remark in remarks + [stability] * stability.is_doubtful:
-                say(f"{setting(line['point'])} of {name}: {remark}")
+                say(f"{titles[line['point']]} of {name}: {remark}")
         if pandas.notna(line["energy_ratio"]):
             note = f"; {line['energy_note']}" if line["energy_note"] else ""
             bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
             times = f"{line['energy_ratio']:.3g} times the energy of A"
-            say(f"{setting(line['point'])}: B takes {times} per sample ({bounds}{note})")
+            say(f"{titles[line['point']]}: B takes {times} per sample ({bounds}{note})")
     for name, points in ((a, alone["a"]), (b, alone["b"])):
         if points:
-            say(f"Not compared, because the other side has no such point: {'; '.join(map(setting, points))} of {name}")
+            settings = "; ".join(map(titles.get, points))
+            say(f"Not compared, because the other side has no such point: {settings} of {name}")
 
 
 def _chip(name: str, rows: pandas.DataFrame) -> str:
@@ -300,7 +301,7 @@ def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str
     return name, points
 
 
-def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
+def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> pandas.DataFrame:
     """Return a session's points for the terminal: rate, half of its interval, processes, and what is doubtful."""
     shown = []
     for line in lines.to_dict("records"):
@@ -308,7 +309,7 @@ def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
         is_known, verdict = pandas.notna(rate), line["verdict"]
         doubt = str(verdict) if verdict and verdict.is_doubtful else ""
         shown.append({
-            "point": f"{line['study']}: {setting(line['point'])}",
+            "point": titles[line["study"], line["point"]],
             "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
             "95 %": wording.half_width(line) if line["interval"] == intervals.INTERVAL else "",
             "processes": line["num_processes"],
@@ -318,7 +319,9 @@ def _table(lines: pandas.DataFrame) -> pandas.DataFrame:
     return pandas.DataFrame(shown)
 
 
-def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float) -> None:
+def _show(
+    points: list[profiles.Point], lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float
+) -> None:
     """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
     from benchbook.studies.results import findings
@@ -333,7 +336,7 @@ def _show(lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], u
     if until - time.monotonic() > REPORT_SECONDS:
         page, evidence = _write_report(), Evidence.of_machine(machine)
         unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
-        say_table(f"All points of {machine}", _table(lines))
+        say_table(f"All points of {machine}", _table(lines, {point.key: point.title for point in points}))
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 is_unsure = unsure[lines["study"] == name].any()

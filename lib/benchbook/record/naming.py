@@ -5,12 +5,14 @@ Folders, links and tables use a machine's id, such as `apple-m1-8core-16gb`.
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pandas
 
-from benchbook.machine import layout
+from benchbook.machine import layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
 from benchbook.rows import manifests
@@ -25,6 +27,29 @@ DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "sy
 DATASETS |= {"tinyshakespeare": "Tiny Shakespeare", "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare"}
 # Data sets whose names end with an image size.
 DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}
+
+# How labels and titles show a value, by column or parameter. Another text is shown as it is, a number after its name.
+FORMATS = {
+    "device": lambda kind: device_word(kind),
+    "batch_size": "batch {:.0f}".format,
+    "image_size": "{:.0f} px".format,
+    "sequence_length": "{:.0f} tokens".format,
+    "framework": lambda name: libraries.WORDS.get(name, name),
+    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "",
+    "width": "width {:g}".format,
+    "learning_rate": "rate {:g}".format,
+    "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",
+    "num_workers": "{:.0f} workers".format,
+    "sustained_minutes": "{:g} min".format,
+    "trainable": lambda trainable: "all layers" if trainable else "last layer",
+    "compiled": lambda compiled: "compiled" if compiled else "",
+    "data_resident": lambda resident: "data on the device" if resident else "",
+    "dataset": lambda name: dataset(name),
+    "weights": "{} weights".format,
+    "matrix": "matrix {}".format,
+    "kind": lambda kind: kind.replace("_", " "),
+    "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
+}
 
 
 @dataclass(frozen=True)
@@ -165,6 +190,17 @@ def chip_name(text: str) -> str:
 def dataset(name: str) -> str:
     """Return a data set's title, such as MNIST, CIFAR-10 or drawn shapes."""
     return DATASETS.get(name) or DRAWN.get(name.partition("-")[0], name)
+
+
+def words(line: Mapping, columns: Iterable[str], usual: Mapping = MappingProxyType({})) -> str:
+    """Return a line's values in these columns in words; missing values, and those in `usual`, are left out."""
+    told = []
+    for name in columns:
+        value = line.get(name)
+        if pandas.notna(value) and value != usual.get(name):
+            plain = value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}"
+            told.append(FORMATS[name](value) if name in FORMATS else plain)
+    return ", ".join(filter(None, told))
 
 
 def with_article(name: str) -> str:

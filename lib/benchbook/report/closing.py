@@ -6,7 +6,7 @@ import pandas
 from IPython.display import HTML, Markdown, display
 
 from benchbook.judging import statistics, verdicts, wording
-from benchbook.record import claims
+from benchbook.record import claims, naming
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
@@ -105,8 +105,8 @@ def _rate(evidence: Evidence, study: Study, point: dict) -> str:
     value, low, high, unit = statistics.in_units(point)
     usual, own = parameters.declared(study.name), point["settings"] | point
     sizes = [name for name in SIZES if pandas.notna(own.get(name)) and own[name] != usual.get(name, own[name])]
-    theirs = f"{'the article' if study.article else 'usual'}: {figures.words(usual, sizes, {})}"
-    size = f" ({figures.words(own, sizes, {})}; {theirs})" if sizes else ""
+    theirs = f"{'the article' if study.article else 'usual'}: {naming.words(usual, sizes)}"
+    size = f" ({naming.words(own, sizes)}; {theirs})" if sizes else ""
     time, _, work = study.headline.unit.partition("/")
     text = f"Training{size} runs at {{value}} {unit} a second on {{place}}"
     title = Sentence(text, "", "samples_per_second", best="most")

@@ -1,11 +1,8 @@
-"""What of a point's parameters may be published, and what its name says: a title for people, and its work."""
+"""What of a point's parameters may be published, and the work that its name says."""
 
 import hashlib
 import re
 from collections.abc import Callable
-
-from benchbook.machine import libraries
-from benchbook.machine.kinds import KINDS
 
 # Returns a point's name from its study and parameters. It refers to the defaults of the study's Plan, which only
 # packages above this one know: `studies.parameters` sets it.
@@ -25,13 +22,6 @@ HASH = re.compile(r"-([0-9a-f]{8})$")
 MAX_LENGTH = 100  # characters of a name without its hash
 TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside the training
 
-# The words for a part of a point's name: by prefix, and for whole parts.
-SETTINGS = {"batch_size_": "batch {}", "image_size_": "{} px", "dataset_": "{}", "framework_": "{}"}
-SETTINGS |= {"sequence_length_": "{} tokens", "lora_rank_": "LoRA of rank {}", "model_": "{}", "ladder_": "{}"}
-SETTINGS |= {"network_": "{}", "weights_": "{} weights", "num_workers_": "{} workers", "device_count_": "{} devices"}
-NAMES = {name: kind.word for name, kind in KINDS.items()} | {"data_resident": "data on the device"}
-NAMES |= libraries.WORDS | {"not_trainable": "head alone"}
-
 
 def public(parameters: dict) -> dict:
     """Return parameters for publication: no data folder, files by name only, `arguments` with texts as a digest."""
@@ -44,19 +34,6 @@ def public(parameters: dict) -> dict:
         if "'" in others or '"' in others:  # texts may be paths or keys, other than that of `known`
             kept["arguments"] = f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}"
     return kept
-
-
-def setting(name: str) -> str:
-    """Return a point's title for people, such as `reference, CPU, TensorFlow, 64 px, batch 32`, from its name."""
-    words, readable = [], HASH.sub("", name)
-    parts = readable.split("-")
-    if len(readable) >= MAX_LENGTH:  # the last part was cut
-        parts[-1] = "..."
-    for part in parts:
-        start = next(filter(part.startswith, SETTINGS), "")
-        text = SETTINGS.get(start, "{}").format(part.removeprefix(start))
-        words.append(NAMES.get(text, text.replace("_", " ")))
-    return ", ".join(words)
 
 
 def point_work(name: str, device: str) -> str:

@@ -16,10 +16,19 @@ from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.machine.kinds import GROUPS
 from benchbook.rows.files import Say
-from benchbook.rows.points import FILES, setting
+from benchbook.rows.points import FILES
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
-from benchbook.studies.experiments.parameters import BUDGET, budget, check, declared, nested, point_name, require_names
+from benchbook.studies.experiments.parameters import (
+    BUDGET,
+    budget,
+    check,
+    declared,
+    nested,
+    point_name,
+    require_names,
+    title,
+)
 
 NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 CALIBRATION = "calibrate"  # the study of ceilings
@@ -67,11 +76,16 @@ class Point:
         return (given.get("num_processes", 1) + 1) * self.time_limit_seconds + search + NOTEBOOK_SECONDS
 
     @property
+    def setting(self) -> str:
+        """Return the settings in words."""
+        return title(self.study, self.parameters)
+
+    @property
     def title(self) -> str:
         """Return the study's title and the settings in words."""
-        from benchbook.studies import title  # imports matplotlib, which planning does not need
+        from benchbook import studies  # its titles import matplotlib, which planning does not need
 
-        return f"{title(self.study)}: {setting(self.name)}"
+        return f"{studies.title(self.study)}: {self.setting}"
 
 
 def read(profile: str, studies: str = "all", device: str = "all", say: Say = lambda line: None) -> list[Point]:

@@ -17,7 +17,6 @@ from matplotlib.patches import Patch
 from matplotlib.text import Text
 
 from benchbook.judging import intervals, verdicts
-from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.studies.results.tables import PREDICTED, PUBLISHED, bounds_kind, is_measured
@@ -54,23 +53,6 @@ WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimu
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # in each line of a label
-# Formats of the columns in labels; other columns show their value.
-FORMATS = {
-    "batch_size": "batch {:.0f}".format,
-    "image_size": "{:.0f} px".format,
-    "sequence_length": "{:.0f} tokens".format,
-    "framework": lambda name: libraries.WORDS.get(name, name),
-    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "",
-    "width": "width {:g}".format,
-    "learning_rate": "rate {:g}".format,
-    "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",
-    "sustained_minutes": "{:g} min".format,
-    "trainable": lambda trainable: "all layers" if trainable else "last layer",
-    "compiled": lambda compiled: "compiled" if compiled else "",
-    "dataset": naming.dataset,
-    "kind": lambda kind: kind.replace("_", " "),
-    "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
-}
 style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
 
 
@@ -110,12 +92,6 @@ def outcome(line: dict) -> str:
     return verdict.kind if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else "ok"
 
 
-def words(line: dict, columns: Iterable[str], usual: Mapping[str, object]) -> str:
-    """Return a line's values in these columns in words; missing values, and those in `usual`, are left out."""
-    known = {name: line[name] for name in columns if pandas.notna(line.get(name)) and line[name] != usual.get(name)}
-    return ", ".join(filter(None, (FORMATS.get(name, str)(value) for name, value in known.items())))
-
-
 def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual: Mapping[str, object]) -> list[str]:
     """Return the label of each line: its machine and device, and below them the values that distinguish it.
 
@@ -129,7 +105,7 @@ def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual:
     for line in lines.to_dict("records"):
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
         counted = pandas.notna(line.get("device_count")) and place.startswith(f"{line['device_count']:.0f} x")
-        own = words(line, [name for name in shown if name != "device_count" or not counted], usual)
+        own = naming.words(line, [name for name in shown if name != "device_count" or not counted], usual)
         source = "" if is_measured(line) else SOURCES.get(line["source"], line["source"])
         told = ", ".join(filter(None, (own, source)))
         texts.append("\n".join(textwrap.fill(part, LABEL_LETTERS) for part in (place, told) if part))

@@ -9,6 +9,7 @@ import pandas
 from matplotlib.figure import Figure
 
 from benchbook.judging import wording
+from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
@@ -102,7 +103,7 @@ class Plot:
 
     def axis_label(self, lines: pandas.DataFrame, num_drawn: int) -> str:
         """Return the label of the horizontal axis: its quantity, the work of all lines, and how many are not drawn."""
-        work = figures.words(lines.iloc[0].to_dict(), self.alike, {})
+        work = naming.words(lines.iloc[0].to_dict(), self.alike)
         rest = len(lines) - num_drawn
         more = f"{rest} more are not drawn" if rest else ""
         told = "; ".join(filter(None, (work, more)))

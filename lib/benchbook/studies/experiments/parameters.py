@@ -16,6 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pandas
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
@@ -23,6 +24,7 @@ from pydantic_core import PydanticCustomError
 from benchbook import studies
 from benchbook.machine.kinds import GROUPS, KINDS
 from benchbook.measuring.trials import PRECISIONS
+from benchbook.record import naming
 from benchbook.rows import manifests, points
 from benchbook.rows.schema import describe_error, quoted
 
@@ -170,21 +172,49 @@ def point_name(study: str, parameters: dict) -> str:
         study: the study.
         parameters: by name, with the device that was picked (not `best`).
     """
-    changed = non_default(study, parameters)
-    work = {name: value for name, value in changed.items() if name != "device"}
+    work = {name: value for name, value in non_default(study, parameters).items() if name != "device"}
     digest = hashlib.sha256(json.dumps([study, work], sort_keys=True).encode()).hexdigest()[:8]
-    leading = [parameters["variant"], parameters["device"]] if "variant" in parameters else [parameters["device"]]
-    left_out = {"variant", "device"} | budget(study).keys()
+    leading, changed = _described(study, parameters)
     texts = [
         name if value is True else f"not_{name}" if value is False else f"{name}_{value}"
         for name, value in changed.items()
-        if name not in left_out
     ]
     words = [re.sub(r"[^A-Za-z0-9._]+", "_", text) for text in texts]
-    return f"{'-'.join([*leading, *words])[: points.MAX_LENGTH]}-{digest}"
+    return f"{'-'.join([*leading.values(), *words])[: points.MAX_LENGTH]}-{digest}"
 
 
 points.name_of = point_name
+
+
+def title(study: str, parameters: dict) -> str:
+    """Return a point's title for people, such as `reference, CPU, TensorFlow, 64 px, batch 32`.
+
+    Args:
+        study, parameters: see `point_name`.
+    """
+    leading, changed = _described(study, parameters)
+    return naming.words(told := leading | changed, told)
+
+
+def titles(rows: pandas.DataFrame, described: Mapping[str, dict]) -> dict[str, str]:
+    """Return the title of each point in some rows, by its name; the name itself without a manifest.
+
+    Args:
+        rows: any rows.
+        described: manifests by run id.
+    """
+    found = {}
+    for study, name, run_id in rows.drop_duplicates("point")[["study", "point", "run_id"]].itertuples(index=False):
+        parameters = described.get(run_id, {}).get("parameters")
+        found[name] = title(study, parameters) if parameters else name
+    return found
+
+
+def _described(study: str, parameters: dict) -> tuple[dict, dict]:
+    """Return variant (if the study has any) and device, and the changed parameters without the budget's."""
+    leading = {name: parameters[name] for name in ("variant", "device") if name in parameters}
+    left_out = leading.keys() | budget(study).keys()
+    return leading, {name: own for name, own in non_default(study, parameters).items() if name not in left_out}
 
 
 def table() -> str:
