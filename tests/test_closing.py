@@ -79,7 +79,7 @@ def test_the_rate_is_said_where_no_chart_has_the_point_and_a_failure_in_its_own_
     said = closing.answer(other, studies.every()["mnist_speedup"])
     assert "Training one epoch (batch 7; the article: batch 64) takes 188 seconds" in said
     assert "range 150 to 240 seconds; " in said
-    assert "Energy: 0.5 J an image" in said
+    assert "Energy: 0.50 J an image" in said
     assert "33.4 / 19.6 = 1.704" in said
     smaller = evidence(point("segmentation_scaling", image_size=128), published=True)  # drawn, but no title is about it
     said = closing.answer(smaller, studies.every()["segmentation_scaling"]).partition(".**")[0]

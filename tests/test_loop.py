@@ -257,7 +257,7 @@ def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(no
     seconds = iter([1.0] * 8)
     with pytest.raises(StopIteration):
         measure(lambda batch: now(next(seconds)))
-    assert "5 steps in 5 s" in capsys.readouterr().out.split("Your loop")[1]
+    assert "5 steps in 5.0 s" in capsys.readouterr().out.split("Your loop")[1]
     meter = benchbook.Meter(1)
     for _ in range(9):
         now(1.0)

@@ -23,6 +23,7 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
         (wording.duration, TIMES),
         (lambda seconds: wording.duration(seconds, 3), TIMES_OF_THREE_DIGITS),
         (wording.rate, RATES),
+        (wording.four_digits, {0.51725: "0.5172", 78.54: "78.54", 12_345.6: "12,346", 0: "0"}),
         (wording.price, PRICES),
         (lambda dollars: wording.price(dollars, 3), {2.489: "$2.49"}),
         (lambda number: wording.count(number, "window"), {1: "1 window", 6: "6 windows"}),

@@ -7,7 +7,7 @@ import pytest
 
 import small
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.runtime import import_keras, to_host, zero_kernels
+from benchbook.frameworks.keras.runtime import arithmetic, import_keras, to_host, zero_kernels
 from benchbook.frameworks.keras.training import cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
@@ -156,7 +156,7 @@ def test_a_tenth_too_much_gradient_in_one_layer_fails_parity(data, tmp_path, mon
     assert "norm 1.1" in verdict.reason
 
 
-def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
+def test_float64_is_float64_in_every_layer_and_in_the_loss(data, monkeypatch):
     """On JAX Keras rounds to float32 inside batch norms and means, unless this is prevented."""
     keras = import_keras(FRAMEWORK)
     before = keras.backend.result_type("float64", "float32")
@@ -176,6 +176,10 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data):
     loss, _, _ = network.differentiate((pixels,), labels)
     assert loss == pytest.approx(-numpy.log(share[range(48), labels]).mean(), rel=1e-9)  # epsilon is float32's
     assert keras.backend.result_type("float64", "float32") == before
+    monkeypatch.delattr("keras.src.backend.common.dtypes.BIT64_TO_BIT32_DTYPE")  # as if a release had moved it
+    monkeypatch.setattr(keras.backend, "result_type", lambda *types: "float32")
+    with pytest.raises(NotImplementedError, match="rounds float64 to float32; allowed: Keras"), arithmetic(CPU, "fp64"):
+        pass
 
 
 @of_any

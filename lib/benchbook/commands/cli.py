@@ -187,7 +187,7 @@ def compare(
         if pandas.notna(line["energy_ratio"]):
             note = f"; {line['energy_note']}" if line["energy_note"] else ""
             bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
-            times = f"{line['energy_ratio']:.3g} times the energy of A"
+            times = f"{wording.times(line['energy_ratio'])} times the energy of A"
             say(f"{titles[line['point']]}: B takes {times} per sample ({bounds}{note})")
     for name, points in ((a, alone["a"]), (b, alone["b"])):
         if points:

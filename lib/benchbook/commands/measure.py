@@ -117,9 +117,9 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
             rates.append(rate.samples_per_second)
     for place, rates in enumerate(loops if count > 1 else [], 1):
         whole = intervals.interval(rates, range(count))
-        bounds = wording.bounds(whole.low, whole.high, whole.kind, "{:,.4g}".format)
+        bounds = wording.bounds(whole.low, whole.high, whole.kind, wording.four_digits)
         name = f"{script.name}, loop {place}" if len(loops) > 1 else script.name
-        say(f"{name}: {whole.value:,.4g} samples/s ({bounds}; {wording.count(count, 'process')})")
+        say(f"{name}: {wording.four_digits(whole.value)} samples/s ({bounds}; {wording.count(count, 'process')})")
 
 
 def _say_results(lines: pandas.DataFrame) -> None:
@@ -137,7 +137,7 @@ def _say_results(lines: pandas.DataFrame) -> None:
         "% of this machine's products": 100 * lines["point"].map(shares),
         "% waiting for input": 100 * lines["waited_high"],
     }
-    table = pandas.DataFrame(shown, dtype=float).dropna(axis="columns", how="all").map("{:,.3g}".format)
+    table = pandas.DataFrame(shown, dtype=float).dropna(axis="columns", how="all").map(wording.four_digits)
     say_table(lines["model"].iloc[0], pandas.concat([lines[["device", "batch_size"]], table], axis="columns"))
     for device, tried in lines.assign(peak=peaks)[peaks.notna()].sort_values("batch_size").groupby("device"):
         if device != "cpu" and len(tried) > 1:

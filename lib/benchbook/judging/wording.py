@@ -22,6 +22,11 @@ def number(value: float) -> str:
     return _rounded(value)
 
 
+def four_digits(value: float) -> str:
+    """Return a number as tables show it: with at most four significant digits, or whole from 1,000 on."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def duration(seconds: float, digits: int = 0) -> str:
     """Return a time in a fitting unit: ms, s, min, h or days; "not known yet" if it is missing.
 
@@ -68,10 +73,10 @@ def energy(point: dict) -> str:
     """Return the energy in a summary's line as a sentence, with method, boundary and idle power."""
     if pandas.isna(point["energy_per_sample"]):
         return "Energy: not measured, since no sensor was found"
-    idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{point['idle_watts']:.3g} W"
+    idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{number(point['idle_watts'])} W"
     note = f"; {point['energy_note']}" if point["energy_note"] else ""
     return (
-        f"Energy: {point['energy_per_sample']:.3g} J an image, idle power included "
+        f"Energy: {number(point['energy_per_sample'])} J an image, idle power included "
         f"({point['energy_method']}, {point['energy_boundary']}; idle: {idle}{note})"
     )
 

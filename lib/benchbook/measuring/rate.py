@@ -57,18 +57,18 @@ class Rate:
         slow, windows = sum(times[:num_slow]) / sum(times), wording.count(number, "window")
         is_disturbed = self.others_share > contention.OTHERS_SHARE
         doubt = f"Disturbed: other processes took {self.others_share:.0%} of the CPU. " if is_disturbed else ""
-        spread = f"range {min(self.rates):,.4g} to {max(self.rates):,.4g} of {windows}"
+        spread = f"range {wording.four_digits(min(self.rates))} to {wording.four_digits(max(self.rates))} of {windows}"
         rare = "; for work that comes every n steps, pass every=n" if slow > RARE * num_slow / number else ""
         parts = [] if share is None else [f"waits for input {share:.1%} of the time"]
-        without = float(f"{self.samples_per_second / max(1 - (share or 0), 0.01):.3g}")
+        without = wording.number(self.samples_per_second / max(1 - (share or 0), 0.01))
         more = f"; try num_workers={cores}" if self.num_workers is not None and self.num_workers < cores else ""
-        hint = f"{share or 0:.0%} of the time is input: without it about {without:,.10g} samples/s{more}"
-        parts += [f"peak memory {memory / 2**30:,.3g} GiB" if memory else "peak memory not counted"]
-        parts += [f"{joules:.3g} J a sample" if joules else "no energy counter"]
+        hint = f"{share or 0:.0%} of the time is input: without it about {without} samples/s{more}"
+        parts += [f"peak memory {wording.number(memory / 2**30)} GiB" if memory else "peak memory not counted"]
+        parts += [f"{wording.number(joules)} J a sample" if joules else "no energy counter"]
         lines = [
-            f"{doubt}{self.samples_per_second:,.4g} samples/s ({spread}) on {self.device}",
-            f"{wording.count(self.steps, 'step')} in {self.seconds:,.3g} s, {slow:.0%} of the time in the slowest"
-            f" {num_slow} of {windows}{rare}",
+            f"{doubt}{wording.four_digits(self.samples_per_second)} samples/s ({spread}) on {self.device}",
+            f"{wording.count(self.steps, 'step')} in {wording.duration(self.seconds)}, {slow:.0%} of the time in the"
+            f" slowest {num_slow} of {windows}{rare}",
             ", ".join(parts),
         ]
         lines += filter(None, (self.note, hint if (share or 0) > HINT_SHARE else ""))

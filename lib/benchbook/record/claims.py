@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pandas
 
-from benchbook.judging import intervals
+from benchbook.judging import intervals, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import layout
 from benchbook.record.prices import hours_to_pay
@@ -162,10 +162,10 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
     if result is None:
         return line | {"verdict": NOT_MEASURED}
     line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
-    values = {each["name"]: _rounded(each["value"]) for each in used.to_dict("records")}
+    values = {each["name"]: wording.four_digits(each["value"]) for each in used.to_dict("records")}
     substituted = QUANTITY.sub(lambda name: values[name[0]], claim["formula"])
     if len(values) > 1 or substituted not in values.values():  # else there is nothing to compute
-        line |= {"arithmetic": f"{substituted} = {_rounded(result.value)}"}
+        line |= {"arithmetic": f"{substituted} = {wording.four_digits(result.value)}"}
     if not is_same_chip:
         return line | {"verdict": NOT_COMPARABLE}
     if "measured" in sources or COUNTED in sources:
@@ -179,10 +179,6 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
         return line | {"verdict": judge(claim, result), "reason": "; ".join(reasons)}
     reason = DERIVED_REASON if sources == ["derived"] else ""
     return line | {"verdict": judge_arithmetic(claim, result.low, result.high), "reason": reason}
-
-
-def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:,.4g}"
 
 
 def _head(claim: dict, machine: str = "") -> dict:

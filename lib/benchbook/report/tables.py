@@ -86,9 +86,7 @@ def text(value) -> str:
         return ""
     if isinstance(value, (bool, numpy.bool_)):
         return "yes" if value else "no"
-    if isinstance(value, float) and abs(value) < 1000:
-        return f"{value:,.4g}"
-    return f"{value:,.0f}" if isinstance(value, (int, float)) else str(value)
+    return wording.four_digits(value) if isinstance(value, (int, float)) else str(value)
 
 
 def shown(table: pandas.DataFrame) -> pandas.DataFrame:

@@ -1,6 +1,5 @@
 """Keras on TensorFlow or on JAX: its backend, its precision, and batches that stay on the device."""
 
-import importlib
 import math
 import os
 import sys
@@ -84,13 +83,23 @@ def _keras_in_float64(wanted: bool) -> Iterator[None]:
 
     Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy is and whether or not JAX has
     float64 enabled. `keras.config.set_floatx` and dtype policies do not change that, and Keras cannot compute with
-    another framework in the same process. The reference would be in float64 by name only.
+    another framework in the same process. The reference would be in float64 by name only. Keras has no public switch.
 
     Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
+
+    Raises:
+        NotImplementedError: this release of Keras has the table elsewhere, or rounds without it.
     """
-    rounded = importlib.import_module("keras.src.backend.common.dtypes").BIT64_TO_BIT32_DTYPE if wanted else {}
+    if not wanted:
+        yield
+        return
+    import keras
+
+    rounded = getattr(sys.modules.get("keras.src.backend.common.dtypes"), "BIT64_TO_BIT32_DTYPE", {})
     kept = rounded.pop("float64", None)
     try:
+        if keras.backend.result_type("float64", "float32") != "float64":
+            raise NotImplementedError(f"keras {keras.__version__} rounds float64 to float32; allowed: Keras 3.15")
         yield
     finally:
         if kept is not None:

@@ -35,16 +35,18 @@ def reading(rows: pandas.DataFrame) -> str:
     kept = [f"{own['mantissa_bits']} in {name}" for name, own in exact.items()]
     wrong = [f"{size} x {size} in {name}" for name, own in exact.items() for size in own.get("wrong_outputs", ())]
     remaining = [settings["remaining_share"] for settings in rows.loc[rows["model"].eq("synchronize"), "settings"]]
+    figures = copied / 1e9, fp32 / copied, 1e6 / rate["launch"].iloc[0]
+    speed, intensity, launch = map(wording.number, figures)
     sentences = [
         f"It refuses {wording.joined(refused)}." if refused else "",
-        f"A copy moves {copied / 1e9:.1f} GB/s: work below {fp32 / copied:.1f} operations a byte waits for memory.",
-        f"Launching an operation takes {1e6 / rate['launch'].iloc[0]:.1f} µs.",
+        f"A copy moves {speed} GB/s: work below {intensity} operations a byte waits for memory.",
+        f"Launching an operation takes {launch} µs.",
         f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left." if remaining else "",
         f"Of the 23 bits of a number in fp32, it keeps {wording.joined(kept)}." if kept else "",
         f"Products with an inner dimension of {operations.LONG:,} are wrong for outputs of {wording.joined(wrong)}."
         if wrong
         else "",
-        f"Its idle power is {idle.iloc[-1]:.1f} W." if len(idle) else "No sensor reads this device's power.",
+        f"Its idle power is {wording.number(idle.iloc[-1])} W." if len(idle) else "Its power is unknown: no sensor.",
     ]
     return " ".join(filter(None, sentences))
 

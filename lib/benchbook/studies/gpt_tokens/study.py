@@ -158,7 +158,6 @@ STUDY = Study(
             label=LABEL,
             usual={"ladder": ""},
             alike=WORK,
-            text="{tokens_per_second:,.0f}",
             xlabel="tokens a second, training",
             tables={"gpt-ladder": ladder},
         ),

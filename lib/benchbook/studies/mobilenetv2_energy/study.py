@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pandas
 
+from benchbook.judging import wording
 from benchbook.measuring import failures
 from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
@@ -162,14 +163,14 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> str:
 
 
 def _text(line: dict) -> str:
-    rate, joules = f"{line['images_per_second']:,.0f}", line["joules_per_image"]
-    return rate + (f", {joules:.3g} J an image ({line['boundary']})" if pandas.notna(joules) else "")
+    rate, joules = wording.number(line["images_per_second"]), line["joules_per_image"]
+    return rate + (f", {wording.number(joules)} J an image ({line['boundary']})" if pandas.notna(joules) else "")
 
 
 def _joules(line: dict) -> str:
     if pandas.isna(line["joules_per_image"]):
         return "; its joules are unknown, since no sensor was read"
-    return f" and {line['joules_per_image']:.3g} joules ({line['boundary']})"
+    return f" and {wording.number(line['joules_per_image'])} joules ({line['boundary']})"
 
 
 RATE = Sentence(
@@ -183,7 +184,7 @@ IMAGE = replace(
     RATE,
     text="An image takes MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) {value} on {place}",
     work=1,
-    show=lambda seconds: f"{seconds:.2g} seconds",
+    show=lambda seconds: f"{wording.number(seconds)} seconds",
     more=_joules,
 )
 USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}

@@ -325,7 +325,7 @@ STUDY = Study(
             ),
             label=("kind", "batch_size", *LABEL),
             alike=WORK,
-            text="{efficiency:.0%} ({ratio:.2f}x of one)",
+            text=lambda line: f"{wording.percent(line['efficiency'])} ({wording.times(line['ratio'])} times one)",
             ticks="{x:.0%}",
             reference=1,
             xlabel="rate over the ideal: n times one device; on a CPU, one process with all cores",

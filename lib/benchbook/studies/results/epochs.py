@@ -110,8 +110,9 @@ class ArticleEpoch:
     @property
     def look(self) -> dict[str, Any]:
         """Return attributes of `charts.Bars` for a bar of each epoch in `table`, stacked from its parts."""
-        shown = [part for part in PARTS if part != "setup" or self.setup_phases]
-        return {"parts": {f"{part}_{self.unit}": PARTS[part] for part in shown}, "alike": ("dataset",)}
+        parts = {f"{part}_{self.unit}": name for part, name in PARTS.items() if part != "setup" or self.setup_phases}
+        look = {"parts": parts, "alike": ("dataset",)}
+        return look | {"text": lambda line: wording.duration(line[self.unit] * SECONDS[self.unit], 3)}
 
 
 def input_shares(

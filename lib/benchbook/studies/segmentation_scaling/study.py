@@ -149,7 +149,6 @@ STUDY = Study(
             usual={"precision": "fp32"},
             lines=lambda table, evidence: table[table["note"] != OTHER_CODE],
             alike=("dataset", "image_size", "width"),
-            text="{ms_per_image:,.0f} ms",
             xlabel="milliseconds an image, training",
         ),
         Points(

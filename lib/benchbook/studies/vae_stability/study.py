@@ -89,7 +89,7 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
         seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
         if end["low"] < end["high"]:  # of several processes
-            value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, '{:.4g}'.format)})"
+            value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, wording.four_digits)})"
         parts.append(f"is {value} {seen} on {where}")
     diverged = table.query("source != 'measured' and status == 'diverged'").to_dict("records")
     printed = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
