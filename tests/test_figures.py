@@ -5,9 +5,10 @@ import itertools
 import pandas
 import pytest
 
+from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
 from benchbook.studies.charts import figures
-from benchbook.studies.charts.plots import Bars
+from benchbook.studies.charts.plots import Bars, pooled
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
 from benchbook.studies.results.evidence import Evidence
 from edges import line
@@ -23,6 +24,16 @@ def test_a_label_says_where_a_line_differs_from_the_others():
     assert first == "Chip A, CPU"
     assert "digits" in second
     assert "published" in printed
+
+
+def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_one_is_its_own():
+    kinds = {"a": Name("Chip A", suffix=" (no. 1)"), "b": Name("Chip A", suffix=" (no. 2)"), "c": Name("Chip C")}
+    numbers = [line(machine=name, value=value, low=value - 1, high=value + 1) for value, name in enumerate("abc", 5)]
+    lines = pandas.DataFrame([*numbers, numbers[1] | {"verdict": Verdict((("battery",),))}])
+    one, other, unstable = pooled(lines, "value", [], Names(kinds, {})).to_dict("records")
+    assert (one["machine"], one["value"], one["low"], one["high"], one["pooled"]) == ("a", 5, 4, 7, ["a", "b"])
+    assert figures.labels(pandas.DataFrame([one]), Names(kinds, {}), (), {}) == ["Chip A (2 machines), CPU"]
+    assert (other["machine"], unstable["machine"]) == ("c", "b")
 
 
 @pytest.mark.parametrize("count", [4, 4.0])

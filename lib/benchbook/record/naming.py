@@ -102,6 +102,17 @@ class Names:
         """Return a machine's name, or its id if the machine is unknown."""
         return str(self.machines.get(machine, machine))
 
+    def kind(self, line: dict) -> tuple:
+        """Return what a line's machine shares with machines like it: chip, cores, memory; of the reader's, its id."""
+        machine = line["machine"]
+        if machine not in self.machines or machine in self.yours:
+            return (machine,)
+        return replace(self.machines[machine], suffix=""), self.chips.get((machine, line.get("device")))
+
+    def _name(self, line: dict) -> Name | None:
+        name, pooled = self.machines.get(line["machine"]), line.get("pooled")
+        return replace(name, suffix=f" ({len(pooled)} machines)") if name and isinstance(pooled, list) else name
+
     def chip(self, machine: str) -> str:
         """Return the chip that a machine is named after, or the machine's id if the machine is unknown."""
         return self.machines[machine].chip.removeprefix(f"{SERVER} ") if machine in self.machines else machine
@@ -110,13 +121,13 @@ class Names:
         """Return a machine with its device, such as `Apple M1, 16 GB, GPU` or `4 x NVIDIA V100`.
 
         Args:
-            line: with machine, device (may be missing) and, optionally, device_count.
+            line: with machine, device (may be missing) and, optionally, device_count and pooled (ids).
         """
         machine, device = line["machine"], line.get("device")
         if not isinstance(device, str):
             return self.machine(machine)
         if (machine, device) not in self.chips:
-            return f"{self.machine(machine)}, {device_word(device)}"
+            return f"{self._name(line) or machine}, {device_word(device)}"
         count, chip = self._chips(line)
         return f"{count} x {chip}" if count > 1 else chip
 
@@ -132,13 +143,14 @@ class Names:
         if not isinstance(device, str):
             return with_article(self.machine(machine))
         if (machine, device) not in self.chips:
-            return self.machines[machine].in_sentence(device_word(device))
+            return self._name(line).in_sentence(device_word(device))
         count, chip = self._chips(line)
         return f"{count} {chip}" if count > 1 else with_article(chip)
 
     def _chips(self, line: dict) -> tuple[int, str]:
         machine, count = line["machine"], line.get("device_count")
         suffix = f" ({machine})" * (machine in self.shared) + YOURS * (machine in self.yours)
+        suffix = self._name(line).suffix if isinstance(line.get("pooled"), list) else suffix
         return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + suffix
 
 

@@ -18,7 +18,8 @@ def sources(unit: str, lines: pandas.DataFrame, evidence: Evidence, study: str) 
     """Return in HTML what a study's lines are in, which machines and articles they are of, and the newest day."""
     is_own, printed = figures.looks(lines)["is_measured"].astype(bool), evidence.printed(study)
     rows = evidence.measured[evidence.measured["study"].eq(study)]
-    rows = rows[rows["machine"].isin(lines["machine"][is_own])]
+    pooled = lines.get("pooled", pandas.Series(dtype=object)).dropna().explode()
+    rows = rows[rows["machine"].isin([*lines["machine"][is_own], *pooled])]
     own = "this machine" if evidence.own_first else wording.count(rows["machine"].nunique(), "machine")
     told = [f"{own}, newest row {''.join(statistics.days(rows)[-1:])}"] if len(rows) else []
     links, printed = articles.links(), printed[printed["machine"].isin(lines["machine"][~is_own])]

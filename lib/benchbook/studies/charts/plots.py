@@ -19,6 +19,7 @@ Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "os^vDP*X"
 AXIS_LETTERS = 70  # in each line of an axis label
+SPAN = "machines"  # the kind of bounds of like machines
 MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 
 
@@ -26,6 +27,30 @@ MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 def colours(evidence: Evidence) -> dict[str, str]:
     """Return the colour of each machine with measured rows, the same in all charts."""
     return figures.machine_colours(set(evidence.measured["machine"]))
+
+
+def pooled(lines: pandas.DataFrame, column: str, alike: list[str], names: Names) -> pandas.DataFrame:
+    """Return lines in which those of like machines, which agree in `alike` and their outcome, are one.
+
+    It is the middle machine's; its bounds span those of all, whose machines are in `pooled`.
+    """
+    key = lines.reindex(columns=["device", "device_count", *alike]).astype("string").fillna("").agg(" | ".join, axis=1)
+    places: dict[tuple, list] = {}
+    for place, look, same, line in zip(
+        lines.index, figures.looks(lines).to_dict("records"), key, lines.to_dict("records"), strict=True
+    ):
+        is_one = look["is_measured"] and pandas.notna(line[column])
+        kind = names.kind(line) if is_one else (place,)
+        places.setdefault((same, look["view"], look["outcome"], *kind), []).append(place)
+    kept = []
+    for own in (lines.loc[group].sort_values(column, kind="stable") for group in places.values()):
+        if 1 < len(own) == own["machine"].nunique():
+            ends = own.reindex(columns=[column, "low", "high"]).astype(float)
+            span = {"low": ends.min(axis=None), "high": ends.max(axis=None), "interval": SPAN}
+            span |= {"num_windows": own["num_windows"].sum(), "pooled": [own["machine"].tolist()]}
+            own = own.iloc[[(len(own) - 1) // 2]].assign(**span)
+        kept.append(own)
+    return pandas.concat(kept).sort_index()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +153,13 @@ class Bars(Plot):
     kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
     unit = property(lambda self: self.xlabel, doc="The label of the axis of its values.")
     num_places = staticmethod(len)
+
+    def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+        """Return the lines that are drawn, see `Plot.drawn`; like machines are one, unless each is judged alone."""
+        lines = super().drawn(table, evidence)
+        if lines.empty or getattr(self.title, "equal", None) is not None:
+            return lines
+        return pooled(lines, self.value, [*self.label, *self.alike], evidence.names)
 
     def words(self, line: dict) -> str:
         """Return the text after a line's bar."""

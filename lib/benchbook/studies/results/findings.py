@@ -162,6 +162,7 @@ def spoken(title: Sentence, lines: pandas.DataFrame, evidence: Evidence, study: 
     if math.isfinite(number.low) and title.show(number.low) != title.show(number.high):
         further.insert(0, wording.bounds(number.low, number.high, number.kind, title.show))
     point = evidence.point(line["machine"], study.name, line.get("point"))
+    point |= {"interval": line["interval"]} if isinstance(line.get("pooled"), list) else {}
     text = title(lines, evidence.names)
     return text + wording.hedged(point, *further, said=text)
 
