@@ -5,14 +5,16 @@ import math
 import subprocess
 import sys
 import weakref
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import benchbook
 from benchbook import loop
 from benchbook.commands.output import SOME_FAILED
-from benchbook.frameworks import devices
+from benchbook.frameworks import batches, devices
 from benchbook.machine import contention
 from benchbook.measuring.rate import Rate
 from benchbook.measuring.sensors import Energy, Sensor
@@ -248,6 +250,13 @@ def test_what_cannot_be_measured_is_refused_in_a_line(call, message, now):
     with pytest.raises(ValueError, match=message) as refused:
         measure(**{"step": lambda batch: now(0.5)} | call)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("total", "is_short"), [(640, False), (700, False), (650, True)])
+def test_a_number_of_samples_needs_a_last_batch_that_is_nearly_whole(total, is_short):
+    loader = SimpleNamespace(batch_size=64, drop_last=False, sampler=range(total))
+    with pytest.raises(ValueError, match="last batch has 10 samples, not 64") if is_short else nullcontext():
+        batches.refuse_short(loader, 64)
 
 
 def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(now, capsys):

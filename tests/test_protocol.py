@@ -131,6 +131,7 @@ def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per
     assert list(losses) == [losses[0]] * 3
     assert list(trained["repeat"]) == [0, 0, 1, 1, 2, 2]
     assert list(trained["index"]) == [0, 1] * 3
+    assert ["moved_tensors" in settings for settings in trained["settings"]] == [False] * 5 + [True]
     assert list(rows[rows["phase"] == "evaluate"]["repeat"]) == [0, 1, 2]
     assert clock.slept == [30, 30]
 

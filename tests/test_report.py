@@ -290,6 +290,12 @@ def test_csv_and_json_have_the_same_data_and_json_names_their_types(whole):
         assert len(read) == 2 or name != "points"
 
 
+def test_a_citation_names_the_days_and_the_commits():
+    sessions = ["20260305T101112Z-1", "20260102T000000Z-2", None]
+    points = pandas.DataFrame({"session": sessions, "commit": ["b", "a", None]})
+    assert pages.citation(points).endswith(" Measured 2026-01-02 to 2026-03-05, commit a, b.")
+
+
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
 def test_a_spreadsheet_runs_no_cell_of_a_csv(start):
     assert tables.harmless(f"{start}cmd") == f"'{start}cmd"
