@@ -2,9 +2,9 @@
 
 `python benchmarks/mutations.py FOLDER` runs the fast tests once to learn which of them run each line (a quarter of an
 hour) and says which share of the statements they run, draws 80 mutations with a fixed seed, and runs for each at most
-20 s of the tests of its line, the shortest first, in a copy of the checkout (an hour). It goes on where it was
-stopped. Words after the folder choose tests, as pytest's do. A change elsewhere keeps the draw of a line. It needs
-`pip install coverage`. A test runs the lines of the processes that it or its fixtures start, too.
+20 s of the tests of its line and of their modules, the shortest first, in a copy of the checkout (an hour). It goes on
+where it was stopped. Words after the folder choose tests, as pytest's do. A change elsewhere keeps the draw of a line.
+It needs `pip install coverage`. A test runs the lines of the processes that it or its fixtures start, too.
 """
 
 import ast
@@ -146,8 +146,10 @@ def main() -> None:
         shutil.copy(ROOT / name, place / name)
     known = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
     for file, line, before, after, content in mutations()[len(known) : COUNT]:
-        tests, spent = [], 0.0
-        for test in sorted(lines.get((file, line), ()), key=seconds.get):
+        tests, spent, own = [], 0.0, lines.get((file, line), set())
+        modules = {test.partition("::")[0] for test in own}  # whose fixtures may run the line for all of their tests
+        beside = {test for test in seconds if test.partition("::")[0] in modules} - own
+        for test in [*sorted(own, key=seconds.get), *sorted(beside, key=seconds.get)]:
             spent += seconds[test]
             tests += [test] if spent <= SECONDS or not tests else []
         found = outcome(place, file, content, tests) if tests else NO_TEST
