@@ -121,8 +121,3 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
 )
 def test_a_fit_finds_the_fixed_part_and_the_part_per_sample_neither_negative(sizes, times, expected):
     assert statistics.fit_step_time(sizes, times) == pytest.approx(expected, abs=1e-12)
-
-
-def test_a_fit_refuses_a_single_batch_size():
-    with pytest.raises(ValueError, match=r"batch sizes \[64\.0\]; allowed: at least two different ones"):
-        statistics.fit_step_time([64, 64], [1.0, 1.1])

@@ -143,7 +143,8 @@ class Meter:
         planned = min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds) / pace
         self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
         self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
-        self._marks, self._stretch = [Mark(0, 0.0, 0.0)], Stretch(self._device, sensor, devices.wait)
+        self._marks = [Mark(0, 0.0, 0.0)]
+        self._stretch = Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:
         """End a window, and the stretch if it is long enough."""
@@ -184,7 +185,8 @@ class Meter:
         spent = [part.energy.joules for part in parts]
         can_add = self._ranks.count == 1 or parts[-1].energy.boundary == "board"  # two ranks may share a CPU's counter
         own = sum(part.seconds for part in parts), sum(part.input_seconds for part in parts), self._count
-        peak, joules = max(part.peak_memory_bytes or 0 for part in parts), sum(spent) if None not in spent else None
+        peak = max(part.peak_memory_bytes or 0 for part in parts)
+        joules = sum(spent) if None not in spent else None
         seconds, waited, counts, peaks, spent = self._ranks.exchange(
             self._steps, *own, peak, joules if can_add else None
         )

@@ -166,13 +166,14 @@ def compare(
             raise ValueError(f"{error}; or a chip: {unknown}") from None
         record.published_pairs(*found)
         return
-    titles, cores = parameters.titles(rows, described), [comparison.cores(side, described) for side in sides]
+    titles = parameters.titles(rows, described)
+    cores = [comparison.cores(side, described) for side in sides]
     lines, alone = comparison.table(*sides, conditions=conditions)
     shown = pandas.DataFrame({"setting": lines["point"].map(titles)})
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)
-    ranges = lines["interval"].map(lambda kind: " (range)" if kind == "range" else "")
-    shown["95 % interval"] = lines["low"].map("{:.3f} to ".format) + lines["high"].map("{:.3f}".format) + ranges
+    bounds = lines[["low", "high", "interval"]].itertuples(index=False)
+    shown["bounds"] = [wording.bounds(*each, "{:.3f}".format) for each in bounds]
     shown["verdict"] = lines["verdict"]
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)

@@ -44,7 +44,8 @@ def predict(
         chip=chip, work=work, precision=precision, image_size=image_size or None,
         sequence_length=sequence_length or None, batch_size=batch_size or None,
     )  # fmt: skip
-    name, network = listed.resolve(chip), networks.describe(work, question.image_size, question.sequence_length)
+    name = listed.resolve(chip)
+    network = networks.describe(work, question.image_size, question.sequence_length)
     try:
         rate = learned.rate(question)
     except Unknown as reason:

@@ -84,7 +84,8 @@ def refuse_short(batches: Iterable, samples: float | Callable) -> None:
     Raises:
         ValueError: it is.
     """
-    size, total = getattr(batches, "batch_size", None), operator.length_hint(getattr(batches, "sampler", ()))
+    size = getattr(batches, "batch_size", None)
+    total = operator.length_hint(getattr(batches, "sampler", ()))
     is_even = callable(samples) or not size or getattr(batches, "drop_last", True) or not total % size
     if not is_even and size - total % size > SHORT * total:
         allowed = "samples=lambda batch: len(batch[0]) or the like, or drop_last=True"

@@ -201,7 +201,8 @@ def words(device: Device | None) -> str:
     """Return how many devices of which name, kind and framework train together."""
     if device is None:
         return "an unknown device (device= names it)"
-    several, word = f"{device.count} x " if device.count > 1 else "", libraries.WORDS.get(device.framework)
+    several = f"{device.count} x " if device.count > 1 else ""
+    word = libraries.WORDS.get(device.framework)
     return f"{several}{device.name} ({', '.join(filter(None, (device.kind, word)))})"
 
 

@@ -93,7 +93,8 @@ class Adam(Optimizer):
 
     def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
         first, second = self.state.get(name, (0.0, 0.0))
-        first, second = 0.9 * first + 0.1 * gradient, self.beta2 * second + (1 - self.beta2) * gradient**2
+        first = 0.9 * first + 0.1 * gradient
+        second = self.beta2 * second + (1 - self.beta2) * gradient**2
         self.state[name] = first, second
         root = (1 - self.beta2**self.num_steps) ** 0.5
         epsilon = self.epsilon / root if self.uses_epsilon_hat else self.epsilon

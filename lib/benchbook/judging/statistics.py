@@ -129,20 +129,15 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
     """Split step time into a fixed part and a part per sample, by non-negative least squares of relative errors.
 
     Args:
-        batch_sizes: images in a step.
+        batch_sizes: images in a step; at least two different ones.
         seconds: that step's time, with the data resident on the device.
 
     Returns:
         Seconds per step at any batch size (launching), and seconds per sample (arithmetic).
-
-    Raises:
-        ValueError: fewer than two different batch sizes.
     """
     from scipy.optimize import nnls
 
     sizes, times = numpy.asarray(batch_sizes, float), numpy.asarray(seconds, float)
-    if len(numpy.unique(sizes)) < 2:
-        raise ValueError(f"batch sizes {sorted(set(sizes.tolist()))}; allowed: at least two different ones")
     design = numpy.stack([numpy.ones_like(sizes), sizes], axis=1) / times[:, None]
     (fixed, per_sample), _ = nnls(design, numpy.ones_like(times))
     return float(fixed), float(per_sample)
@@ -227,7 +222,8 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
     lasts = lasts.where(lasts.notna(), None)
     tested = measured[measured["phase"] == "evaluate"].groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"].last()
     accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
-    ends, well = _outcomes(measured), {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
+    ends = _outcomes(measured)
+    well = {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
     lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
     return {key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {}) for key, line in lines.items()}
 
@@ -235,7 +231,8 @@ def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tup
 def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     runs, rates = windows["run_id"], windows["samples_per_second"]
     rate = intervals.interval(rates, runs)
-    waited, sizes = _present(windows["input_seconds"] / windows["seconds"]), _present(windows["batch_size"])
+    waited = _present(windows["input_seconds"] / windows["seconds"])
+    sizes = _present(windows["batch_size"])
     measures = rate.columns("samples_per_second") | {
         "num_processes": len(set(runs)),
         "num_windows": len(runs),

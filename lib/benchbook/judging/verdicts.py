@@ -180,7 +180,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
         if len(losses) > 1 and losses.nunique() == 1:
             wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
     moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
-    moved, keys = pandas.Series(moved, measured.index, dtype=float), [measured[name] for name in POINT_KEY]
+    moved = pandas.Series(moved, measured.index, dtype=float)
+    keys = [measured[name] for name in POINT_KEY]
     windows = measured["phase"] == "train"  # more steps move more tensors: steps that no window has prove nothing
     shortest = measured["steps"].where(windows).groupby(keys).transform("min")
     most = moved.where(~windows & (measured["steps"] <= shortest)).groupby(keys).max()

@@ -186,7 +186,8 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
     sensor, fresh = sensors.open_sensor(workload.device), workload.snapshot()
     if amount.window_seconds:
         amount = replace(amount, window_seconds=max(amount.window_seconds, sensor.least_seconds))
-    moved, left = _moves(workload, record), itertools.count(amount.num_repeats * amount.num_windows, -1)
+    moved = _moves(workload, record)
+    left = itertools.count(amount.num_repeats * amount.num_windows, -1)
     num_steps = _steps_of_a_window(workload, record, sensor, amount, step_seconds)
     if amount.window_seconds:
         workload.restore(fresh)

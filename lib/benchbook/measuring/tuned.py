@@ -273,7 +273,8 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
     num_steps = {side: steps_lasting(longest, trainer(workload)) for side, workload in workloads.items()}
     for side, visit in itertools.groupby(ORDER):
         workload = workloads[side]
-        train, columns = trainer(workload, sensors.open_sensor(workload.device)), workload.description()
+        train = trainer(workload, sensors.open_sensor(workload.device))
+        columns = workload.description()
         if columns.get("num_workers"):  # so that the loader is ahead as in the middle of an epoch
             train(num_steps[side])
         for _ in visit:

@@ -128,8 +128,11 @@ class Names:
             return self.machine(machine)
         if (machine, device) not in self.chips:
             return f"{self._name(line) or machine}, {device_word(device)}"
-        count, chip = self._chips(line)
-        return f"{count} x {chip}" if count > 1 else chip
+        count = line.get("device_count")
+        several = f"{count:.0f} x " if pandas.notna(count) and count > 1 else ""
+        suffix = f" ({machine})" * (machine in self.shared) + YOURS * (machine in self.yours)
+        suffix = self._name(line).suffix if isinstance(line.get("pooled"), list) else suffix
+        return several + self.chips[machine, device] + suffix
 
     def in_sentence(self, line: dict) -> str:
         """Return a machine with its device for a sentence: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
@@ -137,21 +140,12 @@ class Names:
         Args:
             line: see `place`.
         """
-        machine, device = line["machine"], line.get("device")
-        if machine not in self.machines:
-            return self.place(line)
-        if not isinstance(device, str):
-            return with_article(self.machine(machine))
-        if (machine, device) not in self.chips:
-            return self._name(line).in_sentence(device_word(device))
-        count, chip = self._chips(line)
-        return f"{count} {chip}" if count > 1 else with_article(chip)
-
-    def _chips(self, line: dict) -> tuple[int, str]:
-        machine, count = line["machine"], line.get("device_count")
-        suffix = f" ({machine})" * (machine in self.shared) + YOURS * (machine in self.yours)
-        suffix = self._name(line).suffix if isinstance(line.get("pooled"), list) else suffix
-        return int(count) if pandas.notna(count) else 1, self.chips[machine, line["device"]] + suffix
+        machine, device, place = line["machine"], line.get("device"), self.place(line)
+        if machine not in self.machines or " x " in place:
+            return place
+        if not isinstance(device, str) or (machine, device) in self.chips:
+            return with_article(place)
+        return self._name(line).in_sentence(device_word(device))
 
 
 def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str] = frozenset()) -> Names:

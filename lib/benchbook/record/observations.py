@@ -112,7 +112,8 @@ def _as_figure(row: dict) -> dict:
     settings |= {"optimizer": (row["settings"] or {}).get("optimizer")}
     sizes = {name: row[name] if pandas.notna(row[name]) else getattr(usual, name) for name in SIZES}
     settings |= sizes | {"batch_size": row["batch_size"] if pandas.notna(row["batch_size"]) else None}
-    chip, framework = row["device_name"], {"torch": "pytorch"}.get(row["framework"], row["framework"])
+    chip = row["device_name"]
+    framework = {"torch": "pytorch"}.get(row["framework"], row["framework"])
     named = {"article": row["article"], "machine": row["machine"], "source": row["place"], "note": ""}
     named |= {"chip": chip if chips.listed(chip) else row["chip"], "framework": framework}
     precision = row["precision"] if pandas.notna(row["precision"]) else "fp32"

@@ -217,7 +217,8 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
     """
     clock, slack = {}, CLOCK_SECONDS
     for before, after in itertools.pairwise(manifest.get("conditions") or ()):
-        own, since = after.get("window_awake_seconds"), after["awake_seconds"] - before["awake_seconds"]
+        own = after.get("window_awake_seconds")
+        since = after["awake_seconds"] - before["awake_seconds"]
         clock[after.get("repeat"), after.get("index")] = own or since
         slack = slack if own else CLOCK_SECONDS + WRITING_SECONDS
     windows = [r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock]

@@ -296,7 +296,8 @@ def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products
         count = intervals.processes_needed(deviation if deviation >= 0 else verdicts.STEADY, *wanted)
         seconds = again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
         return count, scale * seconds + START_SECONDS
-    count, is_tuned = intervals.processes_needed(verdicts.STEADY, *wanted), plan.get("variant") == "tuned"
+    count = intervals.processes_needed(verdicts.STEADY, *wanted)
+    is_tuned = plan.get("variant") == "tuned"
     windows = plan.get("num_repeats", 1) * plan.get("num_windows", 1) + is_tuned * len(tuned.ORDER)
     seconds = 60 * plan.get("sustained_minutes", 0) or windows * plan.get("window_seconds", 0)
     if not seconds or "num_repeats" not in plan:  # the windows are a number of steps

@@ -120,7 +120,8 @@ class Network:
     def without_dropout(self) -> Iterator[None]:
         """Switch dropout off inside a `with` block, with separately compiled functions; restore both afterwards."""
         layers = dropouts(self.model)
-        rates, functions = [layer.rate for layer in layers], {name: getattr(self, name) for name in FUNCTIONS}
+        rates = [layer.rate for layer in layers]
+        functions = {name: getattr(self, name) for name in FUNCTIONS}
         if not any(rates):
             yield
             return

@@ -230,7 +230,8 @@ def flops_per_sample(model: Any) -> float:
     total = 0
     for layer in model.layers:
         parents = [tensor._keras_history.operation.name for tensor in keras.tree.flatten(layer.input)]
-        above, trained = any(trained_above.get(name) for name in parents), bool(layer.trainable_variables)
+        above = any(trained_above.get(name) for name in parents)
+        trained = bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
         for place, part in enumerate(_forward(layer)):  # a layer's second convolution depends on its first
             total += part * (1 + trained + (above or (trained and place > 0)))

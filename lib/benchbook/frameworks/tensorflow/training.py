@@ -34,7 +34,8 @@ class KerasNetwork(Network):
         with context.collect_graphs(optimized=True) as graphs:
             loss = train(*parts)
         place = BACKEND.handle(self.device)
-        self._train, self.misplaced = train, Counter(name for graph in graphs for name in misplaced(graph, place))
+        self._train = train
+        self.misplaced = Counter(name for graph in graphs for name in misplaced(graph, place))
         return loss
 
     def train_step(self, inputs: Array, target: Array) -> Array:

@@ -44,7 +44,8 @@ class TorchBackend(Backend):
         return super().why_unseen(kind)
 
     def why_unusable(self, kind: str) -> str:
-        built, capability = torch.cuda.get_arch_list() if kind == "cuda" else [], self.capability(kind)
+        built = torch.cuda.get_arch_list() if kind == "cuda" else []
+        capability = self.capability(kind)
         ptx = [int(name.removeprefix("compute_")) for name in built if name.startswith("compute_")]
         if not built or has_binaries(capability, built) or any(each <= capability * 10 for each in ptx):
             return ""

@@ -107,7 +107,8 @@ def flops_per_sample(
 
     twin, batch = copy.deepcopy(model), inputs
     if device == "meta":
-        twin, batch = twin.to_empty(device="meta"), [torch.empty_like(part, device="meta") for part in inputs]
+        twin = twin.to_empty(device="meta")
+        batch = [torch.empty_like(part, device="meta") for part in inputs]
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
     unfused = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # fused ones are not counted
     with unfused, FlopCounterMode(display=False, custom_mapping=formulas) as counter:

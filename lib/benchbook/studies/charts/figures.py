@@ -101,7 +101,8 @@ def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual:
         columns: that may distinguish lines; a column with one value is omitted, unless it is in `usual`.
         usual: default values of columns, which labels omit.
     """
-    shown, texts = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)], []
+    shown = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)]
+    texts = []
     for line in lines.to_dict("records"):
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
         counted = pandas.notna(line.get("device_count")) and place.startswith(f"{line['device_count']:.0f} x")

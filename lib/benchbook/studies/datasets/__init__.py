@@ -74,5 +74,6 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     data = load(name, data_root, allow_embedded)
     if data is None:
         return None
-    train, test = Pictures(data.train_images, data.train_labels), Pictures(data.test_images, data.test_labels)
+    train = Pictures(data.train_images, data.train_labels)
+    test = Pictures(data.test_images, data.test_labels)
     return Collection(data.name, train, test, int(data.train_labels.max()) + 1)

@@ -339,7 +339,8 @@ def begin(study: str, parameters: dict) -> Experiment:
     if attended:
         here = process.begin(study, parameters, drafts=True)
     else:
-        kind, framework = parameters["device"], devices.choose_framework(parameters.get("framework", "torch"))
+        kind = parameters["device"]
+        framework = devices.choose_framework(parameters.get("framework", "torch"))
         if kind in KINDS:  # a process asks the framework
             picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
         else:

@@ -221,7 +221,8 @@ class StudyPlan:
         data = self.dataset
         test_order = batches.batch_indices(len(data.test_labels), test_batch_size)
         if self.data_resident:
-            train, test = reside(data.train_images, data.train_labels), reside(data.test_images, data.test_labels)
+            train = reside(data.train_images, data.train_labels)
+            test = reside(data.test_images, data.test_labels)
             return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
 
         def loaded(order: list[numpy.ndarray], images: numpy.ndarray, labels: numpy.ndarray) -> Iterable:

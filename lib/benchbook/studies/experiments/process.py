@@ -180,7 +180,8 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
-    framework, count = devices.choose_framework(parameters.get("framework", "torch")), parameters.get("device_count", 1)
+    framework = devices.choose_framework(parameters.get("framework", "torch"))
+    count = parameters.get("device_count", 1)
     devices.split_cpu(framework, count)
     device, group = devices.pick(parameters["device"], framework), Group()
     if "RANK" in os.environ:

@@ -67,7 +67,8 @@ class Block(nn.Module):
         width, bias = shape.width, shape.has_biases
         self.norm1, self.norm2 = Norm(width, bias=bias), Norm(width, bias=bias)
         self.attention = Attention(shape, fused, lora_rank)
-        self.expansion, self.projection = Dense(*_empty(width, 4 * width, bias)), Dense(*_empty(4 * width, width, bias))
+        self.expansion = Dense(*_empty(width, 4 * width, bias))
+        self.projection = Dense(*_empty(4 * width, width, bias))
         self.dropout = nn.Dropout(shape.dropout)
 
     def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:

@@ -74,7 +74,8 @@ class Block(nn.Module):
         width, bias = shape.width, shape.has_biases
         self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
         self.attention = Attention(shape, fused, lora_rank)
-        self.expansion, self.projection = nn.Linear(width, 4 * width, bias), nn.Linear(4 * width, width, bias)
+        self.expansion = nn.Linear(width, 4 * width, bias)
+        self.projection = nn.Linear(4 * width, width, bias)
         self.dropout = nn.Dropout(shape.dropout)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -93,7 +94,8 @@ class Network(nn.Module):
         super().__init__()
         shape, vocabulary, padded, rank = plan.shape, plan.vocabulary, plan.settings.padded, plan.lora_rank
         rows = -(-vocabulary // MULTIPLE) * MULTIPLE if padded else vocabulary
-        self.tokens, self.positions = nn.Embedding(rows, shape.width), nn.Embedding(shape.context, shape.width)
+        self.tokens = nn.Embedding(rows, shape.width)
+        self.positions = nn.Embedding(shape.context, shape.width)
         self.dropout = nn.Dropout(shape.dropout)
         fused = plan.settings.fused_attention
         self.blocks = nn.ModuleList(Block(shape, fused, rank) for _ in range(shape.layers))
@@ -136,7 +138,8 @@ def build(plan: Plan) -> TorchWorkload:
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
     optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)
-    kind, span = plan.device.torch_type, torch.arange(plan.length + 1, device=plan.device.torch_type)
+    kind = plan.device.torch_type
+    span = torch.arange(plan.length + 1, device=plan.device.torch_type)
 
     def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
         """Return sequences on the device, gathered there or on the host (in pinned memory if the device uses it)."""
@@ -177,7 +180,8 @@ def counts(plan: Plan, model: Network) -> dict:
 
     Source: https://arxiv.org/abs/2204.02311, appendix B.
     """
-    padding, positions = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width, model.positions.weight.numel()
+    padding = (len(model.tokens.weight) - plan.vocabulary) * plan.shape.width
+    positions = model.positions.weight.numel()
     every = sum(part.numel() for part in model.parameters()) - padding
     trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
     trained -= 0 if plan.lora_rank else positions + padding
@@ -206,7 +210,8 @@ def plain(plan: Plan, model: Network) -> Plain:
 
     def parity_weights(make: object, begun: Arrays) -> Arrays:
         """Return weights with which attention differs between tokens, and adapters change the outputs."""
-        random, larger = numpy.random.default_rng(plan.seed), math.sqrt(SCORE_VARIANCE / plan.shape.width) / DEVIATION
+        random = numpy.random.default_rng(plan.seed)
+        larger = math.sqrt(SCORE_VARIANCE / plan.shape.width) / DEVIATION
         changed = {}
         for name, part in begun.items():
             if name.endswith(".up"):

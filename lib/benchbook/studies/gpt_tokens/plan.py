@@ -6,7 +6,7 @@ the small network; GPT-2's shape is from https://cdn.openai.com/better-language-
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy
@@ -54,18 +54,16 @@ class Shape:
     beta2: float = 0.99
 
 
+GPT2 = Shape(
+    layers=12, heads=12, width=768, context=1024, vocabulary=50_257, has_biases=True,
+    peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
+)  # fmt: skip
 SHAPES = {
     "nanogpt_char": Shape(layers=6, heads=6, width=384, context=256, dropout=0.2),
     "nanogpt_char_small": Shape(layers=4, heads=4, width=128, context=64, steps=2000),
-    "gpt2_124m": Shape(
-        layers=12, heads=12, width=768, context=1024, vocabulary=50_257, has_biases=True,
-        peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
-    ),
-    "gpt2_355m": Shape(
-        layers=24, heads=16, width=1024, context=1024, vocabulary=50_257, has_biases=True,
-        peak_rate=6e-4, warm_up=2000, steps=600_000, beta2=0.95,
-    ),
-}  # fmt: skip
+    "gpt2_124m": GPT2,
+    "gpt2_355m": replace(GPT2, layers=24, heads=16, width=1024),
+}
 
 
 @dataclass(frozen=True, kw_only=True)

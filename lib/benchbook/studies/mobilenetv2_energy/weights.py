@@ -32,7 +32,8 @@ def convolutions() -> dict[str, tuple[str, tuple[int, ...]]]:
     channels, number = 32, 0
     for expansion, out, repeats, _ in BLOCKS:
         for _ in range(repeats):
-            prefix, hidden = (f"block_{number}" if number else "expanded_conv"), channels * expansion
+            prefix = f"block_{number}" if number else "expanded_conv"
+            hidden = channels * expansion
             if expansion > 1:
                 shapes[f"{prefix}_expand"] = (f"{prefix}_expand_BN", (1, 1, channels, hidden))
             shapes[f"{prefix}_depthwise"] = (f"{prefix}_depthwise_BN", (3, 3, hidden, 1))
@@ -91,11 +92,8 @@ def choose(
         allow_random: if ImageNet's weights are unavailable, print a message and return random ones.
 
     Raises:
-        ValueError: unknown kind.
         DatasetUnavailable: ImageNet's weights were neither found nor downloaded, and random ones are not allowed.
     """
-    if kind not in MOMENTUM:
-        raise ValueError(f"weights {kind!r}; allowed: {', '.join(MOMENTUM)}")
     drawn = draw(num_classes, seed)
     if kind == "random":
         return kind, drawn

@@ -125,8 +125,8 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         Columns: machine, device, device_count, variant, source, precision, dataset, batch_size, kind (on_demand,
         reserved, stated by the run, or electricity), per_hour, images_per_second, per_million, low, high (of
-        per_million), interval (their kind), num_windows, verdict, rate_per_dollar (images a second for each dollar an
-        hour), energy_method and energy_boundary (of the electricity's joules), note (what that boundary leaves out).
+        per_million), interval (their kind), num_windows, verdict, energy_method and energy_boundary (of the
+        electricity's joules), note (what that boundary leaves out).
     """
     lines, listed = [], {}
     for price in prices.rented(evidence.prices).to_dict("records"):
@@ -146,11 +146,10 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             ends = {"per_million": "images_per_second", "low": "high", "high": "low"}
             cost = {name: prices.rent(1e6 / line[rate], per_hour) for name, rate in ends.items()}
             energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
-            cost |= {"per_hour": per_hour, "rate_per_dollar": line["images_per_second"] / per_hour}
             note = NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
-            lines.append(line | energy | cost | {"kind": kind, "note": note})
+            lines.append(line | energy | cost | {"kind": kind, "per_hour": per_hour, "note": note})
     names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
-    names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, "rate_per_dollar", *_ENERGY, "note"]
+    names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 
@@ -165,12 +164,13 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
         accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
     """
-    tested, listed = shared.evaluations(evidence, NAME, "accuracy"), prices.on_demand(evidence.prices)
+    tested = shared.evaluations(evidence, NAME, "accuracy")
+    listed = prices.on_demand(evidence.prices)
     rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
     rates = rates["samples_per_second"].to_dict()
     for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records"):
         rate = rates.get(row["machine"], numpy.nan)
-        hours = shared.run_hours(row["epoch"], row["dataset_samples"], rate) if rate > 0 else numpy.nan
+        hours = row["epoch"] * row["dataset_samples"] / rate / 3600
         tested.append(row | {"hours": hours, "dollars": hours * listed.get(row["machine"], numpy.nan)})
     table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "dollars"])
     table = table.astype(dict.fromkeys(("hours", "joules", "dollars"), float))
@@ -233,7 +233,8 @@ def claimed(evidence: Evidence) -> list[dict]:
         best = _best(curve)
         values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
         gains = curve.set_index("epoch")["accuracy"].astype(float).diff()
-        before, after = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]], gains.get(DROP_EPOCHS[0] + 1)
+        before = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]]
+        after = gains.get(DROP_EPOCHS[0] + 1)
         if after is not None and len(before) == NUM_BEFORE:
             values.append(quantities.exact(best, "jumped_at_first_drop", after > max(LEAST_JUMP, before.max())))
     listed = prices.on_demand(evidence.prices)

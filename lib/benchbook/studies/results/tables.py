@@ -70,24 +70,23 @@ def ratio(line: dict, base: dict, column: str) -> dict:
     }
 
 
-def over_runs(rows: pandas.DataFrame, key: list[str], measure: str, **further: tuple) -> pandas.DataFrame:
+def over_runs(rows: pandas.DataFrame, key: list[str], measure: str) -> pandas.DataFrame:
     """Return the median of a measure over runs, at each place of each curve.
 
     Args:
         rows: with the columns of the key, run_id, the measure, and optionally status.
         key: columns that identify a curve and the place on it.
         measure: such as loss.
-        further: aggregations by column name, as `DataFrameGroupBy.agg` takes them.
 
     Returns:
-        Columns: the key, the measure, low and high (minimum and maximum over runs), those of `further`, status
-        (diverged if one of the runs diverged), num_runs.
+        Columns: the key, the measure, low and high (minimum and maximum over runs), status (diverged if one of
+        the runs diverged), num_runs.
     """
     measures = {measure: (measure, "median"), "low": (measure, "min"), "high": (measure, "max")}
     if "status" in rows:
-        further["status"] = "status", lambda statuses: "diverged" if (statuses == "diverged").any() else "ok"
+        measures["status"] = "status", lambda statuses: "diverged" if (statuses == "diverged").any() else "ok"
     runs = rows.groupby(key, dropna=False, sort=True)
-    return runs.agg(**measures, **further, num_runs=("run_id", "nunique")).reset_index()
+    return runs.agg(**measures, num_runs=("run_id", "nunique")).reset_index()
 
 
 def images_seen(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
@@ -98,11 +97,6 @@ def images_seen(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
         key: columns that identify a sequence of windows, such as a run.
     """
     return (windows.groupby(key)["samples"].cumsum() - windows["samples"] / 2).astype(float)
-
-
-def run_hours(epochs: float, dataset_samples: int, rate: float) -> float:
-    """Return the hours that epochs take at a rate, without evaluation."""
-    return epochs * dataset_samples / rate / 3600
 
 
 def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:

@@ -187,7 +187,8 @@ def plain(plan: Plan) -> Plain:
         """Return weights a few plain steps on; see `PARITY_WARM_UP_STEPS`."""
         order = spread(len(images), PARITY_WARM_UP_STEPS * size)
         first, second = (part.numpy() for part in views.fixed_pairs(images[order], plan.seed + 1))
-        optimizer, network = SGD(lambda step: LEARNING_RATE, momentum=0.9, weight_decay=5e-4), make(weights)
+        optimizer = SGD(lambda step: LEARNING_RATE, momentum=0.9, weight_decay=5e-4)
+        network = make(weights)
         for number, part in enumerate(numpy.split(numpy.arange(len(order)), PARITY_WARM_UP_STEPS)):
             network.load(weights, {})
             _, gradients, _ = network.differentiate((first[part], second[part]), None)

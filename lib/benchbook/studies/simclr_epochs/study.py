@@ -89,14 +89,14 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 
     Returns:
         Columns: machine, chip, device, variant, source, dataset, epochs (may be a fraction), accuracy (median over
-        seeds and runs), low, high (least and most), num_seeds, num_runs.
+        seeds and runs), low, high (least and most), num_runs.
     """
     printed = evidence.printed(NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()")
-    printed = shared.with_settings(printed, ["epochs", "seed"])
+    printed = shared.with_settings(printed, ["epochs"])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     rows = printed.to_dict("records") + _evaluations(evidence.newest(NAME)).to_dict("records")
-    table = pandas.DataFrame(rows, columns=[*key, "accuracy", "seed", "run_id"]).astype({"epochs": float})
-    return shared.over_runs(table, key, "accuracy", num_seeds=("seed", "nunique"))
+    table = pandas.DataFrame(rows, columns=[*key, "accuracy", "run_id"]).astype({"epochs": float})
+    return shared.over_runs(table, key, "accuracy")
 
 
 def claimed(evidence: Evidence) -> list[dict]:
@@ -152,7 +152,7 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
     seen = samples.groupby([rows[name] for name in run]).cumsum()
     epochs = seen / (rows["dataset_samples"] // rows["batch_size"] * rows["batch_size"])
     tested = rows.assign(epochs=epochs.astype(float))[(rows["phase"] == "evaluate") & rows["accuracy"].notna()]
-    tested = shared.with_settings(tested.sort_values(run, kind="stable"), ["seed"])
+    tested = tested.sort_values(run, kind="stable")
     return tested.assign(variant=[confirmation.name(row) for row in tested.to_dict("records")])
 
 

@@ -10,7 +10,7 @@ from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.results.findings import Sentence, money
-from benchbook.studies.results.tables import run_hours, with_settings
+from benchbook.studies.results.tables import with_settings
 from benchbook.studies.study import Headline, Study
 
 NAME = "your_network"
@@ -59,8 +59,7 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     columns += ["verdict", "point", "dollars", "joules_per_sample", "basis", "reason"]
     lines = [*measured.assign(source="measured").to_dict("records"), *predicted]
     table = pandas.DataFrame(lines, columns=columns)
-    hours = [run_hours(1, IMAGES, rate) if rate > 0 else None for rate in table["samples_per_second"]]
-    return table.assign(hours=hours)
+    return table.assign(hours=IMAGES / table["samples_per_second"].astype(float) / 3600)
 
 
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
