@@ -125,7 +125,7 @@ address: #- Write the address of the repository on GitHub into pyproject.toml, R
 		pyproject.toml README.md notebooks/colab.ipynb
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
-	rm -rf .venv .venv-arm64-on-linux .uv .pytest_cache .ruff_cache .mypy_cache outputs/figures outputs/report lib/*.egg-info
+	rm -rf .venv .uv .pytest_cache .ruff_cache .mypy_cache outputs/figures outputs/report lib/*.egg-info
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python 3.11 .venv

@@ -1,6 +1,5 @@
 """Environment files and locks: they agree, they resolve, and the Mac's versions pass the tests (slow)."""
 
-import hashlib
 import itertools
 import os
 import platform
@@ -21,48 +20,33 @@ from benchbook.machine import layout
 PLATFORMS = ("arm64", "cuda", "linux-arm64", "tpu")  # that measure
 ASKING = "report"  # without a framework, on any of them
 ENVIRONMENTS = (*PLATFORMS, ASKING)
-TORCH_ON_CUDA = "from 2.11 on, torch for Linux is CUDA 13, whose libraries collide with TensorFlow's"
-OLD_TENSORFLOW = "tensorflow-macos ends at 2.16.2, which refuses NumPy 2"
+PROJECT = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
 # Packages that are pinned to different versions, and why.
-DIFFERING = {
-    "torch": TORCH_ON_CUDA,
-    "torchvision": TORCH_ON_CUDA,
-    "numpy": OLD_TENSORFLOW,
-    "pandas": f"{OLD_TENSORFLOW}, and pandas 3.1 wants NumPy 2",
-}
+DIFFERING = yaml.safe_load("""
+torch: &torch from 2.11 on, torch for Linux is CUDA 13, whose libraries collide with TensorFlow's
+torchvision: *torch
+numpy: tensorflow-macos ends at 2.16.2, which refuses NumPy 2
+pandas: pandas 3.1 wants NumPy 2
+""")
 # Packages that are not on every platform: where they are, and why.
-PARTIAL = {
-    "torch": ({"arm64", "cuda", "linux-arm64"}, "torch does not reach a TPU without torch_xla"),
-    "torchvision": ({"arm64", "cuda", "linux-arm64"}, "comes with torch"),
-    "kornia": ({"arm64", "cuda", "linux-arm64"}, "brings torch"),
-    "tensorflow": (
-        {"cuda"},
-        "Keras on JAX is the living path to a TPU; for Linux on ARM there is no TensorFlow with a GPU",
-    ),
-    "tensorflow-macos": ({"arm64"}, "Apple's TensorFlow"),
-    "tensorflow-metal": ({"arm64"}, "Apple's plug-in"),
-    "jax": ({"cuda", "linux-arm64", "tpu"}, "JAX's Metal plug-in is no longer made"),
-    "mlx": ({"arm64"}, "its Linux wheels need glibc 2.35, which not every Linux with an NVIDIA GPU has"),
-    "playwright": ({"cuda"}, "browser tests run where .ci/run installs Chromium"),
-    "axe-playwright-python": ({"cuda"}, "comes with playwright"),
-}
+PARTIAL = yaml.safe_load("""
+torch: [arm64 cuda linux-arm64, torch does not reach a TPU without torch_xla]
+torchvision: [arm64 cuda linux-arm64, comes with torch]
+kornia: [arm64 cuda linux-arm64, brings torch]
+tensorflow: [cuda, Keras on JAX is the living path to a TPU; for Linux on ARM there is no TensorFlow with a GPU]
+tensorflow-macos: [arm64, Apple's TensorFlow]
+tensorflow-metal: [arm64, Apple's plug-in]
+jax: [cuda linux-arm64 tpu, JAX's Metal plug-in is no longer made]
+mlx: [arm64, "its Linux wheels need glibc 2.35, which not every Linux with an NVIDIA GPU has"]
+playwright: [cuda, browser tests run where .ci/run installs Chromium]
+axe-playwright-python: [cuda, comes with playwright]
+""")
 # Packages with another extra on each platform.
 EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}
 
 # What Linux has in the place of the Mac's packages.
 STAND_INS = {"tensorflow-macos": "tensorflow-cpu==2.16.2", "tensorflow-metal": "", "zeus": "zeus==0.16.0"}
 STAND_INS |= {"mlx": "mlx[cpu]==0.32.4"}
-# PyPI's torch for Linux brings several GB of CUDA: a CPU build in PIP_FIND_LINKS is taken instead, if one is there.
-CPU_WHEEL = f"torch-2.13.0+cpu-cp{sys.version_info.major}{sys.version_info.minor}-*_x86_64.whl"
-CPU_TORCH = {"torch": "torch==2.13.0", "torchvision": "torchvision==0.28.0"}
-# PyPI's torchvision for Linux is built for CUDA. Without CUDA's libraries its compiled operators stay away, and then
-# its own import fails on these two, which no study uses: in that environment they are declared.
-TORCHVISION_OPERATORS = """
-_LIBRARY = torch.library.Library("torchvision", "DEF")
-for _name in ("nms", "qnms"):
-    _LIBRARY.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-"""
-SECOND = layout.root() / ".venv-arm64-on-linux"
 NO_STAND_INS = f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}"
 UNREACHABLE = re.compile(r"failed to (fetch|download)|error sending request|dns error|timed out", re.IGNORECASE)
 
@@ -134,7 +118,7 @@ def test_the_platforms_pin_the_same_but_for_the_differences_listed_here():
     packages = sorted({package for pinned in everywhere.values() for package in pinned})
     found = {package: {name for name in PLATFORMS if package in everywhere[name]} for package in packages}
     assert {p: names for p, names in found.items() if len(names) < len(PLATFORMS)} == {
-        p: names for p, (names, _) in PARTIAL.items()
+        p: {*names.split()} for p, (names, _) in PARTIAL.items()
     }
     different = {p for p in packages if len({everywhere[name][p] for name in found[p]}) > 1}
     assert different == set(DIFFERING)
@@ -146,15 +130,13 @@ def test_the_environment_that_only_asks_has_the_measuring_ones_versions_and_no_f
     assert versions(ASKING).items() <= versions("cuda").items()
     frameworks = {"torch", "torchvision", "tensorflow", "keras", "jax", "jaxlib"}
     assert not frameworks & set(locked(lock_file(ASKING).read_text()))
-    project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["site"]]
+    asked = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["site"]]
     assert {Requirement(line).name for line in asked} == set(versions(ASKING)) - {"setuptools"}
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_lock_is_not_older_than_the_bounds_of_the_project(name):
-    project = tomllib.loads((layout.root() / "pyproject.toml").read_text())["project"]
-    bounds = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    bounds = [*PROJECT["dependencies"], *itertools.chain(*PROJECT["optional-dependencies"].values())]
     has = locked(lock_file(name).read_text())
     for bound in map(Requirement, bounds):
         assert bound.specifier, f"{bound.name} has no lower bound"
@@ -222,93 +204,60 @@ def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
         assert resolved == locked(lock_file(name).read_text())
 
 
-def cpu_wheel() -> Path | None:
-    """Return a CPU build of torch from a local folder in PIP_FIND_LINKS, if there is one."""
-    folders = [Path(word) for word in os.environ.get("PIP_FIND_LINKS", "").split()]
-    return next((wheel for folder in folders for wheel in folder.glob(CPU_WHEEL)), None)
-
-
-def linux_requirements() -> tuple[list[str], list[str]]:
-    """Return the Mac's direct pins as far as Linux has them, and its whole lock as constraints."""
-    replaced = STAND_INS | (CPU_TORCH if cpu_wheel() else {})
-    direct = [replaced.get(split(pin)[0], pin) for pin in pins("arm64")]
-    own = re.compile("torch|tensorflow|zeus")  # as do the libraries that only their Mac or Linux builds bring
-    constraints = [f"{p}=={v}" for p, v in locked(lock_file("arm64").read_text()).items() if not own.match(p)]
-    return [pin for pin in direct if pin], constraints
-
-
-@pytest.fixture(scope="module")
-def python() -> Path:
-    """Return the interpreter of an environment on Linux with the Mac's versions; it is kept for the next time."""
+def macs_versions(folder: Path, *packages: str) -> Path:
+    """Install these packages in the Mac's versions, or all that Linux has of its pins; return their interpreter."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip(NO_STAND_INS)
-    requirements, constraints = linux_requirements()
-    content = "\n".join([*requirements, "", *constraints, TORCHVISION_OPERATORS])
-    stamp = SECOND / hashlib.sha256(content.encode()).hexdigest()[:16]
-    interpreter = SECOND / "bin" / "python"
-    if not stamp.exists():
-        run_uv(uv_binary(), "venv", "--quiet", "--clear", "--python", sys.executable, str(SECOND))
-        for name, lines in {"requirements.txt": requirements, "constraints.txt": constraints}.items():
-            (SECOND / name).write_text("\n".join(lines) + "\n")
-        install = [uv_binary(), "pip", "install", "--quiet", "--compile-bytecode", "--python", str(interpreter)]
-        links = ["--find-links", str(cpu_wheel().parent)] if cpu_wheel() else []
-        run_uv(*install, *links, "-r", str(SECOND / "requirements.txt"), "-c", str(SECOND / "constraints.txt"))
+    direct = list(filter(None, (STAND_INS.get(split(pin)[0], pin) for pin in pins("arm64"))))
+    own = re.compile("torch|tensorflow|zeus")  # as do the libraries that only their Mac or Linux builds bring
+    constraints = [f"{p}=={v}" for p, v in locked(lock_file("arm64").read_text()).items() if not own.match(p)]
+    (folder / "constraints.txt").write_text("\n".join([*direct, *constraints]).replace("[cpu]", ""))
+    python = str(folder / "venv" / "bin" / "python")
+    run_uv(uv_binary(), "venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
+    install = (uv_binary(), "pip", "install", "--quiet", "--python", python)
+    run_uv(*install, *(packages or direct), "-c", str(folder / "constraints.txt"))
+    if not packages:
         run_uv(*install, "--no-deps", "--no-build-isolation", "--editable", str(layout.root()))
-        if cpu_wheel():
-            extension = next(SECOND.glob("lib/python*/site-packages/torchvision/extension.py"))
-            text = extension.read_text().removesuffix(TORCHVISION_OPERATORS)
-            extension.unlink()  # it may be a link into uv's cache
-            extension.write_text(text + TORCHVISION_OPERATORS)
-        stamp.touch()
-    return interpreter
+    return Path(python)
 
 
 @pytest.mark.slow
 def test_keras_trains_three_steps_on_the_macs_tensorflow(tmp_path):
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        pytest.skip(NO_STAND_INS)
-    direct, constraints = linux_requirements()
-    (tmp_path / "constraints.txt").write_text("\n".join([*direct, *constraints]).replace("[cpu]", ""))
-    run_uv(uv_binary(), "venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv"))
-    python, needed = tmp_path / "venv" / "bin" / "python", ("keras", "numpy", "pandas", "tensorflow-cpu")
-    install = (uv_binary(), "pip", "install", "--quiet", "--python", str(python))
-    run_uv(*install, *needed, "-c", str(tmp_path / "constraints.txt"))
-    ended = subprocess.run(
-        [python, "-c", FIT], capture_output=True, text=True, env=os.environ | {"KERAS_BACKEND": "tensorflow"}
-    )
+    python = macs_versions(tmp_path, "keras", "numpy", "pandas", "tensorflow-cpu")
+    environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
+    ended = subprocess.run([python, "-c", FIT], capture_output=True, text=True, env=environment)
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 @pytest.mark.slow
-def test_the_library_passes_its_tests_with_the_macs_versions(python):
+def test_the_library_passes_its_tests_with_the_macs_versions(tmp_path):
     marks = "not slow and not notebook and not browser and not slurm"
-    command = [python, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-m", marks]
+    command = [macs_versions(tmp_path), "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-m", marks]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=layout.root())
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
 
 
-GOOGLES = {"0000:00:04.0": ("0x1ae0", "0x0042"), "0000:00:05.0": ("0x1ae0", "0x001f")}  # network card and disk
+# What uname says, maker and number of what is on the PCI bus, and the environment.
+COMPUTERS = """
+Darwin-arm64 - arm64
+Linux-aarch64 - linux-arm64
+Linux-x86_64 - cuda
+Linux-x86_64 0x1ae0:0x0042,0x1ae0:0x001f cuda # Google's network card and disk
+Linux-x86_64 0x1ae0:0x0042,0x1ae0:0x006f tpu # a v6e
+Linux-x86_64 0x10de:0x0063 cuda # another maker's
+"""
 
 
-@pytest.mark.parametrize(
-    ("host", "cards", "name"),
-    [
-        ("Darwin-arm64", {}, "arm64"),
-        ("Linux-aarch64", {}, "linux-arm64"),
-        ("Linux-x86_64", {}, "cuda"),
-        ("Linux-x86_64", GOOGLES, "cuda"),
-        ("Linux-x86_64", GOOGLES | {"0000:00:05.0": ("0x1ae0", "0x006f")}, "tpu"),  # a v6e
-        ("Linux-x86_64", {"0000:00:05.0": ("0x10de", "0x0063")}, "cuda"),  # another maker's
-    ],
-)
-def test_make_chooses_the_environment_of_the_computer(tmp_path, host, cards, name):
-    if cards and sys.platform != "linux":
+@pytest.mark.parametrize("line", COMPUTERS.strip().splitlines())
+def test_make_chooses_the_environment_of_the_computer(tmp_path, line):
+    host, cards, name, *_ = line.split()
+    if cards != "-" and sys.platform != "linux":
         pytest.skip("Cloud TPU VMs run Linux")
     shutil.copy(layout.root() / "Makefile", tmp_path)  # away from this checkout's .venv
-    for slot, numbers in cards.items():
-        (tmp_path / "pci" / slot).mkdir(parents=True)
-        for file, number in zip(("vendor", "device"), numbers, strict=True):
-            (tmp_path / "pci" / slot / file).write_text(number + "\n")
+    for card in filter("-".__ne__, cards.split(",")):
+        (tmp_path / "pci" / card).mkdir(parents=True)
+        for file, number in zip(("vendor", "device"), card.split(":"), strict=True):
+            (tmp_path / "pci" / card / file).write_text(number + "\n")
     command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path / 'pci'}"]
     printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert re.search(r"^PLATFORM := (\S+)$", printed, re.MULTILINE)[1] == name
@@ -342,8 +291,7 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
     assert setup(EXTRAS="mine.txt") == [*whole, "yours"]
 
 
-@pytest.mark.parametrize("setting", ["PIP_REQUIRE_VIRTUALENV", "PIP_USER", "PIP_PREFIX", "PIP_TARGET"])
-def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch, setting):
+def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch):
     shutil.copy(layout.root() / "Makefile", tmp_path)
     version = re.search(r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE)[1]
     about = f"uv-{version}.dist-info"
@@ -352,8 +300,9 @@ def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch, 
         wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n")
         wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{about}/RECORD", "")
-    for name, value in {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), setting: "1"}.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    for name in ("NO_INDEX", "REQUIRE_VIRTUALENV", "USER", "PREFIX", "TARGET"):
+        monkeypatch.setenv(f"PIP_{name}", "1")
     done = subprocess.run(["make", ".uv/bin/uv"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / ".uv" / "bin" / "uv").exists()
