@@ -35,15 +35,16 @@ def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     )
 
 
-def wait_for(what: Callable[[], object], process: subprocess.Popen, seconds: float = 240) -> None:
-    """Wait until a process has brought something about."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
+def wait_for(what: Callable[[], object], process: subprocess.Popen | None = None) -> None:
+    """Wait until something holds, which a process of these tests may have to bring about."""
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
         if what():
             return
         time.sleep(0.1)
-    process.kill()
-    raise AssertionError(f"it did not happen in time: {process.communicate()[0]}")
+    if process:
+        process.kill()
+    raise AssertionError(f"it did not happen in time: {process and process.communicate()[0]}")
 
 
 def run_python(program: str, **environment: str) -> str:

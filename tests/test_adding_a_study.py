@@ -1,29 +1,40 @@
 """CONTRIBUTING's lines that add a study, in a copy of the project; its `make` lines run here without set-up."""
 
-import shutil
 import subprocess
 import sys
 
 from benchbook.machine import layout
 from processes import environment_of_tests
+from toy import copy_parts
 
-PARTS = ("lib", "notebooks", "docs", "tests", "outputs/published", "pyproject.toml", "CITATION.cff")
 CONTRACT = "tests/test_plans.py tests/test_points.py tests/test_studies.py tests/test_notebooks.py tests/frameworks"
+TESTED = f'-m pytest -q -p no:cacheprovider -k "${{2#STUDY=}} and not an_example" -m "not slow" {CONTRACT}'
+# Its notebook's cells, in one process: test_session.py has a study that is added, in kernels and with a report.
+STUDY = """
+import pathlib, sys, cells
+from benchbook import studies
+from benchbook.machine import identity
+from benchbook.running import profiles
+from benchbook.studies.results import evidence, findings
+path, (_, profile, study) = pathlib.Path("points.json"), sys.argv
+cells.write_points(path, profiles.read(profile, study))
+sys.argv[1:] = path, "torch"
+cells.main()
+print(*findings.finding(studies.every()[study], evidence.Evidence.of_machine(identity.identify().name), measured=True))
+"""
 
 
 def test_the_toy_study_is_added_passes_the_contract_and_is_measured(tmp_path):
-    for part in PARTS:
-        (tmp_path / part).parent.mkdir(exist_ok=True)
-        copy = shutil.copytree if (layout.root() / part).is_dir() else shutil.copyfile
-        copy(layout.root() / part, tmp_path / part)
+    copy_parts(tmp_path, "docs", "tests")
     section = (layout.root() / "CONTRIBUTING.md").read_text().partition("## Add a study")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
-    python, outputs = f"{sys.executable} -m", str(tmp_path / "measured")
-    tested = f'{python} pytest -q -p no:cacheprovider -k "${{2#STUDY=}} and not an_example" -m "not slow" {CONTRACT}'
-    study = f'{python} benchbook study --profile "${{2#PROFILE=}}" --studies "${{3#STUDIES=}}" --machine other'
-    made = f'make() {{ if [ "$1" = test ]; then {tested}; else {study}; fi; }}\n'
-    environment = environment_of_tests() | {"PYTHONPATH": str(tmp_path / "lib"), "BENCHBOOK_OUTPUTS": outputs}
+    (tmp_path / "study.py").write_text(STUDY)
+    study = 'study.py "${2#PROFILE=}" "${3#STUDIES=}"'
+    made = f'make() {{ if [ "$1" = test ]; then {sys.executable} {TESTED}; else {sys.executable} {study}; fi; }}\n'
+    folders = {"PYTHONPATH": f"{tmp_path}/lib:{tmp_path}/tests", "BENCHBOOK_OUTPUTS": str(tmp_path / "measured")}
     command = ["sh", "-e", "-c", made + script]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment_of_tests() | folders, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "Softmax regression reads 60,000 images in" in done.stdout

@@ -48,7 +48,7 @@ def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(tmp_path, o
     assert command(*STUDY, "--studies", "mnist_speedup", "--deadline", "0")[0] == 0
     assert "it measures the points that were left out" in (tmp_path / "sbatch.log").read_text()
     assert (tmp_path / "slurm" / "mnist_speedup" / "desk" / ".session").is_file()
-    assert not (tmp_path / "state").exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"sbatch", "sbatch.log", "slurm"}  # no state here, no report
 
 
 def test_what_slurm_refuses_is_one_line_and_a_wrong_choice_submits_no_job(

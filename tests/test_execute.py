@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+import yaml
 
 from benchbook.machine import context, control_groups, launch, layout
 from benchbook.rows import records
@@ -70,7 +71,7 @@ with run.during("train"):
     if fault == "disk full":
         os.kill(os.getppid(), 9)
         time.sleep(600)
-    if fault in ("kernel dies", "out of memory"):
+    if fault == "out of memory":
         os.kill(os.getpid(), 9)
     if fault in ("hangs", "does not heed"):
         time.sleep(600)
@@ -80,25 +81,20 @@ if fault == "late exception":
 """
 
 
-def points_of(folder: Path, body: str, seconds: int, variants: tuple[str, ...], monkeypatch) -> list[Point]:
-    """Return the points of a study of one row, whose body fails as the environment's FAULT says."""
-    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, body)
+@pytest.fixture
+def point(tmp_path, monkeypatch) -> Point:
+    """Return the only point of a study of one row, in a folder that could be a template; FAULT says how it fails."""
+    folder = tmp_path / "a:b {x}"
+    folder.mkdir()
+    path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, BODY)
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
     monkeypatch.setattr(parameters, "plan_of", parameters.plan_of)  # and what PLAN puts in its place
     exec(PLAN, {})
     context.change(session="s")
     for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder}.items():
         monkeypatch.setenv(name, str(value))
-    given = [parameters.declared("faults") | {"device": "cpu", "variant": variant} for variant in variants]
-    return [Point("faults", parameters.point_name("faults", each), each, seconds) for each in given]
-
-
-@pytest.fixture
-def point(tmp_path, monkeypatch) -> Point:
-    """Return the only point of such a study, in a folder that could be a template."""
-    place = tmp_path / "a:b {x}"
-    place.mkdir()
-    return points_of(place, BODY, 120, ("reference",), monkeypatch)[0]
+    given = parameters.declared("faults") | {"device": "cpu", "variant": "reference"}
+    return Point("faults", parameters.point_name("faults", given), given, 120)
 
 
 def folder_of(point: Point) -> Path:
@@ -164,17 +160,17 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     assert rows_of(point)["status"].tolist() == ["ok", "ok"]
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "message", "phases"),
-    [
-        ("exception", "crashed", "RuntimeError: broken on purpose in ~", ["train", "train"]),
-        ("early exception", "crashed", "ValueError: broken before the run began", ["setup"]),
-        ("kernel dies", "crashed", "Kernel died", ["train", "train"]),
-        ("no start", "crashed", "Kernel died before replying to kernel_info; it last printed: no room", ["setup"]),
-        ("out of memory", "out_of_memory", "Kernel died, because there was no memory left", ["train", "train"]),
-        ("disk full", "crashed", "the process was ended by SIGKILL, because the disk is full", ["train", "train"]),
-    ],
-)
+# What goes wrong, the status and a part of the message, and the phases of the rows.
+FAILURES = """
+- [exception, crashed, "RuntimeError: broken on purpose in ~", [train, train]]
+- [early exception, crashed, "ValueError: broken before the run began", [setup]]
+- [no start, crashed, "Kernel died before replying to kernel_info; it last printed: no room", [setup]]
+- [out of memory, out_of_memory, "Kernel died, because there was no memory left", [train, train]]
+- [disk full, crashed, "the process was ended by SIGKILL, because the disk is full", [train, train]]
+"""
+
+
+@pytest.mark.parametrize(("fault", "status", "message", "phases"), yaml.safe_load(FAILURES))
 def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, tmp_path, fault, status, message, phases):
     if fault == "out of memory":
         kills = iter((0, 1))  # what Linux has counted before the run and after it
@@ -233,25 +229,24 @@ def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(p
 
 @pytest.mark.parametrize(
     ("number", "times", "fault"),
-    [
-        (signal.SIGINT, 30, "hangs"),
-        (signal.SIGHUP, 1, "hangs"),
-        (signal.SIGTERM, 1, "does not heed"),
-    ],
+    [(signal.SIGINT, 30, "hangs"), (signal.SIGHUP, 1, "does not heed"), (signal.SIGKILL, 1, "hangs")],
 )
 def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
     monkeypatch.setenv("FAULT", fault)
     process = subprocess.Popen([sys.executable, "-c", ALONE, json.dumps(asdict(point))], start_new_session=True)
     wait_for(lambda: has_row(point), process)
     family = psutil.Process(process.pid).children(recursive=True)
-    for _ in range(times):  # as a terminal sends them: to the whole group, and while the first is being heeded
-        os.killpg(process.pid, number)
+    is_heeded = number != signal.SIGKILL  # the others a terminal sends to the whole group, while the first is heeded
+    for _ in range(times):
+        (os.killpg if is_heeded else os.kill)(process.pid, number)
         time.sleep(0.01)
-    assert process.wait(90) == 128 + number
-    psutil.wait_procs(family, timeout=10)
+    assert process.wait(90) == (128 + number if is_heeded else -number)
+    psutil.wait_procs(family, timeout=20)
     assert not [member for member in family if member.is_running()]
+    session.recover("tester")
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
-    assert f"stopped by {signal.Signals(number).name}" in rows_of(point)["message"].iloc[-1]
+    message = f"stopped by {signal.Signals(number).name}" if is_heeded else "the process that measured was gone"
+    assert message in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
     assert not list(folder_of(point).glob("*.running"))
 

@@ -9,14 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import toy
 from benchbook.rows import records
-from processes import environment_of_tests
+from processes import environment_of_tests, wait_for
 
 CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks without SLURM_CONF
 ABSENT = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
@@ -67,14 +66,6 @@ def call(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
     return done.stdout
-
-
-def wait_for(what) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + 600
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchbook.machine import layout
 from cells import write_notebook
 
-PARTS = ("lib", "notebooks", "outputs/published", "Makefile", "CITATION.cff", "pyproject.toml")
+PARTS = ("lib", "notebooks", "outputs/published", "docs/words.md", "Makefile", "CITATION.cff", "pyproject.toml")
 RESULTS = """
 from benchbook.studies.charts.plots import Points
 from benchbook.studies.study import Headline, Study
@@ -146,17 +146,22 @@ def backend(framework):
 """
 
 
+def copy_parts(folder: Path, *more: str) -> None:
+    """Copy what a study takes, and more parts of the project, into a folder."""
+    for part in (*PARTS, *more):
+        if (layout.root() / part).is_dir():
+            shutil.copytree(layout.root() / part, folder / part, dirs_exist_ok=True)
+        else:
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(layout.root() / part, folder / part)
+
+
 def copy_project(folder: Path, has_frameworks: bool = True) -> Path:
     """Copy the project into a folder, add the study `toy` and its points to the profile `smoke`; return its library.
 
     With that as PYTHONPATH, everything is done in the copy.
     """
-    for part in PARTS:
-        source, target = layout.root() / part, folder / part
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.egg-info"))
-        else:
-            shutil.copyfile(source, target)
+    copy_parts(folder)
     study = folder / "lib" / "benchbook" / "studies" / "toy"
     study.mkdir()
     shutil.copyfile(Path(__file__).with_name("fakes.py"), study / "workload.py")
