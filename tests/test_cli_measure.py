@@ -89,33 +89,30 @@ def make_batch(batch_size, seed):
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("no_such_package.models:net", "No module named 'no_such_package'; .*make setup EXTRAS"),
-        ("resnet18", "network 'resnet18'; allowed: module:callable, such as torchvision.models:resnet18"),
-        ("nowhere.py:net", "raised FileNotFoundError: .*nowhere.py"),
-        ("own.py:netwrok", "module 'own' has no attribute 'netwrok'"),
-        ("broken.py:net", "broken.py:net' raised SyntaxError"),
-        ("own.py:network --image-size 0", "image_size is 0; allowed: greater than or equal to 1"),
-        ("own.py:network --arguments width=open", "arguments 'width=open'; allowed: such as"),
-        ("own.py:network --arguments width=8)+_(1", r"arguments 'width=8\)\+_\(1'; allowed: such as"),
-        ("own.py:network --loader batches", "loader 'batches'; allowed: module:callable"),
-        ("own.py:network --loss nowhere.py:loss", "loss '.*nowhere.py:loss' raised FileNotFoundError"),
-        ("own.py:network --optimizer lion", "optimizer is 'lion'; allowed: 'sgd', 'adam' or 'adamw'"),
-        ("own.py:network --learning-rate nan", "learning_rate is nan; allowed: a finite number"),
-        ("own.py:network --batch-size 0", "batch_size is 0; allowed: greater than or equal to 1"),
-        ("own.py:network --batch-sizes 4,x", "'x'"),
-        ("own.py:network --precision fp8", "precision is 'fp8'; allowed: 'fp32'"),
-        ("own.py:network --processes 0", "processes 0; allowed: 1 to 99"),
-        ("script.py:net", "raised SystemExit: 2; put what a script does under `if __name__"),
-        ("inside.py:net", "raised ImportError: attempted relative import.*; name a file of a package"),
-        ("models.small:netwrok", "module 'models.small' has no attribute 'netwrok'"),
-    ],
-)
+REFUSED = r"""
+no_such_package.models:net => No module named 'no_such_package'; .*make setup EXTRAS
+resnet18 => network 'resnet18'; allowed: module:callable, such as torchvision.models:resnet18
+nowhere.py:net => raised FileNotFoundError: .*nowhere.py
+own.py:netwrok => module 'own' has no attribute 'netwrok'
+broken.py:net => broken.py:net' raised SyntaxError
+own.py:network --arguments width=open => arguments 'width=open'; allowed: such as
+own.py:network --arguments width=8)+_(1 => arguments 'width=8\)\+_\(1'; allowed: such as
+own.py:network --loader batches => loader 'batches'; allowed: module:callable
+own.py:network --loss nowhere.py:loss => loss '.*nowhere.py:loss' raised FileNotFoundError
+own.py:network --optimizer lion => optimizer is 'lion'; allowed: 'sgd', 'adam' or 'adamw'
+own.py:network --batch-sizes 4,x => 'x'
+own.py:network --processes 0 => processes 0; allowed: 1 to 99
+script.py:net => raised SystemExit: 2; put what a script does under `if __name__
+inside.py:net => raised ImportError: attempted relative import.*; name a file of a package
+models.small:netwrok => module 'models.small' has no attribute 'netwrok'
+"""
+
+
+@pytest.mark.parametrize("line", REFUSED.strip().splitlines())
 def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_runs(
-    left, tmp_path, monkeypatch, command, call_here, options, message
+    left, tmp_path, monkeypatch, command, call_here, line
 ):
+    options, message = line.split(" => ")
     monkeypatch.chdir(tmp_path)
     if options in APART:
         monkeypatch.setattr(launch, "call", call_here)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import psutil
 import pynvml
 import pytest
+import yaml
 
 from benchbook.machine import awake, condition, nvidia
 from benchbook.rows import manifests
@@ -103,9 +104,8 @@ def test_linux_tells_throttling_as_the_sum_of_counters_and_the_power_profile(tmp
         devices__system__cpu__cpu1__thermal_throttle__package_throttle_total_time_ms=250,
         firmware__acpi__platform_profile="low-power",
     )
-    values = condition.linux(computer)
-    assert (values["cpu_throttle_count"], values["cpu_throttle_seconds"]) == (5, 0.25)
-    assert values["low_power_mode"] is True
+    expected = {"cpu_throttle_count": 5, "cpu_throttle_seconds": 0.25, "low_power_mode": True}
+    assert expected.items() <= condition.linux(computer).items()
     assert set(condition.linux(tmp_path / "nothing").values()) == {None}
 
 
@@ -121,12 +121,11 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
     assert condition.mac() == expected
 
 
-def test_condition_and_sample_survive_json_and_a_sample_is_small():
-    for values in (condition.read(), condition.sample()):
-        assert json.loads(json.dumps(values)) == values
-    assert None not in condition.sample().values()
-    assert len(json.dumps(condition.sample())) < 600
-    assert set(condition.sample()) <= set(condition.read())
+def test_a_sample_is_a_small_part_of_the_condition_without_what_is_unknown():
+    sample = condition.sample()
+    assert None not in sample.values()
+    assert len(json.dumps(sample)) < 600
+    assert set(sample) <= set(condition.read())
 
 
 def refusing(number):
@@ -198,32 +197,29 @@ def test_reasons_are_the_librarys_own_bits(name):
     assert 1 << nvidia.REASONS.index(own) == getattr(pynvml, f"nvmlClocksEventReason{name}")
 
 
-UUIDS = ["GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333"]
-# https://github.com/NVIDIA/nvidia-container-toolkit/issues/203 (an LXC container), and, the last two,
-# https://github.com/DataDog/datadog-agent/pull/33120 (a Kubernetes pod)
-A100, A100_POD = "GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39", "GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16"
-A100_PART = "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6"
+# A100 and its part: https://github.com/NVIDIA/nvidia-container-toolkit/issues/203 (an LXC container); the GPU of a pod:
+# https://github.com/DataDog/datadog-agent/pull/33120 (Kubernetes)
+A100, A100_PART = "GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39", "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6"
+POD = "GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16"
+VISIBLE = f"""
+{POD}: [4]
+{POD},{A100}: [4, 3]
+MIG-{A100}/1/0: [3]
+{A100_PART}: [3]
+MIG-0929581b: []
+"": []
+"-1": []
+1,-1,0: [1]
+1,7,0: [1]
+GPU-07c1dddd-3333, GPU-5f1: [2, 0]
+GPU-5f: []  # two GPUs begin so
+"""
 
 
-@pytest.mark.parametrize(
-    ("given", "places"),
-    [
-        (A100_POD, [4]),
-        (f"{A100_POD},{A100}", [4, 3]),
-        (f"MIG-{A100}/1/0", [3]),
-        (A100_PART, [3]),
-        ("MIG-0929581b", []),
-        ("", []),
-        ("-1", []),
-        ("1,-1,0", [1]),
-        ("1,7,0", [1]),
-        ("GPU-07c1dddd-3333, GPU-5f1", [2, 0]),
-        ("GPU-5f", []),  # two GPUs begin so
-    ],
-)
+@pytest.mark.parametrize(("given", "places"), yaml.safe_load(VISIBLE).items())
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
-    names = [*([uuid] for uuid in UUIDS), [A100, A100_PART], [A100_POD]]
-    assert nvidia.visible(given, names) == places
+    names = "GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333", f"{A100} {A100_PART}", POD
+    assert nvidia.visible(given, [*map(str.split, names)]) == places
 
 
 def test_processes_that_a_container_hides_are_not_counted():
@@ -253,8 +249,7 @@ def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path
     kept = json.loads((tmp_path / f"{record.run_id}.json").read_text())["conditions"]
     assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [(None, None), (0, 0), (1, 0)]
     samples = condition.samples(manifests.read_all(tmp_path))
-    assert samples["run_id"].tolist() == [record.run_id] * 3
-    assert samples["power_source"].tolist() == ["battery"] * 3
+    assert samples[["run_id", "power_source"]].to_numpy().tolist() == [[record.run_id, "battery"]] * 3
     assert condition.samples(manifests.read_all(tmp_path / "nothing")).empty
 
 

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import yaml
 
 from benchbook.machine import condition, context, control_groups, identity, variables
 
@@ -14,19 +15,21 @@ LIMITED = {"cpu.max": "150000 100000", "cpu.stat": f"usage_usec 12\n{STAT}usec 2
 SHORT = {"cpu.max": "5000 10000"}  # a quota of half a core, in periods of 10 ms
 NO_LIMIT = {"cpu.max": "max 100000", "cpu.stat": "usage_usec 12\n"}
 KILLED = {"memory.oom_control": "under_oom 0\noom_kill 2\n"}
+NAMED = {"free": FREE, "half": HALF, "limited": LIMITED, "short": SHORT, "none": NO_LIMIT}
+NAMED |= {"killed": KILLED, "limited, killed": LIMITED | EVENTS}
 # The text of /proc/self/cgroup, the files of each folder, cores allowed, throttled seconds, and kills.
-CASES = {
-    "none": ("", {}, None, None, 0),
-    "version 2": ("0::/jobs/7", {"jobs/7": LIMITED | EVENTS}, 1.5, 2.5, 2),
-    "version 2, no limit": ("0::/jobs/7", {"jobs/7": NO_LIMIT}, None, None, 0),
-    "version 2, nested": ("0::/jobs/7/step", {"jobs": LIMITED, "jobs/7": SHORT, "jobs/7/step": NO_LIMIT}, 0.5, 2.5, 0),
-    "version 2, a container": ("0::/", {".": LIMITED | EVENTS}, 1.5, 2.5, 2),
-    "version 1": ("9:cpu,cpuacct:/j\n6:memory:/j", {"cpu/j": HALF, "memory/j": KILLED}, 0.5, 2.5, 2),
-    "version 1, no limit": ("9:cpu:/\n6:memory:/", {"cpu": FREE}, None, 0.0, 0),
-    "version 1, nested": ("9:cpu:/jobs/7", {"cpu/jobs": HALF, "cpu/jobs/7": FREE}, 0.5, 2.5, 0),
-    "version 1, a container": ("9:cpu:/docker/12\n6:memory:/docker/12", {"cpu": HALF, "memory": KILLED}, 0.5, 2.5, 2),
-    "both versions": ("9:cpu:/a\n0::/a", {"cpu/a": HALF, "unified/a": NO_LIMIT}, 0.5, 2.5, 0),
-}
+CASES = yaml.safe_load("""
+none: ["", {}, null, null, 0]
+version 2: ["0::/jobs/7", {jobs/7: "limited, killed"}, 1.5, 2.5, 2]
+version 2, no limit: ["0::/jobs/7", {jobs/7: none}, null, null, 0]
+version 2, nested: ["0::/jobs/7/step", {jobs: limited, jobs/7: short, jobs/7/step: none}, 0.5, 2.5, 0]
+version 2, a container: ["0::/", {.: "limited, killed"}, 1.5, 2.5, 2]
+version 1: ["9:cpu,cpuacct:/j\\n6:memory:/j", {cpu/j: half, memory/j: killed}, 0.5, 2.5, 2]
+version 1, no limit: ["9:cpu:/\\n6:memory:/", {cpu: free}, null, 0.0, 0]
+version 1, nested: ["9:cpu:/jobs/7", {cpu/jobs: half, cpu/jobs/7: free}, 0.5, 2.5, 0]
+version 1, a container: ["9:cpu:/docker/12\\n6:memory:/docker/12", {cpu: half, memory: killed}, 0.5, 2.5, 2]
+both versions: ["9:cpu:/a\\n0::/a", {cpu/a: half, unified/a: none}, 0.5, 2.5, 0]
+""")
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def lay_out(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("groups", "files", "quota", "throttled", "kills"), CASES.values(), ids=CASES)
 def test_quotas_throttled_time_and_kills_are_read_in_both_versions(lay_out, groups, files, quota, throttled, kills):
-    lay_out(groups, files)
+    lay_out(groups, {folder: NAMED[name] for folder, name in files.items()})
     assert control_groups.cpu_quota() == quota
     assert control_groups.throttled_seconds() == throttled
     assert control_groups.memory_kills() == kills
@@ -56,14 +59,14 @@ def test_quotas_throttled_time_and_kills_are_read_in_both_versions(lay_out, grou
 
 @pytest.mark.parametrize(
     ("affinity", "quota", "usable", "limits"),
-    [
-        (64, "max", 64, {}),
-        (64, "150000", 2, {"usable_cores": 2, "cpu_quota": 1.5}),
-        (64, "50000", 1, {"usable_cores": 1, "cpu_quota": 0.5}),
-        (64, "6400000", 64, {}),
-        (2, "300000", 2, {"usable_cores": 2}),
-        (2, "150000", 2, {"usable_cores": 2, "cpu_quota": 1.5}),
-    ],
+    yaml.safe_load("""
+- [64, max, 64, {}]
+- [64, 150000, 2, {usable_cores: 2, cpu_quota: 1.5}]
+- [64, 50000, 1, {usable_cores: 1, cpu_quota: 0.5}]
+- [64, 6400000, 64, {}]
+- [2, 300000, 2, {usable_cores: 2}]
+- [2, 150000, 2, {usable_cores: 2, cpu_quota: 1.5}]
+"""),
 )
 def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(lay_out, monkeypatch, affinity, quota, usable, limits):
     lay_out("0::/", {".": {"cpu.max": f"{quota} 100000"}})

@@ -157,17 +157,12 @@ def test_a_broken_framework_is_an_error_that_names_it_and_is_not_asked_for_a_cpu
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")
 def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_says_why(monkeypatch, command):
-    limits = {}
+    limits, there = {}, (Device("cuda", "NVIDIA H200"), Device("cpu", "a chip"))
     for compiles in (False, True):
-        there = (Device("cuda", "NVIDIA H100"), Device("cpu", "a chip"))
-        answer = survey.Answer(there, compiles_first=("cuda",) if compiles else ())
+        answer = survey.Answer(there, compiles_first=("cuda",) * compiles)
         monkeypatch.setattr(survey, "ask", lambda framework, answer=answer: answer)
-        points = profiles.read("quick", "segmentation_scaling")
-        limits[compiles] = {
-            point.parameters["device"]: point.time_limit_seconds
-            for point in points
-            if point.parameters["framework"] == "tensorflow"
-        }
+        points = profiles.points_of("segmentation_scaling", {"points": [{"framework": "tensorflow"}]} | LIMIT, "all")
+        limits[compiles] = {point.parameters["device"]: point.time_limit_seconds for point in points}
         _, said = command("plan", "--studies", "segmentation_scaling")
         assert ("tensorflow has no binaries for this GPU" in said) == compiles
     assert limits[True]["cpu"] == limits[False]["cpu"] == limits[False]["cuda"]

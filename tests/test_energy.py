@@ -14,7 +14,6 @@ from rows import make_row, make_rows
 
 NVML = {"energy_method": "nvml", "energy_boundary": "board"}
 RAPL = {"energy_method": "rapl", "energy_boundary": "package"}
-WORDS = "Energy: 30 J an image, idle power included ({})"
 
 
 def counters(clock, lost=lambda reads: 0.0):
@@ -30,49 +29,44 @@ def clock(clock):
     return clock
 
 
-@pytest.mark.parametrize(
-    ("make", "idle_watts", "method", "boundary", "words"),
-    [
-        (
-            counters,
-            20.0,
-            "nvml",
-            "board",
-            WORDS.format("nvml, board; idle: 20 W"),
-        ),
-        (lambda clock: sensors.NO_SENSOR, None, None, None, "Energy: not measured, since no sensor was found"),
-    ],
-)
-def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(
-    clock, record, monkeypatch, make, idle_watts, method, boundary, words
-):
-    sensor = make(clock)
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
-    workload = FakeWorkload(clock)
-    protocol.warm_up(workload, record, 2)
-    protocol.measure_windows(workload, record, Amount(num_windows=2))
-    rows = record.rows()
-    assert list(rows["phase"]) == ["idle"] * bool(idle_watts) + ["compile", "warmup", "train", "train", "evaluate"]
-    assert idle_watts is None or rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
-    said = rows[["idle_watts", "energy_method", "energy_boundary"]].astype(object).drop_duplicates()
-    assert said.where(said.notna(), None).values.tolist() == [[idle_watts, method, boundary]]
+@pytest.fixture
+def measured(clock, record, monkeypatch):
+    """Return a function to the rows of two windows, by the sensor that it is given."""
+
+    def of(sensor: sensors.Sensor):
+        monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
+        workload = FakeWorkload(clock)
+        protocol.warm_up(workload, record, 2)
+        protocol.measure_windows(workload, record, Amount(num_windows=2))
+        return record.rows()
+
+    return of
+
+
+def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(clock, measured):
+    rows = measured(counters(clock))
+    assert list(rows["phase"]) == ["idle", "compile", "warmup", "train", "train", "evaluate"]
+    assert rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
+    said = rows[["idle_watts", "energy_method", "energy_boundary"]].drop_duplicates()
+    assert said.to_numpy().tolist() == [[20.0, "nvml", "board"]]
+    assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
     point = statistics.summarise(rows).iloc[0]
-    assert wording.energy(point) == words
-    if method:
-        assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
-        assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
-    else:
-        missing = [*rows["energy_joules"], *point[["energy_per_sample", "energy_method", "idle_watts", "energy_note"]]]
-        assert pandas.isna(missing).all()
+    assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
+    assert wording.energy(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
 
 
-def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, record, monkeypatch):
-    sensor = counters(clock, lambda reads: 1e6 * (reads == 7))  # after idle, compile and warm-up
-    monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
-    workload = FakeWorkload(clock)
-    protocol.warm_up(workload, record, 2)
-    protocol.measure_windows(workload, record, Amount(num_windows=2))
-    rows = record.rows()
+def test_without_a_sensor_there_is_no_number(measured):
+    rows = measured(sensors.NO_SENSOR)
+    assert "idle" not in set(rows["phase"])
+    names = ["idle_watts", "energy_method", "energy_boundary"]
+    point = statistics.summarise(rows).iloc[0]
+    assert rows[["energy_joules", *names]].isna().all(axis=None)
+    assert point[["energy_per_sample", *names[:2], "energy_note"]].isna().all()
+    assert wording.energy(point) == "Energy: not measured, since no sensor was found"
+
+
+def test_a_window_in_which_the_counter_wraps_is_kept_without_energy(clock, measured):
+    rows = measured(counters(clock, lambda reads: 1e6 * (reads == 7)))  # after idle, compile and warm-up
     trained = rows[rows["phase"] == "train"]
     assert trained["status"].tolist() == ["ok", "ok"]
     assert trained[["energy_joules", "energy_method", "energy_boundary"]].isna().all(axis=1).tolist() == [True, False]
@@ -108,9 +102,7 @@ NONE = [nan] * 3
     [
         (windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML), [128 / 62, 124 / 64, 132 / 60]),
         (BOARD, PACKAGE, NONE),
-        (BOARD, UNREAD, NONE),
         (UNREAD, BOARD, NONE),
-        (UNREAD, UNREAD, NONE),
     ],
 )
 def test_joules_have_a_ratio_within_one_method_and_boundary(a, b, ratio):

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 import subprocess
 import sys
@@ -52,45 +53,26 @@ def test_the_library_has_ten_packages_and_nothing_else():
     assert entries == {*PACKAGES, "__init__.py", "__main__.py", "loop.py", "callbacks.py"}  # what a user imports
 
 
+def upwards(order: tuple[str, ...], lazy: bool) -> list[str]:
+    """Return what imports something above it, in an order of packages from the bottom to the top."""
+
+    def place(name: str) -> int:
+        return next((number for number, package in enumerate(order) if f"{name}.".startswith(f"{package}.")), -1)
+
+    pairs = [(name, other) for name, others in imports(lazy).items() for other in others]
+    return [f"{name} imports {other}" for name, other in pairs if -1 < place(name) < place(other)]
+
+
 def test_a_package_imports_only_packages_below_it():
-    place = {name: number for number, name in enumerate(PACKAGES)}
-    upwards = [
-        f"{name} imports {other}"
-        for name, others in imports(lazy=True).items()
-        for other in others
-        if place[other.partition(".")[0]] > place[name.partition(".")[0]]
-    ]
-    assert upwards == []
+    assert upwards(PACKAGES, lazy=True) == []
 
 
 def test_studies_draw_what_results_hold_and_experiments_show_both():
-    houses = ("datasets", "results", "charts", "experiments")  # from the bottom to the top
-    above = {house: houses[number + 1 :] for number, house in enumerate(houses)}
-    upwards = [
-        f"{name} imports {other}"
-        for name, others in imports(lazy=False).items()
-        for other in others
-        if f"{name}.".startswith("studies.")
-        and other.startswith("studies.")
-        and other.split(".")[1] in above.get(name.partition(".")[2].partition(".")[0], ())
-    ]
-    assert upwards == []
+    assert upwards(("studies.datasets", "studies.results", "studies.charts", "studies.experiments"), lazy=False) == []
 
 
 def test_no_module_imports_itself_through_others():
-    cycles, done = [], set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        if name in path:
-            cycles.append(" -> ".join((*path[path.index(name) :], name)))
-        elif name not in done:
-            for other in sorted(imports(lazy=False).get(name, ())):
-                visit(other, (*path, name))
-            done.add(name)
-
-    for name in sorted(imports(lazy=False)):
-        visit(name, ())
-    assert cycles == []
+    assert [*graphlib.TopologicalSorter(imports(lazy=False)).static_order()]  # or a CycleError, which names them
 
 
 def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+import yaml
 
 from benchbook.judging import verdicts, wording
 from benchbook.machine import condition, context, identity, layout, nvidia, variables
-from rows import make_rows, windows, write
+from rows import make_row, make_rows, windows, write
 
 
 @pytest.fixture(autouse=True)
@@ -21,39 +22,35 @@ def _no_name_in_the_environment(monkeypatch):
     monkeypatch.delenv("BENCHBOOK_MACHINE", raising=False)
 
 
-GOOGLE = ["pci:v00001AE0d00000063sv", "pci:v00001AE0d00000042sv"]  # a v5e, and a card that is no TPU
+# Chip, cores, GiB, GPUs, devices of Google's on the PCI bus (0042 is no TPU), and the name.
+NAMES = """
+Apple M1 Pro | 10 | 16 | | | apple-m1-pro-10core-16gb
+Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz | 6 | 31.2 | | | intel-core-i7-8700k-6core-31gb
+AMD EPYC 7763 Processor | 64 | 503.6 | | | amd-epyc-7763-64core-504gb
+| 2 | 0.4 | | | 2core-1gb
+Apple processor | 8 | 16 | | | apple-8core-16gb
+Чип № 5 | 4 | 8 | | | 5-4core-8gb
+Intel(R) Xeon(R) CPU @ 2.00GHz | 2 | 12.7 | Tesla T4 | | intel-xeon-2core-13gb-tesla-t4
+Xeon | 2 | 12.7 | NVIDIA H100 80GB HBM3, NVIDIA H100 80GB HBM3 | | xeon-2core-13gb-2x-nvidia-h100-80gb-hbm3
+Xeon | 2 | 12.7 | | 0063, 0042 | xeon-2core-13gb-tpu-v5e
+Xeon | 2 | 12.7 | | 0027 | xeon-2core-13gb-tpu-v2-or-v3
+"""  # "Apple processor", in a virtual machine: https://github.com/archspec/archspec/issues/38
+LONG = f"{'Chip ' * 30} | 8 | 16 | | | {('chip-' * 30)[:123].strip('-')}"  # with room for the digits of its kind
 
 
-@pytest.mark.parametrize(
-    ("chip", "cores", "gibibytes", "gpus", "cards", "name"),
-    [
-        ("Apple M1 Pro", 10, 16, [], [], "apple-m1-pro-10core-16gb"),
-        ("Intel(R) Core(TM) i7-8700K CPU @ 3.70GHz", 6, 31.2, [], [], "intel-core-i7-8700k-6core-31gb"),
-        ("AMD EPYC 7763 Processor", 64, 503.6, [], [], "amd-epyc-7763-64core-504gb"),
-        ("", 2, 0.4, [], [], "2core-1gb"),
-        # https://github.com/archspec/archspec/issues/38 (an Apple chip in a virtual machine)
-        ("Apple processor", 8, 16, [], [], "apple-8core-16gb"),
-        ("Чип № 5", 4, 8, [], [], "5-4core-8gb"),
-        ("Chip " * 30, 8, 16, [], [], ("chip-" * 30)[:123].strip("-")),  # with room for the digits of its kind
-        ("Intel(R) Xeon(R) CPU @ 2.00GHz", 2, 12.7, ["Tesla T4"], [], "intel-xeon-2core-13gb-tesla-t4"),
-        ("Xeon", 2, 12.7, ["NVIDIA H100 80GB HBM3"] * 2, [], "xeon-2core-13gb-2x-nvidia-h100-80gb-hbm3"),
-        ("Xeon", 2, 12.7, [], GOOGLE, "xeon-2core-13gb-tpu-v5e"),
-        ("Xeon", 2, 12.7, [], ["pci:v00001AE0d00000027sv"], "xeon-2core-13gb-tpu-v2-or-v3"),
-    ],
-)
-def test_default_name_is_chip_cores_memory_and_accelerators(
-    monkeypatch, tmp_path, chip, cores, gibibytes, gpus, cards, name
-):
+@pytest.mark.parametrize("line", [*NAMES.strip().splitlines(), LONG])
+def test_default_name_is_chip_cores_memory_and_accelerators(monkeypatch, tmp_path, line):
+    chip, cores, gibibytes, gpus, cards, name = map(str.strip, line.split("|"))
     monkeypatch.setattr(identity, "_chip", lambda: chip)
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: cores)
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(gibibytes * 2**30)))
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: int(cores))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(float(gibibytes) * 2**30)))
     monkeypatch.setattr(nvidia, "kinds", list)
     monkeypatch.setattr(identity, "PCI", tmp_path)
     none = identity.fingerprint()
-    for number, card in enumerate(cards):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "modalias").write_text(f"{card}\n")
-    monkeypatch.setattr(nvidia, "kinds", lambda: [(gpu, 2**34) for gpu in gpus])
+    for card in filter(None, cards.split(", ")):
+        (tmp_path / card).mkdir()
+        (tmp_path / card / "modalias").write_text(f"pci:v00001AE0d0000{card}sv\n")
+    monkeypatch.setattr(nvidia, "kinds", lambda: [(gpu, 2**34) for gpu in filter(None, gpus.split(", "))])
     this = identity.identify()
     assert this.name == name
     assert (this.fingerprint != none) == bool(this.accelerators) == bool(gpus or cards)
@@ -61,11 +58,9 @@ def test_default_name_is_chip_cores_memory_and_accelerators(
 
 def test_name_is_the_argument_then_the_environment_and_a_machine_survives_json(monkeypatch):
     monkeypatch.setenv("BENCHBOOK_MACHINE", "desk.2")
-    assert identity.identify().name == "desk.2"
     this = identity.identify("lap_top")
-    assert this.name == "lap_top"
-    again = json.loads(json.dumps(asdict(this)))
-    assert identity.Machine(**again) == this
+    assert (this.name, identity.identify().name) == ("lap_top", "desk.2")
+    assert identity.Machine(**json.loads(json.dumps(asdict(this)))) == this
 
 
 def test_a_command_that_is_missing_or_fails_prints_nothing():
@@ -74,29 +69,23 @@ def test_a_command_that_is_missing_or_fails_prints_nothing():
 
 
 def test_apple_silicon_is_its_own_accelerator(monkeypatch):
-    commands = {
-        ("sysctl", "-n", "machdep.cpu.brand_string"): "Apple M2",
-        ("sysctl", "-n", "kern.osversion"): "23G93",
-    }
-    monkeypatch.setattr(identity, "output", lambda *command: commands.get(command, ""))
+    told = {"machdep.cpu.brand_string": "Apple M2", "kern.osversion": "23G93"}
+    monkeypatch.setattr(identity, "output", lambda *command: told.get(command[-1], ""))
     monkeypatch.setattr(nvidia, "kinds", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
     this = identity.identify()
-    assert this.chip == "Apple M2"
-    assert this.accelerators == ["Apple M2"]
-    assert this.system == "macOS 14.6 (23G93)"
+    assert (this.chip, this.accelerators, this.system) == ("Apple M2", ["Apple M2"], "macOS 14.6 (23G93)")
 
 
 def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_path):
     lock = tmp_path / "cuda.txt"
     lock.write_text("numpy==2.0\n")
     monkeypatch.setattr(layout, "lock", lambda: lock)
-    environment = identity.environment()
-    assert environment["lock"] == "cuda.txt"
-    assert environment["lock_sha256"] == hashlib.sha256(b"numpy==2.0\n").hexdigest()
-    assert environment["python"] == platform.python_version()
+    environment, digest = identity.environment(), hashlib.sha256(lock.read_bytes()).hexdigest()
+    found = [environment[name] for name in ("lock", "lock_sha256", "python")]
+    assert found == ["cuda.txt", digest, platform.python_version()]
     (tmp_path / "broken-1.0.dist-info").mkdir()  # what a broken installation leaves is passed over
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(layout, "lock", lambda: None)
@@ -151,63 +140,55 @@ def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs
     assert [each[1:3] for each in (whole, one_core, one_thread)] == [[whole[1], None], [1, None], [whole[1], "1"]]
     assert whole[1] == len(identity.cores())
     assert len({whole[0], one_core[0], one_thread[0]}) == 3
-    sessions = {"s1": whole, "s2": one_core}
-    for session, (fingerprint, cores, *_) in sessions.items():
-        runs = [
-            row | {"run_id": f"20260101T00000{session[1]}Z-0000000{row['run_id'][-1]}"} for row in measured(session)
-        ]
-        folder = write(*runs) / "desk" / runs[0]["study"] / runs[0]["point"]
-        for run_id in {row["run_id"] for row in runs}:
+    for session, (fingerprint, cores, *_) in {"s1": whole, "s2": one_core}.items():
+        for number in range(2):
+            run_id = f"20260101T00000{session[1]}Z-0000000{number}"
+            row = make_row(session=session, run_id=run_id, num_threads=2)
             manifest = {"machine": {"fingerprint": fingerprint, "usable_cores": cores}}
-            (folder / f"{run_id}.json").write_text(json.dumps(manifest))
+            (write(row) / "desk" / row["study"] / row["point"] / f"{run_id}.json").write_text(json.dumps(manifest))
     assert describe({}, taskset=True)[3] == f"desk-{one_core[0][:4]}"  # never under the first's name
     said = command("compare", "s1", "s2")[1]
     assert f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads." in said
 
 
-def measured(session: str) -> list[dict]:
-    runs = [windows([300.0 + i] * 6, session=session, run_id=f"run-{i}", num_threads=2) for i in range(2)]
-    return [row for run in runs for row in run]
+MARKED = {
+    "CUDA_LAUNCH_BLOCKING": "1",
+    "LD_PRELOAD": "/home/jane/lib/libjemalloc.so.2:libx.so",
+    "MALLOC_TRIM_THRESHOLD_": "0",
+    "NVIDIA_TF32_OVERRIDE": "1",
+    "PYTORCH_ENABLE_MPS_FALLBACK": "1",
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "XLA_FLAGS": "--xla_cpu_enable_fast_math --xla_dump_to=/home/jane",
+}
+UNMARKED = {
+    "CUDA_VERSION": "12.8",
+    "MALLOC_TRIM_THRESHOLD_": "-1",  # this library sets it
+    "NVIDIA_VISIBLE_DEVICES": "all",
+    "TORCH_HOME": "/home/jane/.torch",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+}
+SECRET = {"NVIDIA_API_KEY": "1", "TF_VAR_password": "1"}  # the second one is Terraform's
+LIMIT = {"OMP_NUM_THREADS": "3"}  # of the machine
+ANONYMOUS = {"/home/jane/lib/": "", "/home/jane/.torch": "(path)", "/home/jane": "(path)"}
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kept", "is_marked"),
-    [
-        ("CUDA_LAUNCH_BLOCKING", "1", "1", True),
-        ("NVIDIA_TF32_OVERRIDE", "1", "1", True),
-        (
-            "XLA_FLAGS",
-            "--xla_cpu_enable_fast_math --xla_dump_to=/home/jane",
-            "--xla_cpu_enable_fast_math --xla_dump_to=(path)",
-            True,
-        ),
-        ("XLA_FLAGS", "--xla_force_host_platform_device_count=2", "--xla_force_host_platform_device_count=2", False),
-        ("LD_PRELOAD", "/home/jane/lib/libjemalloc.so.2:libx.so", "libjemalloc.so.2:libx.so", True),
-        ("TF_ENABLE_ONEDNN_OPTS", "0", "0", True),
-        ("MALLOC_TRIM_THRESHOLD_", "-1", "-1", False),  # this library sets it
-        ("MALLOC_TRIM_THRESHOLD_", "0", "0", True),
-        ("TORCH_HOME", "/home/jane/.torch", "(path)", False),
-        ("NVIDIA_VISIBLE_DEVICES", "all", "all", False),
-        ("CUDA_VERSION", "12.8", "12.8", False),
-        ("PYTORCH_ENABLE_MPS_FALLBACK", "1", "1", True),
-        ("NVIDIA_API_KEY", "secret", None, False),
-        ("TF_VAR_password", "secret", None, False),  # Terraform's
-        ("OMP_NUM_THREADS", "3", None, False),  # a limit of the machine
-    ],
-)
-def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monkeypatch, name, value, kept, is_marked):
+@pytest.mark.parametrize(("given", "are_marked"), [(MARKED, True), (UNMARKED | SECRET | LIMIT, False)])
+def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monkeypatch, given, are_marked):
     for other in os.environ:
         if other.startswith(variables.PREFIXES):
             monkeypatch.delenv(other)
     context.change(limits={})
-    monkeypatch.setenv(name, value)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
     recorded = identity.environment()["variables"]
-    assert recorded == ({name: kept} if kept else {})
+    for path, shown in ANONYMOUS.items():
+        given = {name: value.replace(path, shown) for name, value in given.items()}
+    assert recorded == {name: value for name, value in given.items() if name not in SECRET | LIMIT}
     sample = {"awake_seconds": 1.0, "elapsed_seconds": 1.0}
     conditions = condition.samples({"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}})
     [point] = verdicts.summarise(make_rows(windows([300.0] * 6)), conditions).to_dict("records")
-    marks = [f"with {name}={kept}"] * is_marked
-    assert str(point["verdict"]).startswith(f"changed: {marks[0]}" if is_marked else "too few processes")
+    marks = [f"with {', '.join(f'{name}={value}' for name, value in given.items())}"] if are_marked else []
+    assert str(point["verdict"]).startswith(f"changed: {marks[0]}" if are_marked else "too few processes")
     assert wording.hedges(point)[1:] == marks  # after: one process only
 
 
@@ -249,27 +230,25 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(outputs,
     assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"
 
 
-ARM = "CPU implementer\t: {}\nCPU part\t: {}\n"
-M1 = ARM.format("0x61", "0x022")
-TWO_KINDS = "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n"
+# Implementer and part, the board, what lscpu prints, and the chip.
+ARM = r"""
+- [0x41 0xd4f, "", "Vendor ID: ARM\n  Model name: Neoverse-V2\n", Neoverse-V2]
+- [0x41 0xd87, "", "  Model name:    Cortex-X925\n    BIOS Model name: GB10\n  Model name:    Cortex-A725\n",
+    Cortex-X925 + Cortex-A725]
+- [0x41 0xd99, "", "Model name: -\n", ARM 0x41 0xd99]  # too new for lscpu
+- [0x61 0x000, "linux,dummy-virt\0", "", ARM 0x61 0x000]
+- [0x41 0xd42, "Jetson AGX Orin\0", "Model name: Cortex-A78AE\n", Jetson AGX Orin]
+- ["", "", "Model name: another\n", AMD EPYC]
+# https://github.com/ad-oliviero/uwufetch/issues/215 (Linux on an M1)
+- [0x61 0x022, "", "Model name: Icestorm-M1\nModel name: Firestorm-M1\n", Icestorm-M1 + Firestorm-M1]
+- [0x61 0x022, "", "", ARM 0x61 0x022]
+"""
 
 
-@pytest.mark.parametrize(
-    ("cpuinfo", "board", "printed", "chip"),
-    [
-        (ARM.format("0x41", "0xd4f"), None, "Vendor ID: ARM\n  Model name: Neoverse-V2\n", "Neoverse-V2"),
-        (ARM.format("0x41", "0xd87"), None, TWO_KINDS, "Cortex-X925 + Cortex-A725"),
-        (ARM.format("0x41", "0xd99"), None, "Model name: -\n", "ARM 0x41 0xd99"),  # too new for lscpu
-        (ARM.format("0x61", "0x000"), "linux,dummy-virt\0", "", "ARM 0x61 0x000"),
-        (ARM.format("0x41", "0xd42"), "Jetson AGX Orin\0", "Model name: Cortex-A78AE\n", "Jetson AGX Orin"),
-        ("model name\t: AMD EPYC\n", None, "Model name: another\n", "AMD EPYC"),
-        # https://github.com/ad-oliviero/uwufetch/issues/215 (Linux on an M1)
-        (M1, None, "Model name: Icestorm-M1\nModel name: Firestorm-M1\n", "Icestorm-M1 + Firestorm-M1"),
-        (M1, None, "", "ARM 0x61 0x022"),
-    ],
-)
-def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path, cpuinfo, board, printed, chip):
-    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{cpuinfo}\nprocessor\t: 1\n")
+@pytest.mark.parametrize(("ids", "board", "printed", "chip"), yaml.safe_load(ARM))
+def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path, ids, board, printed, chip):
+    told = "CPU implementer\t: {}\nCPU part\t: {}".format(*ids.split()) if ids else "model name\t: AMD EPYC"
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{told}\n\nprocessor\t: 1\n")
     monkeypatch.setattr(identity, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(identity, "DEVICE_TREE", tmp_path / "model")
     if board:

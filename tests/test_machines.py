@@ -1,7 +1,7 @@
 """Machines side by side, from manifests: what each is, and nothing private."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -10,17 +10,15 @@ from benchbook.report import machines
 from benchbook.rows import manifests
 from rows import make_row, make_rows
 
-MANIFEST = {
-    "machine": {
-        "name": "desk",
-        "chip": "Chip A",
-        "physical_cores": 8,
-        "memory_bytes": 16 * 2**30,
-        "system": "Linux 6.1",
-        "accelerators": ["NVIDIA A", "NVIDIA A", "NVIDIA B"],
-    },
-    "commit": "abc",
-}
+MACHINE = replace(
+    identity.identify("desk"),
+    chip="Chip A",
+    physical_cores=8,
+    usable_cores=8,
+    logical_cores=8,
+    memory_bytes=16 * 2**30,
+    accelerators=["NVIDIA A", "NVIDIA A", "NVIDIA B"],
+)
 
 
 @pytest.fixture
@@ -40,8 +38,8 @@ def table(tmp_path):
 
 
 def test_a_machine_is_what_its_newest_manifest_says(table):
-    newer = MANIFEST | {"machine": MANIFEST["machine"] | {"system": "Linux 6.2"}}
-    line = table(MANIFEST, newer).iloc[0].to_dict()
+    versions = (replace(MACHINE, system=system) for system in ("Linux 6.1", "Linux 6.2"))
+    line = table(*({"machine": asdict(each)} for each in versions)).iloc[0].to_dict()
     assert line == {
         "machine": "desk",
         "chip": "Chip A",
@@ -71,16 +69,9 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
     assert table().columns.tolist() == machines.COLUMNS
 
 
-def test_this_computers_own_manifest_is_read(table):
-    own = {"machine": asdict(identity.identify("desk")), "environment": identity.environment()}
-    line = table(own).iloc[0]
-    assert line["cores"] == identity.identify().physical_cores
-    assert line["system"] == identity.identify().system
-
-
 def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
     rows = []
-    for number, kind in enumerate(["aaaa1111", "bbbb2222", None, "no manifest"]):
+    for number, kind in enumerate(("aaaa1111", "bbbb2222", None, "no manifest")):
         run_id = f"2026010{number + 1}T000000Z-aa"
         rows += [make_row(run_id=run_id), make_row(run_id=run_id, machine="attic")]
         if kind != "no manifest":

@@ -143,13 +143,7 @@ def test_activations_on_record_are_those_that_the_script_counts(name):
 def test_the_benchmark_of_parity_names_faults_that_exist():
     benchmark = runpy.run_path(str(BENCHMARKS["parity"]))
     assert set().union(*benchmark["STUDIES"].values()) <= benchmark["plants"].EVERY.keys()
-    assert {study: len(benchmark["faults"](study)) for study in benchmark["STUDIES"]} == {
-        "mnist_speedup": 13,
-        "simclr_epochs": 15,
-        "mobilenetv2_energy": 14,
-        "resnet50_cost": 15,
-        "gpt_tokens": 10,
-    }
+    assert min(len(benchmark["faults"](study)) for study in benchmark["STUDIES"]) >= 10
 
 
 def test_version_and_changelog_agree():
@@ -168,23 +162,17 @@ def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
         assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step)
 
 
-@pytest.mark.parametrize(
-    ("change", "passes"),
-    [
-        ("cp run-1.csv run-2.csv", True),
-        ("echo 3 >> run-1.csv", False),
-        ("git mv run-1.csv run-2.csv", False),
-        ("git rm -q run-1.csv", False),
-        ("ln -s /etc/passwd run-2.csv", False),
-        ("echo {} > run-1.json", True),
-        # Merged, these would end other people's studies.
-        *((f"echo 1 > {name}", False) for name in ("done", "run-1.running", ".session", "x.csv.py", "../run-1.csv")),
-        ("mkdir a && echo 1 > a/run-1.csv", False),
-        ("echo 1 > 'run 1.csv'", False),
-        ("echo 1 > ré.csv", False),
-    ],
-)
-def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change, passes):
+ALLOWED = ("cp run-1.csv run-2.csv", "echo {} > run-1.json")
+# The files of the first line, merged, would end other people's studies.
+REFUSED = """
+echo 1 > done; echo 1 > run-1.running; echo 1 > .session; echo 1 > x.csv.py; echo 1 > ../run-1.csv
+echo 3 >> run-1.csv; git mv run-1.csv run-2.csv; git rm -q run-1.csv; ln -s /etc/passwd run-2.csv
+mkdir a && echo 1 > a/run-1.csv; echo 1 > 'run 1.csv'; echo 1 > ré.csv
+"""
+
+
+@pytest.mark.parametrize("change", [*ALLOWED, *re.split("; |\n", REFUSED.strip())])
+def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change):
     steps = yaml.safe_load((HIDDEN / "workflows" / "rows.yml").read_text())["jobs"]["validate"]["steps"]
     (check,) = (step["run"] for step in steps if "proposed" in step.get("working-directory", ""))
     folder = tmp_path / "outputs" / "runs" / "desk" / "mnist_speedup" / "reference-cpu"
@@ -193,4 +181,4 @@ def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change, passe
     script = f"git init -q . && cd {folder} && echo 1 > run-1.csv && {commit} && {change} && {commit}"
     subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
     checked = subprocess.run(["bash", "-eo", "pipefail", "-c", check], cwd=tmp_path, capture_output=True, text=True)
-    assert (checked.returncode == 0) == passes, checked.stdout + checked.stderr
+    assert (checked.returncode == 0) == (change in ALLOWED), checked.stdout + checked.stderr

@@ -73,8 +73,8 @@ def test_a_run_starts_with_a_marker_at_its_points_place_and_the_device_that_was_
     record = _start(batch_size=32, num_windows=2)
     state = json.loads(record.marker.read_text())
     assert record.marker == record.folder / f"{record.run_id}.running"
-    assert (state["process"], state["phase"], state["supervisor"]) == (os.getpid(), "setup", 0)
-    assert state["birth"] == processes.birth(psutil.Process())
+    own = {"process": os.getpid(), "phase": "setup", "supervisor": 0, "birth": processes.birth(psutil.Process())}
+    assert own.items() <= state.items()
     assert record.folder == tmp_path / "runs" / "a-machine" / "mnist_speedup" / record.common["point"]
     assert re.fullmatch(r"reference-cpu-batch_size_32-[0-9a-f]{8}", record.folder.name)
     assert _files(record.folder) == {record.marker.name}
@@ -109,30 +109,28 @@ def test_a_run_ends_with_a_manifest_and_has_the_contexts_session_or_its_own():
     assert together.manifest["process"] == 2
 
 
-TOO_LITTLE = [  # torch; cuBLAS and cuDNN; Metal under MLX; XLA on a TPU
-    "CUDA error: Out Of Memory",
-    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
-    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
-    "[metal::malloc] Attempting to allocate 48736917632 bytes which is greater than the maximum allowed buffer size of",
-    "[METAL] Command buffer failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-    "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.",
-]
+STATUSES = """
+out_of_memory RuntimeError CUDA error: Out Of Memory
+out_of_memory RuntimeError CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`
+out_of_memory RuntimeError cuDNN error: CUDNN_STATUS_ALLOC_FAILED
+out_of_memory RuntimeError [metal::malloc] Attempting to allocate 9 bytes, greater than the maximum allowed buffer size
+out_of_memory RuntimeError [METAL] Command buffer failed: Insufficient Memory (00000008:kIOGPUCommandBuffer)
+out_of_memory RuntimeError RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.
+out_of_memory OutOfMemoryError
+out_of_memory ResourceExhaustedError
+out_of_memory MemoryError
+crashed RuntimeError CUDA error: CUBLAS_STATUS_EXECUTION_FAILED
+unavailable DeviceUnavailable device 'tpu'
+unavailable DatasetUnavailable no network
+unavailable ModuleNotFoundError No module named 'kornia'
+unsupported NotImplementedError aten::something on MPS
+"""
 
 
-@pytest.mark.parametrize(
-    ("name", "message", "status"),
-    [
-        *(("RuntimeError", message, "out_of_memory") for message in TOO_LITTLE),
-        *((name, "", "out_of_memory") for name in ("OutOfMemoryError", "ResourceExhaustedError", "MemoryError")),
-        ("RuntimeError", "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED", "crashed"),
-        ("DeviceUnavailable", "device 'tpu'", "unavailable"),
-        ("DatasetUnavailable", "no network", "unavailable"),
-        ("ModuleNotFoundError", "No module named 'kornia'", "unavailable"),
-        ("NotImplementedError", "aten::something on MPS", "unsupported"),
-    ],
-)
-def test_an_error_has_a_status(name, message, status):
-    assert failures.status_of(name, message) == status
+@pytest.mark.parametrize("line", STATUSES.strip().splitlines())
+def test_an_error_has_a_status(line):
+    status, name, *message = line.split(maxsplit=2)
+    assert failures.status_of(name, "".join(message)) == status
 
 
 @pytest.mark.parametrize(
@@ -150,9 +148,8 @@ def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(record, 
     with pytest.raises(type(error)), record.during("train"):
         body()
     rows = record.rows()
-    assert list(rows["status"]) == ["ok", "ok", status]
-    assert list(rows["phase"]) == ["setup", "train", "train"]
-    assert list(rows["index"]) == [0, 0, 1]
+    found = rows[["phase", "index", "status"]].to_numpy().tolist()
+    assert found == [["setup", 0, "ok"], ["train", 0, "ok"], ["train", 1, status]]
     assert rows.iloc[-1]["message"] == f"{type(error).__name__}: {error}".strip()
     assert rows.iloc[-1][["seconds", "samples", "loss", "energy_joules"]].isna().all()
     assert not record.marker.exists()
@@ -178,9 +175,8 @@ def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_pa
     assert runs.recover(tmp_path) == [record.run_id]
     rows = record.rows()
     assert record.path.read_text().startswith(whole)
-    assert list(rows["status"]) == ["ok", "ok", "interrupted"]
-    assert list(rows["phase"]) == ["train"] * 3
-    assert list(rows["index"]) == [0, 1, 2]
+    found = rows[["phase", "index", "status"]].to_numpy().tolist()
+    assert found == [["train", 0, "ok"], ["train", 1, "ok"], ["train", 2, "interrupted"]]
     assert _files(tmp_path) == {record.path.name}
     content = record.path.read_text()
     assert runs.recover(tmp_path) == runs.recover(tmp_path / "missing") == []
@@ -291,9 +287,9 @@ def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
 def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
     user, host, home = "alice-planted", "host-planted", str(tmp_path / "home-planted")
     real = platform.uname()
-    for name, value in {"USER": user, "LOGNAME": user, "USERNAME": user, "HOST": host, "HOSTNAME": host}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOME", home)
+    for value, names in {user: "USER LOGNAME USERNAME", host: "HOST HOSTNAME", home: "HOME"}.items():
+        for name in names.split():
+            monkeypatch.setenv(name, value)
     monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     monkeypatch.setattr(platform, "node", lambda: host)
