@@ -173,7 +173,7 @@ def compare(
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)
     bounds = lines[["low", "high", "interval"]].itertuples(index=False)
-    shown["bounds"] = [wording.bounds(*each, "{:.3f}".format) for each in bounds]
+    shown["bounds"] = [wording.bounds(low, high, kind, "{:.3f}".format) for low, high, kind in bounds]
     shown["verdict"] = lines["verdict"]
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
