@@ -66,15 +66,16 @@ WAYS = {
 }
 
 
-def build(study: str, device: Device, **options):
-    """Build a study's workload; `data` among the options takes the place of the study's random data."""
+def build(study: str, device: Device | str, **options):
+    """Build a study's workload on a device, or a framework's CPU; `data` in the options replaces the random data."""
     workers = {} if study == "simclr_epochs" else {"num_workers": 0}
     options = {"data": data(study), "batch_size": 8} | workers | PLANS[study].SMALLEST | options
+    device = device if isinstance(device, Device) else devices.pick("cpu", device)
     return PLANS[study].build(options.pop("data"), device, **options)
 
 
 @functools.cache
-def made(study: str, device: Device):
+def made(study: str, device: Device | str):
     """Return what `build` does, once in a process: a test that trains it restores it."""
     return build(study, device)
 

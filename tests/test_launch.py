@@ -117,12 +117,6 @@ def test_groups_that_cannot_be_are_refused(monkeypatch, device, error, message):
         devices.with_count(device, 4)
 
 
-def test_a_mean_of_one_process_is_its_own():
-    from benchbook.frameworks.torch import replicas
-
-    assert replicas.mean(0.25, CPU, 1) == 0.25
-
-
 def test_jax_has_its_devices_in_one_process(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     devices.split_cpu("torch", 2)

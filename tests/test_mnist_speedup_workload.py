@@ -40,9 +40,8 @@ def test_a_share_is_dropped_and_the_rest_and_its_gradient_are_scaled(p):
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
     # Five standard deviations of a million draws.
     assert (dropped == 0).float().mean().item() == pytest.approx(p, abs=5 * (p * (1 - p) / 1e6) ** 0.5)
-    rows, columns = (dropped == 0).float().mean(1), (dropped == 0).float().mean(0)
-    expected = (p * (1 - p) / 1000) ** 0.5
-    assert [rows.std().item(), columns.std().item()] == pytest.approx([expected, expected], rel=0.15)
+    spread = (p * (1 - p) / 1000) ** 0.5
+    assert [(dropped == 0).float().mean(side).std().item() for side in (0, 1)] == pytest.approx([spread] * 2, rel=0.15)
     dropped.sum().backward()
     torch.testing.assert_close(values.grad, dropped.detach())
 

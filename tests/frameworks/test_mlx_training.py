@@ -7,48 +7,30 @@ from types import SimpleNamespace
 import numpy
 import pytest
 
-from benchbook.frameworks import devices
+import small
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import calibration, parity, tuned
 from benchbook.measuring.window import trainer
 from benchbook.studies import datasets
-from benchbook.studies.datasets import shapes
-from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50
 from fakes import apple_gpu, run
 
 pytestmark = pytest.mark.frameworks("mlx")
 CPU = Device("cpu", "a CPU", "mlx")
 TORCHS = Device("cpu", "a CPU", "torch")
+OPTIONS = {
+    "mnist_speedup": {"variant": "controlled", "data_resident": True},
+    "mobilenetv2_energy": {"variant": "tuned", "trainable": True, "data_resident": True},
+    "resnet50_cost": {"data": None, "batch_size": 2, "parity_batch_size": 2},
+}
 # MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
-COMPARED = {"mnist": {}, "mobilenetv2": {"trainable": False}, "resnet50": {"image_size": 64}}
+COMPARED = {"mnist_speedup": {}, "mobilenetv2_energy": {"trainable": False}, "resnet50_cost": {"image_size": 64}}
 
 
-@functools.cache
-def digits():
-    return datasets.load("digits")
-
-
-@functools.cache
-def drawn():
-    return shapes(2, 1, size=16)
-
-
-def build(name, device=CPU, precision="fp32", compiled=False, **options):
+def build(name="mnist_speedup", device=CPU, precision="fp32", compiled=False, **options):
     """Return a small workload of a study on MLX or torch."""
-    settings = Settings(precision, compiled=compiled)
-    if name == "mnist":
-        options = {"data_resident": True, "num_workers": 0, "batch_size": 8} | options
-        return mnist.Plan.build(digits(), device, "controlled", settings=settings, **options)
-    if name == "mobilenetv2":
-        options = {"trainable": True, "data_resident": True, "num_workers": 0, "batch_size": 8} | options
-        return mobilenetv2.Plan.build(
-            drawn(), device, "tuned", image_size=32, weights="random", settings=settings, **options
-        )
-    options = {"batch_size": 2, "parity_batch_size": 2, "image_size": 32} | options
-    return resnet50.Plan.build(None, device, settings=settings, **options)
+    return small.build(name, device, settings=Settings(precision, compiled=compiled), **OPTIONS[name] | options)
 
 
 def losses(workload, num_steps=2):
@@ -85,14 +67,17 @@ def test_outputs_operations_and_parameters_are_torchs(name):
 
 
 # In fp32 on the CPU, `test_workloads` compares them.
-@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist", "amp_fp16")])
+@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist_speedup", "amp_fp16")])
 @pytest.mark.parametrize("device", [apple_gpu("metal", "mlx")])
 def test_three_steps_on_a_gpu_are_those_of_float64(device, name, precision, tmp_path):
     verdict = parity.check(build(name, device, precision, **COMPARED[name]), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
 
-@pytest.mark.parametrize(("name", "precision"), [("mobilenetv2", "fp32"), ("mnist", "amp_fp16"), ("mnist", "amp_bf16")])
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("mobilenetv2_energy", "fp32"), ("mnist_speedup", "amp_fp16"), ("mnist_speedup", "amp_bf16")],
+)
 def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(name, precision, tmp_path):
     verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
@@ -103,7 +88,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
 
     from benchbook.frameworks.mlx import training
 
-    workload = build("mnist", batch_size=64)
+    workload = build(data=datasets.load("digits"), batch_size=64)
     batch = next(workload.batches(0))
 
     def check():
@@ -124,7 +109,7 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
 
 @pytest.mark.parametrize(("precision", "compiled"), [("fp32", True), ("amp_fp16", False)])
 def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(precision, compiled):
-    workload = build("mnist", precision=precision, compiled=compiled)
+    workload = build(precision=precision, compiled=compiled)
     fresh = workload.snapshot()
     first = losses(workload)
     workload.end_epoch()
@@ -137,14 +122,14 @@ def test_what_follows_a_restored_snapshot_repeats_dropout_schedule_and_all(preci
 
 
 def test_compiled_or_not_the_first_step_is_the_same():
-    plain, compiled = (losses(build("mnist", compiled=value), 1) for value in (False, True))
+    plain, compiled = (losses(build(compiled=value), 1) for value in (False, True))
     assert compiled == pytest.approx(plain, rel=1e-5)
 
 
 def test_a_step_whose_gradients_overflow_is_left_out_and_the_scale_halved():
     import mlx.core as mx
 
-    workload = build("mnist", precision="amp_fp16")
+    workload = build(precision="amp_fp16")
     workload.scaling["scale"] = mx.array(1e30)
     before = numpy.array(workload.model.dense2.weight)
     losses(workload, 1)
@@ -171,8 +156,8 @@ def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks()
     metal = replace(CPU, kind="metal")
     assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled"):
-        mnist.Plan.build(digits(), CPU, "controlled", data_resident=True, settings=Settings(channels_last=True))
+        small.build("mnist_speedup", CPU, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"):
-        build("mnist", precision="tf32")
+        build(precision="tf32")
     with pytest.raises(NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"):
-        build("mnist", devices.Device("cpu", "a CPU", "tensorflow"))
+        build(device=Device("cpu", "a CPU", "tensorflow"))

@@ -3,11 +3,9 @@
 import numpy
 import pytest
 
-import small
-from benchbook.frameworks import devices
 from benchbook.measuring import parity
 from fakes import run
-from small import PICTURES, PLANS
+from small import PICTURES, PLANS, build, data, made
 
 # JAX compiles each of these networks for half a minute, and TensorFlow a step of the two for long.
 KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"), ("tensorflow", "mobilenetv2_energy"))
@@ -37,14 +35,6 @@ ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # like its article
 WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
 
-def build(study: str, framework: str, **options):
-    return small.build(study, devices.pick("cpu", framework), **options)
-
-
-def made(study: str, framework: str):
-    return small.made(study, devices.pick("cpu", framework))
-
-
 def arrays(workload, epoch: int) -> list[tuple[numpy.ndarray, ...]]:
     """Return the batches of an epoch as NumPy arrays."""
     return [tuple(numpy.asarray(part) for part in batch) for batch in workload.batches(epoch)]
@@ -55,13 +45,13 @@ def losses(workload) -> list[float]:
 
 
 def test_a_row_says_what_is_trained_on_which_data(study, framework):
-    workload, data, options = made(study, framework), small.data(study), PLANS[study].SMALLEST
+    workload, found_in, options = made(study, framework), data(study), PLANS[study].SMALLEST
     found = workload.description()
     counts = workload.trainable_parameters(), found["parameters"]
     assert counts == PARAMETERS.get(study, counts)
-    assert (found["dataset"], found["dataset_samples"]) == (data.name, 16 if study == "gpt_tokens" else 20)
+    assert (found["dataset"], found["dataset_samples"]) == (found_in.name, 16 if study == "gpt_tokens" else 20)
     assert (found["batch_size"], found["num_workers"], found["precision"]) == (8, 0, "fp32")
-    size = options.get("sequence_length") or options.get("image_size") or data.train_images.shape[1]
+    size = options.get("sequence_length") or options.get("image_size") or found_in.train_images.shape[1]
     assert found["sequence_length" if study == "gpt_tokens" else "image_size"] == size
     assert found["flops_per_sample"] == FLOPS.get(study) or (study not in FLOPS and found["flops_per_sample"] > 1e4)
 
