@@ -101,9 +101,9 @@ def run_code(path: Path, parameters: dict) -> Iterator[tuple[str, dict]]:
             names |= parameters
 
 
-SMALL = {"samples_per_window": 128, "num_windows": 2, "num_warmup_steps": 1, "num_parity_steps": 0, "explore": False}
+SMALL = {"samples_per_window": 32, "num_windows": 2, "num_warmup_steps": 1, "num_parity_steps": 0, "explore": False}
 STEP_SECONDS = 0.05
-RESIDENT = {"variant": "controlled", "data_resident": True, "dataset": "digits", "device": "cpu"}
+RESIDENT = {"variant": "controlled", "data_resident": True, "dataset": "digits", "device": "cpu", "batch_size": 16}
 
 
 class Clock:
@@ -153,7 +153,7 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
 
 def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(tmp_path, monkeypatch):
     names, steps = measured(tmp_path / "with", monkeypatch, 0.5)
-    rows, rate = names["rows"], 64 / STEP_SECONDS
+    rows, rate = names["rows"], RESIDENT["batch_size"] / STEP_SECONDS
     assert names["trial"].table["samples_per_second"].tolist() == pytest.approx([rate] * 4)  # of 1, 2, 4 and 8 steps
     assert rows.loc[rows["phase"] == "train", "samples_per_second"].tolist() == pytest.approx([rate] * 2)
     assert all("workload.step(batch)" in source for source, _ in steps[1:16])

@@ -48,17 +48,6 @@ NodeName=first NodeAddr=127.0.0.1 NodeHostname=localhost Port=16818 CPUs=2 RealM
 NodeName=second NodeAddr=127.0.0.1 NodeHostname=localhost Port=16819 CPUs=2 RealMemory=20000
 PartitionName=all Nodes=ALL Default=YES State=UP
 """
-PROFILE = """
-calibrate:
-  time_limit_minutes: 2
-  parameters: {budget: {num_windows: 1, window_seconds: 0.01, matrix_sizes: "64 128", copy_mebibytes: 1}}
-  points:
-    - {framework: torch, device: cpu}
-toy:
-  time_limit_minutes: 2
-  points:
-    - {variant: [reference, controlled], device: cpu}
-"""
 
 
 def call(*command: str) -> str:
@@ -98,12 +87,11 @@ def cluster(tmp_path):
 def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_continues(cluster, tmp_path):
     project, outputs = tmp_path / "project", tmp_path / "outputs"
     toy.copy_project(project)
-    (project / "notebooks" / "profiles" / "cluster.yaml").write_text(PROFILE)
     path = os.pathsep.join([str(project / "lib"), os.environ.get("PYTHONPATH", "")])
 
     def submit(studies: str, **settings: str) -> None:
         environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": path} | settings
-        words = ("study", "--executor", "slurm", "--profile", "cluster", "--studies", studies, "--machine", "desk")
+        words = ("study", "--executor", "slurm", "--profile", "smoke", "--studies", studies, "--machine", "desk")
         command = [sys.executable, "-m", "benchbook", *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
