@@ -4,6 +4,7 @@ import errno
 import fcntl
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -12,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import pandas
 import psutil
 import pytest
 import yaml
@@ -233,12 +233,12 @@ def test_a_running_point_shows_its_processes_and_the_width_so_far(desk, monkeypa
 
 
 def estimate(point: Point) -> float:
-    return session.estimate_seconds([point], identity.identify().name)["seconds"].iloc[0]
+    return session.estimate_seconds([point], identity.identify().name)["seconds"].astype(float).iloc[0]
 
 
 def test_time_is_estimated_from_this_machines_own_rows(desk):
     point = profiles.read("paper", "mnist_speedup", "cpu")[0]
-    assert pandas.isna(estimate(point))
+    assert math.isnan(estimate(point))
     epoch = {"dataset_samples": 60_000, "batch_size": 64, "samples_per_second": 2000.0}
     for number, seconds in enumerate((500.0, 100.0, 110.0, 120.0, 110.0, 105.0, 115.0)):
         own = epoch | {"session": "long ago" if number == 0 else "last"}
@@ -277,13 +277,12 @@ def test_a_plan_tells_dollars_of_windows_of_a_given_time(desk, command):
     desk("resnet50_cost", "Z-r", batch_size=8, seconds=8.0, samples_per_second=10.0)
     outside = 3 * session.PROCESS_SECONDS + session.START_SECONDS
     for told, seconds in (
-        ({"window_seconds": 0.0}, None),
+        ({"window_seconds": 0.0}, math.nan),
         ({"sustained_minutes": 10}, 600),
         ({"num_repeats": 3, "cooldown_seconds": 5, "num_windows": 2}, 2 * 3 * 2.0 + 2 * 5),
     ):
         again = replace(point, parameters=point.parameters | told | {"fewest_processes": 2, "num_processes": 2})
-        expected = None if seconds is None else 2 * seconds + outside
-        assert estimate(again) == expected or (expected is None and pandas.isna(estimate(again)))
+        assert estimate(again) == pytest.approx(2 * seconds + outside, nan_ok=True)
     _, said = command("plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600")
     seconds = 3 * point.parameters["num_windows"] * point.parameters["window_seconds"]
     seconds += session.START_SECONDS + 4 * session.PROCESS_SECONDS
