@@ -96,7 +96,7 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(comma
 
 
 def test_the_readme_lists_every_notebook_and_profile():
-    listed = re.findall(r"^\| `(\d\d_\w+)` \|", read("README.md"), re.MULTILINE)
+    listed = re.findall(r"^\| \[`(\d\d_\w+)`\]\(outputs/examples/\1.ipynb\) \|", read("README.md"), re.MULTILINE)
     assert listed == [path.stem for path in layout.notebooks().values()]
     for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"):
         assert f"`{path.stem}`" in read("README.md")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas
 
-from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging import confirmation, intervals, verdicts, wording
 from benchbook.judging.intervals import Interval
 from benchbook.machine import libraries
 from benchbook.record import naming, prices
@@ -64,13 +64,18 @@ class Sentence:
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
-        """Return the best line, from the stable and then the proven ones if there are any; None without a line."""
+        """Return the best line, from the stable, proven and confirmed ones if there are any; None without a line."""
         lines = self._decided(self.lines(table))
         if not self.best or lines.empty:
             return None
-        for is_so in (verdicts.is_unstable, verdicts.is_unproven):
-            sound = ~_has(lines, is_so)
-            lines = lines[sound] if sound.any() else lines
+        lines = lines.reindex(columns=[*dict.fromkeys([*lines, "variant"])])
+        for sound in (
+            ~_has(lines, verdicts.is_unstable),
+            ~_has(lines, verdicts.is_unproven),
+            lines["variant"].ne(confirmation.UNCONFIRMED),
+        ):
+            own = sound[lines.index]
+            lines = lines[own] if own.any() else lines
         values = lines[self.column].astype(float)
         return lines.loc[values.idxmin() if self.best == "least" else values.idxmax()].to_dict()
 
