@@ -82,10 +82,12 @@ def played(outputs, monkeypatch, clock):
     monkeypatch.setattr(contention, "others_share", lambda: 0.0)
     monkeypatch.setattr(runs, "new_id", map("20260101T0000{:02}Z-00000000".format, itertools.count()).__next__)
 
-    def measure(count, faults=None, factors=(1,) * 5, busy=(), patience=0.0, **given):
+    def measure(count, faults=None, factors=(1,) * 5, busy=(), patience=0.0, study="mnist_speedup", seen=None, **given):
         faults = dict(faults or {})
 
-        def call(function, study, parameters, run_id, number, *rest, **how):
+        def call(function, study, parameters, run_id, number, is_warm, *rest, variables, **how):
+            if seen:
+                seen(measured, number, is_warm, variables)
             own, manifest = (study, measured.folder.name, run_id, "desk", parameters), {"process_seconds": 5.0}
             record = Run(measured.folder, run_id, runs.identity(*own), "train", manifest, ended_by_another=True)
             manifest["process"] = number
@@ -102,8 +104,8 @@ def played(outputs, monkeypatch, clock):
             return None, fault and launch.Failed(fault, "planted")
 
         monkeypatch.setattr(launch, "call", call)
-        given |= {"variant": "reference", "device": "cpu", "num_processes": count}
-        measured = Measurement("mnist_speedup", "desk", given, "s", patience=patience)
+        given = {"variant": "reference", "device": "cpu", "num_processes": count} | given
+        measured = Measurement(study, "desk", given, "s", patience=patience)
         for _ in range(2):
             with suppress(KeyboardInterrupt):
                 measured.measure()
@@ -218,33 +220,25 @@ def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reas
     [("tpu", "", [False, False, True, True]), ("tpu", "mine", [False] * 4), ("cuda", "", [False] * 4)],
 )
 def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_called_warm(
-    monkeypatch, tmp_path, device, of_user, warm
+    played, monkeypatch, device, of_user, warm
 ):
     """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison shares nothing."""
-    seen, ids, left = [], [], [[0, 1, 2, 3], [1, 2, 3], [2, 3], [3], []]
-
-    def call(function, study, given, run_id, number, is_warm, *rest, variables, **how):
-        if folder := variables.get(measurement.PROGRAMS):  # as JAX does, which makes the folder
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            (Path(folder) / "jit_step-cache").touch()
-        seen.append((number, is_warm, folder))
-        ids.append(run_id)
-        return None, None
-
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     monkeypatch.delenv(measurement.PROGRAMS, raising=False)
     if of_user:
         monkeypatch.setenv(measurement.PROGRAMS, of_user)
-    monkeypatch.setattr(measurement.launch, "call", call)
-    state = measurement.State([], ids, 0.0, 0, 0, 0.0, 0.0)
-    monkeypatch.setattr(Measurement, "state", lambda self: state._replace(left=left.pop(0)))
-    given = {"device": device, "framework": "jax", "num_processes": 3, "num_parity_steps": 1, "variant": "reference"}
-    measured = Measurement("resnet50_cost", "desk", given, "s")
-    measured.programs.mkdir(parents=True)
-    (measured.programs / "of an earlier session").touch()
-    measured.measure()
+    calls = []
+
+    def seen(measured, number, is_warm, variables):
+        folder = variables.get(measurement.PROGRAMS)
+        calls.append((number, is_warm, folder))
+        made = Path(folder or measured.programs)  # by JAX, or, before the comparison, by an earlier session
+        if folder or not number:
+            made.mkdir(parents=True, exist_ok=True)
+            (made / "jit_step-cache").touch()
+
+    measured = played(3, study="resnet50_cost", seen=seen, device=device, framework="jax", num_parity_steps=1)
     shared = str(measured.programs) if any(warm) else None
-    assert seen == [(n, each, shared if n else None) for n, each in enumerate(warm)]
+    assert calls == [(n, each, shared if n else None) for n, each in enumerate(warm)]
     assert not measured.programs.exists()
     assert measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment  # of other points
 
