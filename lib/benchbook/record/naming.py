@@ -28,22 +28,23 @@ DATASETS |= {"tinyshakespeare": "Tiny Shakespeare", "tinyshakespeare-excerpt": "
 # Data sets whose names end with an image size.
 DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}
 
-# How labels and titles show a value, by column or parameter. Another text is shown as it is, a number after its name.
+# How labels and titles show a value, by column or parameter; False, 0 and "" are left out. Another text is shown as it
+# is, another number after its name.
 FORMATS = {
     "device": lambda kind: device_word(kind),
     "batch_size": "batch {:.0f}".format,
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
     "framework": lambda name: libraries.WORDS.get(name, name),
-    "lora_rank": lambda rank: f"LoRA of rank {rank}" if rank else "",
+    "lora_rank": "LoRA of rank {}".format,
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,
     "device_count": lambda count: f"{count:.0f} processes" if count > 1 else "",
     "num_workers": "{:.0f} workers".format,
     "sustained_minutes": "{:g} min".format,
-    "trainable": lambda trainable: "all layers" if trainable else "last layer",
-    "compiled": lambda compiled: "compiled" if compiled else "",
-    "data_resident": lambda resident: "data on the device" if resident else "",
+    "trainable": "all layers".format,
+    "compiled": "compiled".format,
+    "data_resident": "data on the device".format,
     "dataset": lambda name: dataset(name),
     "weights": "{} weights".format,
     "matrix": "matrix {}".format,
@@ -205,7 +206,7 @@ def words(line: Mapping, columns: Iterable[str], usual: Mapping = MappingProxyTy
         value = line.get(name)
         if pandas.notna(value) and value != usual.get(name):
             plain = value if isinstance(value, str) else f"{name.replace('_', ' ')} {value}"
-            told.append(FORMATS[name](value) if name in FORMATS else plain)
+            told.append((FORMATS[name](value) if value else "") if name in FORMATS else plain)
     return ", ".join(filter(None, told))
 
 

@@ -42,8 +42,9 @@ class Line:
             self.ended, point = ended, _judged(folder, new)
             if pandas.notna(point["samples_per_second"]):
                 width = wording.half_width(point)
-                rate = f"{wording.rate(statistics.in_units(point)[0])} {statistics.in_units(point)[3]}/s"
-                self.so_far = f"{wording.count(point['num_processes'], 'process')}, {rate} {width} so far"
+                rate, *_, unit = statistics.in_units(point)
+                counted = wording.count(point["num_processes"], "process")
+                self.so_far = f"{counted}, {wording.rate(rate)} {unit}/s {width} so far"
         self._draw(self.so_far)
 
     def wait_until_calm(self, seconds: float) -> float:

@@ -92,10 +92,10 @@ def _predicted(best: dict, chip: str) -> dict:
 def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     """Return the lines of `elsewhere` that have hours, with the bounds of the hours."""
     drawn = table[table["hours"].notna()].reset_index(drop=True)
-    images = drawn["hours"] * drawn["samples_per_second"]
     chips = drawn["where"].where(drawn["source"].eq("predicted"), "measured")
     machines = drawn["where"].where(drawn["source"].ne("predicted"))
-    return drawn.assign(low=images / drawn["high"], high=images / drawn["low"], chip=chips, machine=machines)
+    hours = {"low": IMAGES / drawn["high"] / 3600, "high": IMAGES / drawn["low"] / 3600}
+    return drawn.assign(**hours, chip=chips, machine=machines)
 
 
 MILLION = Sentence(
