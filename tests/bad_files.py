@@ -121,14 +121,6 @@ def parameter(**values: object) -> Change:
     return content(change, ".json")
 
 
-def scale(line: dict, factor: float) -> dict:
-    """Return a row whose window took so many times as long."""
-    measured = line["seconds"] and line["phase"] == "train"
-    changed = {"seconds": repr(float(line["seconds"]) * factor)} if measured else {}
-    changed |= {"samples_per_second": repr(float(line["samples_per_second"]) / factor)} if measured else {}
-    return line | changed
-
-
 def renumbered(rows: list[dict]) -> list[dict]:
     """Return rows whose indices have no gap."""
     counts, changed = Counter(), []
@@ -202,14 +194,19 @@ CASES: dict[str, Change] = {
     "manifests missing": without_manifests,
     "manifest in UTF-16": content(lambda text: text.decode().encode("utf-16"), ".json"),
     "manifest too deep": content(lambda text: b"[" * 100_000, ".json"),
-    "memory that is no number": manifest(machine={"memory_bytes": float("nan")}),
-    "memory without end": manifest(machine={"memory_bytes": float("inf")}),
-    "a device of no text": manifest(parameters={"device": 5}),
-    "data in a list": manifest(parameters={"dataset": ["mnist"]}),
-    "a chip in a list": manifest(machine={"chip": ["AMD EPYC"]}),
-    "a search without settings": manifest(tuning={"chosen": "tuned"}),
-    "conditions no list": manifest(conditions={}),
-    "a number that no float holds": manifest(conditions=[{"awake_seconds": 10**400, "elapsed_seconds": 1, "index": 0}]),
-    "seconds of a process true": manifest(process_seconds=True),
-    "parameters that lead elsewhere": manifest(parameters={"variant": "reference", "device": "../../x"}),
 }
+MANIFESTS = """
+memory that is no number: {"machine": {"memory_bytes": NaN}}
+memory without end: {"machine": {"memory_bytes": Infinity}}
+a device of no text: {"parameters": {"device": 5}}
+data in a list: {"parameters": {"dataset": ["mnist"]}}
+a chip in a list: {"machine": {"chip": ["AMD EPYC"]}}
+a search without settings: {"tuning": {"chosen": "tuned"}}
+conditions no list: {"conditions": {}}
+a number that no float holds: {"conditions": [{"awake_seconds": 1%s, "elapsed_seconds": 1, "index": 0}]}
+seconds of a process true: {"process_seconds": true}
+parameters that lead elsewhere: {"parameters": {"variant": "reference", "device": "../../x"}}
+""" % ("0" * 400)
+for _line in MANIFESTS.strip().splitlines():
+    _name, _, _values = _line.partition(": ")
+    CASES[_name] = manifest(**json.loads(_values))

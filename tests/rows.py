@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pandas
+import yaml
 
 from benchbook.machine import layout
 from benchbook.rows import records
@@ -13,36 +14,17 @@ from benchbook.rows import records
 # The committed machine. Other folders in outputs/runs may have been measured in this checkout.
 COMMITTED = layout.root() / "outputs" / "runs" / "amd-epyc-2core-24gb"
 
+ROW = yaml.safe_load("""
+{session: session-1, run_id: run-1, study: mnist_speedup, variant: reference, point: reference-cpu, machine: desk,
+ chip: Chip A, source: measured, device: cpu, framework: torch, model: mnist_cnn, dataset: mnist,
+ dataset_samples: 60000, batch_size: 64, phase: train, repeat: 0, index: 0, samples: 640, seconds: 2.0,
+ input_seconds: 0.5, samples_per_second: 320.0, status: ok}
+""")
+
 
 def make_row(**columns) -> dict:
     """Return one measured training window of 640 images in 2 seconds, with these columns changed."""
-    row = {
-        "schema_version": records.SCHEMA_VERSION,
-        "session": "session-1",
-        "run_id": "run-1",
-        "study": "mnist_speedup",
-        "variant": "reference",
-        "point": "reference-cpu",
-        "machine": "desk",
-        "chip": "Chip A",
-        "source": "measured",
-        "device": "cpu",
-        "framework": "torch",
-        "model": "mnist_cnn",
-        "dataset": "mnist",
-        "dataset_samples": 60_000,
-        "batch_size": 64,
-        "settings": {},
-        "phase": "train",
-        "repeat": 0,
-        "index": 0,
-        "samples": 640,
-        "seconds": 2.0,
-        "input_seconds": 0.5,
-        "samples_per_second": 320.0,
-        "status": "ok",
-    }
-    return row | columns
+    return {"schema_version": records.SCHEMA_VERSION, **ROW, "settings": {}} | columns
 
 
 def windows(rates, **columns) -> list[dict]:

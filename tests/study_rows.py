@@ -4,70 +4,30 @@ import functools
 import json
 
 import pandas
+import yaml
 
 from benchbook.record import articles
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows
 
 NOTHING = dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
-OWN = {  # what a point of a study has, unless a test says otherwise
-    "mnist_speedup": {"dataset": "mnist", "batch_size": 64},
-    "vae_stability": {"model": "vae", "dataset": "mnist", "batch_size": 128, "precision": "fp32"},
-    "mobilenetv2_energy": {
-        "framework": "tensorflow",
-        "dataset": "cifar10",
-        "dataset_samples": 50_000,
-        "image_size": 128,
-        "settings": {"trainable": False, "learning_rate": 5e-4, "weights": "imagenet"},
-    },
-    "simclr_epochs": {
-        "dataset": "cifar10",
-        "dataset_samples": 50_000,
-        "batch_size": 128,
-        "precision": "fp32",
-        "compiled": False,
-        "settings": {"seed": 0},
-        "accuracy_metric": "knn",
-    },
-    "segmentation_scaling": {
-        "framework": "tensorflow",
-        "dataset": "triangles-512px",
-        "dataset_samples": 500,
-        "batch_size": 16,
-        "image_size": 512,
-        "precision": "fp32",
-        "compiled": False,
-        "settings": {"width": 1.0},
-        "peak_memory_bytes": 3 * 2**30,
-    },
-    "resnet50_cost": {
-        "model": "resnet50",
-        "dataset": "synthetic",
-        "image_size": 224,
-        "precision": "fp32",
-        "device_count": 1,
-        "flops_per_sample": 1e9,
-    },
-    "gpt_tokens": {
-        "model": "gpt2_124m",
-        "parameters": 124_439_808,
-        "dataset": "synthetic",
-        "dataset_samples": None,
-        "sequence_length": 1024,
-        "batch_size": 4,
-        "precision": "fp32",
-    },
-    "your_network": {
-        "model": "resnet18",
-        "dataset": "photographs",
-        "dataset_samples": 320,
-        "image_size": 224,
-        "batch_size": 16,
-        "precision": "fp32",
-        "num_workers": 2,
-        "flops_per_sample": 1.1e10,
-    },
-}
+# What a point of a study has, unless a test says otherwise.
+OWN = yaml.safe_load("""
+mnist_speedup: {dataset: mnist, batch_size: 64}
+vae_stability: {model: vae, dataset: mnist, batch_size: 128, precision: fp32}
+mobilenetv2_energy: {framework: tensorflow, dataset: cifar10, dataset_samples: 50000, image_size: 128,
+  settings: {trainable: false, learning_rate: 0.0005, weights: imagenet}}
+simclr_epochs: {dataset: cifar10, dataset_samples: 50000, batch_size: 128, precision: fp32, compiled: false,
+  settings: {seed: 0}, accuracy_metric: knn}
+segmentation_scaling: {framework: tensorflow, dataset: triangles-512px, dataset_samples: 500, batch_size: 16,
+  image_size: 512, precision: fp32, compiled: false, settings: {width: 1.0}, peak_memory_bytes: 3221225472}
+resnet50_cost: {model: resnet50, dataset: synthetic, image_size: 224, precision: fp32, device_count: 1,
+  flops_per_sample: 1.0e+9}
+gpt_tokens: {model: gpt2_124m, parameters: 124439808, dataset: synthetic, dataset_samples: null,
+  sequence_length: 1024, batch_size: 4, precision: fp32}
+your_network: {model: resnet18, dataset: photographs, dataset_samples: 320, image_size: 224, batch_size: 16,
+  precision: fp32, num_workers: 2, flops_per_sample: 1.1e+10}
+""")
 
 
 def point(

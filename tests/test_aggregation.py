@@ -36,6 +36,11 @@ def outputs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def merged(outputs):
+    return aggregation.merge(outputs / "runs")
+
+
+@pytest.fixture(scope="module")
 def shown(outputs):
     """Return what the article's cells show, by kind of content."""
     cells = nbformat.read(kernel.executed() / site.AGGREGATED, as_version=4).cells
@@ -50,8 +55,7 @@ def test_the_article_has_short_tables_and_a_figure_for_each_study(shown):
     assert len(shown["image/png"]) >= 2
 
 
-def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(outputs, shown):
-    merged = aggregation.merge(outputs / "runs")
+def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(merged, shown):
     assert merged.machines["machine"].iloc[0] == YOURS
     named = [name for name in map(merged.evidence.names.machine, merged.machines["machine"]) if "(yours)" in name]
     assert named == [merged.evidence.names.machine(YOURS)]
@@ -71,11 +75,10 @@ def test_each_figure_links_its_numbers(outputs, shown):
     assert page.find("a", href="claims.csv")
 
 
-def test_a_number_in_two_places_is_one_number(outputs, shown):
+def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
     """Compare data, terminal, figures' tables, pages and the article, for every point and every task."""
     report, figures = outputs / "report", outputs / "figures"
     points = pandas.read_csv(report / "points.csv").set_index(["machine", "study", "point"])
-    merged = aggregation.merge(outputs / "runs")
     summary = merged.evidence.summary.set_index(["machine", "study", "point"]).loc[points.index]
     for column in ("samples_per_second", "low", "high", "accuracy"):
         pandas.testing.assert_series_equal(points[column], summary[column], check_dtype=False)

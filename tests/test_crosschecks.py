@@ -7,6 +7,7 @@ import zlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import yaml
 
 import rows as written
 from benchbook.machine import layout
@@ -119,26 +120,35 @@ KERAS |= {"image_size": 512, "dataset": "triangles-512px", "asked": {"framework"
 EIGHT = {"device_count": 8}
 OWN = {"study": "your_network", "model": "mine", "dataset": "loader", "image_size": None, "parameters": 12}
 RATE = FLOPS * 640 / 2.2  # FLOP/s of these rows
-# The runs of each are honest.
-ODDITIES = {
-    "slept 10 minutes between two windows": [{"asleep": 600.0}],
-    "slept 8 hours between two windows": [{"asleep": 8 * 3600.0}],
-    "clock set back 1.5 s": [{"set_by": -1.5}],
-    "clock set back 5 s": [{"set_by": -5.0}],
-    "clock set back 1 h, and the process's time with it": [{"set_by": -3600.0}],
-    "clock set forward 1 h": [{"set_by": 3600.0}],
+# The runs of each are honest: of those in this text one each.
+ODDITIES = """
+slept 10 minutes between two windows: {asleep: 600.0}
+slept 8 hours between two windows: {asleep: 28800.0}
+clock set back 1.5 s: {set_by: -1.5}
+clock set back 5 s: {set_by: -5.0}
+clock set back 1 h, and the process's time with it: {set_by: -3600.0}
+clock set forward 1 h: {set_by: 3600.0}
+a leap second: {started_at: "2026-12-31T23:59:60.5Z"}
+four sockets of 500 W read as one package: {energy_method: rapl, energy_boundary: package, energy_joules: 4400.0}
+a lost file of parity: {parity: null}
+a container of 2 of 64 cores: {known: {usable_cores: 2, logical_cores: 64, memory_bytes: 256000000000}}
+NVIDIA's container: {framework_version: 2.11.0a0+872d97.nv25.09, packages: {torch: 2.11.0a0+872d97.nv25.9}}
+a Jetson: {device: cuda, pause: 1.2, known: {system: Linux 5.15-tegra}}
+batch 4096: {batch_size: 4096, samples: 60000, asked: {batch_size: 4096}}
+an epoch of one step: {batch_size: 1437, samples: 1437, dataset: digits-28px, dataset_samples: 1437,
+  asked: {batch_size: 1437, dataset: digits}}
+a loader that never waits: {input_seconds: 0.0}
+a network folder of 1 s a row: {pause: 1.0}
+a network folder of 2.5 s a row: {pause: 2.5}
+float64 refused: {parity: unsupported}
+"""
+ODDITIES = {name: [options] for name, options in yaml.safe_load(ODDITIES).items()} | {
     "clock 2 h ahead, validated at once": [{"start": datetime.now(UTC) + timedelta(hours=2)}],
     "clock a year ahead": [{"start": datetime.now(UTC) + timedelta(days=366)}],
     "clock at the end of 32 bits": [{"start": datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC)}],
-    "a leap second": [{"started_at": "2026-12-31T23:59:60.5Z"}],
-    "four sockets of 500 W read as one package": [
-        {"energy_method": "rapl", "energy_boundary": "package", "energy_joules": 2000 * 2.2}
-    ],
     "bf16 units of a CPU whose bf16 was not calibrated": [
         {"ceiling": RATE / 3, "precision": "amp_bf16", "variant": "tuned", "asked": {"variant": "tuned"}}
     ],
-    "a lost file of parity": [{"parity": None}],
-    "a container of 2 of 64 cores": [{"known": {"usable_cores": 2, "logical_cores": 64, "memory_bytes": 256 * 10**9}}],
     "calibrated in a quarter of the cores, then without the limit": [
         {"ceiling": RATE / 0.72 / 4, "slower": 4.0}, {"start": LATER, "session": "session-2"},
     ],
@@ -150,19 +160,7 @@ ODDITIES = {
     "8 GPUs of 1.2 kW": [GPU | {"energy_joules": 9600 * 2.2, "device_count": 8, "asked": EIGHT}],
     "ROCm's TensorFlow": [KERAS | {"device": "cuda", "packages": {"tensorflow-rocm": "2.20.0"}}],
     "nightly TensorFlow": [KERAS | {"framework_version": "2.22.0-dev1", "packages": {"tf-nightly": "2.22.0.dev1"}}],
-    "NVIDIA's container": [
-        {"framework_version": "2.11.0a0+872d97.nv25.09", "packages": {"torch": "2.11.0a0+872d97.nv25.9"}}
-    ],
-    "a Jetson": [{"device": "cuda", "pause": 1.2, "known": {"system": "Linux 5.15-tegra"}}],
-    "batch 4096": [{"batch_size": 4096, "samples": 60_000, "asked": {"batch_size": 4096}}],
-    "an epoch of one step": [
-        {"batch_size": 1437, "samples": 1437, "dataset": "digits-28px", "dataset_samples": 1437}
-        | {"asked": {"batch_size": 1437, "dataset": "digits"}}
-    ],
-    "a loader that never waits": [{"input_seconds": 0.0}],
     "a chip with another name later": [{"chip": "AMD EPYC"}, {"chip": "AMD EPYC 9R14", "start": LATER}],
-    "a network folder of 1 s a row": [{"pause": 1.0}],
-    "a network folder of 2.5 s a row": [{"pause": 2.5}],
     "My-Mac, later my-mac": [{"machine": "My-Mac"}, {"machine": "my-mac", "start": LATER}],
     "names that look alike": [
         {"machine": name, "start": START + timedelta(hours=hour)}
@@ -171,7 +169,6 @@ ODDITIES = {
     "a squared loss of one-hot targets": [
         OWN | {"evaluated": {"accuracy": 0.6, "accuracy_metric": "top1", "loss": 0.05}, "loss": 0.05}
     ],
-    "float64 refused": [{"parity": "unsupported"}],
     "stopped after 3 of 6 windows, then repeated": [{"stopped_after": 3}, {"start": LATER}],
 }  # fmt: skip
 

@@ -302,20 +302,20 @@ def watch(event: str, details: tuple) -> None:
 
 
 # The words of every command, for a machine whose rows and manifests name things to run.
-WALK = {
-    "study": ("--profile", "smoke", "--studies", "mnist_speedup", "--machine", "desk", "--deadline", "0"),
-    "plan": ("--profile", "smoke", "--studies", "mnist_speedup your_network", "--machine", "desk"),
-    "report": (),
-    "validate": ("{here}/outputs/runs",),
-    "compare": ("desk", "attic"),
-    "pack": ("--machine", "desk"),
-    "share": ("--machine", "desk", "--dry-run"),
-    "add": ("{here}/outputs/desk.zip",),
-    "machine": (),
-    "measure": ("x",),
-    "predict": ("--chip", "T4", "--work", "resnet50"),
-    "chips": (),
-}
+WALK = """
+study --profile smoke --studies mnist_speedup --machine desk --deadline 0
+plan --profile smoke --studies 'mnist_speedup your_network' --machine desk
+report
+validate {here}/outputs/runs
+compare desk attic
+pack --machine desk
+share --machine desk --dry-run
+add {here}/outputs/desk.zip
+machine
+measure x
+predict --chip T4 --work resnet50
+chips
+"""
 
 
 def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypatch, command):
@@ -339,11 +339,12 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
         return tmp_path / "outputs" / "figures"
 
     monkeypatch.setattr(site, "write", write)
-    assert set(WALK) == {each.name or each.callback.__name__ for each in cli.app.registered_commands}
+    walk = {words[0]: words for line in WALK.strip().splitlines() if (words := shlex.split(line.format(here=tmp_path)))}
+    assert set(walk) == {each.name or each.callback.__name__ for each in cli.app.registered_commands}
     sys.addaudithook(watch)
     SEEN.append(rows[0]["point"])  # the rows themselves are read, and their folder has the parameters in its name
     try:
-        ended = {name: command(name, *(word.format(here=tmp_path) for word in WALK[name])) for name in WALK}
+        ended = {name: command(*words) for name, words in walk.items()}
     finally:
         seen, _ = SEEN[1:], SEEN.clear()
     assert seen == []

@@ -4,6 +4,7 @@ import math
 
 import pandas
 import pytest
+import yaml
 
 from benchbook.machine import layout
 from benchbook.record import articles, chips, pairs
@@ -11,13 +12,13 @@ from benchbook.record import articles, chips, pairs
 
 @pytest.mark.parametrize(
     ("chip", "other", "article", "slow", "fast"),
-    [
-        ("Apple M3", "NVIDIA A100", "Raschka ch07 instruction fine-tuning", 3.73, 0.39),  # minutes
-        ("NVIDIA L4", "NVIDIA A100", "Raschka ch07 instruction fine-tuning", 1.83, 0.86),
-        ("Apple M1", "NVIDIA RTX 4090", "GPU-Insights results (xiaoran007)", 94.8, 2430.0),  # images a second
-        ("Apple M4", "NVIDIA A100", "GPU-Insights results (xiaoran007)", 174.2, 2747.8),
-        ("Apple M1 Max", "NVIDIA RTX 3090", "Capelle W&B M1Pro report (2021-22)", 408.0, 2460.0),
-    ],
+    yaml.safe_load("""
+- [Apple M3, NVIDIA A100, Raschka ch07 instruction fine-tuning, 3.73, 0.39]  # minutes
+- [NVIDIA L4, NVIDIA A100, Raschka ch07 instruction fine-tuning, 1.83, 0.86]
+- [Apple M1, NVIDIA RTX 4090, GPU-Insights results (xiaoran007), 94.8, 2430.0]  # images a second
+- [Apple M4, NVIDIA A100, GPU-Insights results (xiaoran007), 174.2, 2747.8]
+- [Apple M1 Max, NVIDIA RTX 3090, Capelle W&B M1Pro report (2021-22), 408.0, 2460.0]
+"""),
 )
 def test_works_that_one_author_trained_on_two_chips_are_found(chip, other, article, slow, fast):
     lines = pairs.between(chip, other)

@@ -3,6 +3,7 @@
 import numpy
 import pandas
 import pytest
+import yaml
 
 from benchbook.judging import compare, statistics, verdicts
 from benchbook.judging.verdicts import Verdict
@@ -87,22 +88,22 @@ def samples(num_windows=6, **last):
 
 @pytest.mark.parametrize(
     ("changed", "code"),
-    [
-        ({}, None),
-        ({"power_source": "battery"}, "battery"),
-        ({"low_power_mode": True}, "low_power"),
-        ({"swap_used_bytes": 2**30 + 2**27}, "swap"),
-        ({"swap_used_bytes": 2**30 + 2**20}, None),
-        ({"elapsed_seconds": 4160.0}, "sleep"),
-        ({"thermal_pressure": "moderate"}, None),
-        ({"thermal_pressure": "heavy"}, "thermal"),
-        ({"cpu_throttle_count": 8}, "thermal"),
-        ({"cpu_throttle_count": 8, "cpu_throttle_seconds": 0.1}, None),
-        ({"gpus": [{"clock_reasons": ["sw_power_cap", "gpu_idle"], "num_other_processes": 0}]}, None),
-        ({"gpus": [{"clock_reasons": ["hw_thermal_slowdown"]}]}, "thermal"),
-        ({"gpus": [{"num_other_processes": 2}]}, "gpu_shared"),
-        ({"gpus": [{}, {"num_other_processes": 2}]}, None),
-    ],
+    yaml.safe_load("""
+- [{}, null]
+- [{power_source: battery}, battery]
+- [{low_power_mode: true}, low_power]
+- [{swap_used_bytes: 1207959552}, swap]
+- [{swap_used_bytes: 1074790400}, null]
+- [{elapsed_seconds: 4160.0}, sleep]
+- [{thermal_pressure: moderate}, null]
+- [{thermal_pressure: heavy}, thermal]
+- [{cpu_throttle_count: 8}, thermal]
+- [{cpu_throttle_count: 8, cpu_throttle_seconds: 0.1}, null]
+- [{gpus: [{clock_reasons: [sw_power_cap, gpu_idle], num_other_processes: 0}]}, null]
+- [{gpus: [{clock_reasons: [hw_thermal_slowdown]}]}, thermal]
+- [{gpus: [{num_other_processes: 2}]}, gpu_shared]
+- [{gpus: [{}, {num_other_processes: 2}]}, null]
+"""),
 )
 def test_a_disturbed_run_is_unstable(changed, code):
     verdict = verdicts.stability(2 * STEADY, ["run-1"] * 6 + ["run-2"] * 6, samples(**changed))
@@ -240,15 +241,11 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
-    values = {"parity": ("off",), "constant": (2.3,), "guessing": (0.1, 60000, 0.1), "refused": ("F.linear",)}
-    values |= {"frozen": (1, 5), "few_steps": (1, 3), "replaced": ("digits", "mnist"), "variables": ("A=1",)}
-    values |= {
-        "spread": (0.1,),
-        "drift": (0.1,),
-        "processes": (0.27,),
-        "cpu_shared": (0.3,),
-        "cpu_stolen": (0.1,),
-    }
+    values = yaml.safe_load("""
+        {parity: ["off"], constant: [2.3], guessing: [0.1, 60000, 0.1], refused: [F.linear], frozen: [1, 5],
+         few_steps: [1, 3], replaced: [digits, mnist], variables: [A=1], spread: [0.1], drift: [0.1],
+         processes: [0.27], cpu_shared: [0.3], cpu_stolen: [0.1]}
+    """)
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.CHANGED, verdicts.UNPROVEN))
         assert Verdict(((code, *values.get(code, ())),)).kind == kind
