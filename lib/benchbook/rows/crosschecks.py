@@ -191,7 +191,7 @@ def _known(manifest: Mapping, study: str) -> dict[str, object]:
         context = networks.describe(str(parameters.get("model"))).sequence_length
         known["sequence_length"] = parameters.get("sequence_length") or context
         try:
-            known["point"] = points.name_of(study, parameters) if points.name_of else None
+            known["point"] = points.name_of(study, parameters) if points.name_of and "device" in parameters else None
         except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
             known["point"] = None
     return known
