@@ -60,14 +60,10 @@ def as_json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-@pytest.fixture
-def file(tmp_path):
-    return tmp_path / "rows.csv"
-
-
 @COUNTED
 @given(content=st.binary(max_size=400) | st.lists(COLUMNS, min_size=1, max_size=3).map(bad_files.as_csv))
-def test_any_file_is_rows_or_is_refused_by_name(file, content):
+def test_any_file_is_rows_or_is_refused_by_name(tmp_path, content):
+    file = tmp_path / "rows.csv"
     file.write_bytes(content)
     message = refusal(lambda: records.merge([file]), records.SchemaError)
     assert message is None or str(file) in message
