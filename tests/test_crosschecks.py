@@ -209,7 +209,20 @@ def scaled(factor: float):
 
 
 # A lie: the options of an honest run, the change of its rows by phase, and the rule that refuses it.
-LIES = {
+LIES = """
+an accuracy of no count:
+  [{evaluated: {accuracy: 0.9, accuracy_metric: top1}}, evaluate, {accuracy: 0.90449}, [count]]
+a share of neighbours that is no count:
+  [{evaluated: {accuracy: 0.25, accuracy_metric: knn, dataset_samples: 936}}, evaluate, {accuracy: 0.2701}, [count]]
+a rate of no window: [{}, train, {samples_per_second: 300.0}, [rate]]
+more watts than a package:
+  [{energy_method: rapl, energy_boundary: package}, train, {energy_joules: 90000.0}, [watts]]
+another image size: [{asked: {image_size: 28}}, train, {image_size: 14}, [manifest]]
+no parity asked for: [{parity: null}, train, {settings: {}}, [parity]]
+another point: [{}, null, {point: tuned-cpu-3ee074f5}, [manifest]]
+published: [{}, null, {source: published}, [source]]
+"""
+LIES = yaml.safe_load(LIES) | {
     "sequences of twice the length": (GPT, "train", lambda row: {"sequence_length": 128}, {"manifest", "operations"}),
     "sequences of twice the length, with their operations": (
         GPT,
@@ -229,44 +242,28 @@ LIES = {
     "one window of half its time": (
         {}, "train", lambda row: scaled(1.01)(row) if row["index"] == 2 else {}, {"clock"},
     ),
-    "an accuracy of no count": (
-        {"evaluated": {"accuracy": 0.9, "accuracy_metric": "top1"}},
-        "evaluate", lambda row: {"accuracy": 0.90449}, {"count"},
-    ),
-    "a share of neighbours that is no count": (
-        {"evaluated": {"accuracy": 0.25, "accuracy_metric": "knn", "dataset_samples": 936}},
-        "evaluate", lambda row: {"accuracy": 0.2701}, {"count"},
-    ),
     "samples of twice the steps": (
         {}, "train", lambda row: {"samples": 1280, "samples_per_second": 1280 / row["seconds"]}, {"steps"},
     ),
-    "a rate of no window": ({}, "train", lambda row: {"samples_per_second": 300.0}, {"rate"}),
     "faster than a product": ({"ceiling": RATE / 3}, "train", lambda row: {}, {"ceiling"}),
-    "more watts than a package": (
-        {"energy_method": "rapl", "energy_boundary": "package"},
-        "train", lambda row: {"energy_joules": 90_000.0}, {"watts"},
-    ),
-    "another image size": ({"asked": {"image_size": 28}}, "train", lambda row: {"image_size": 14}, {"manifest"}),
-    "no parity asked for": ({"parity": None}, "train", lambda row: {"settings": {}}, {"parity"}),
     "faster than a product in bf16": (
         {"ceiling": RATE / 3, "ceiling_in": "bf16", "variant": "tuned", "asked": {"variant": "tuned"}},
         "train", lambda row: {"precision": "amp_bf16"}, {"ceiling"},
     ),
-    "another point": ({}, None, lambda row: {"point": "tuned-cpu-3ee074f5"}, {"manifest"}),
-    "published": ({}, None, lambda row: {"source": "published"}, {"source"}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused_by_its_rule(lie):
-    options, phase, change, rules = LIES[lie]
+    options, phase, changed, rules = LIES[lie]
+    change = changed if callable(changed) else lambda row: changed
     rows, manifest = a_run(**options)
     described = {manifest["run_id"]: manifest}
     if change(rows[-1]):
         assert crosschecks.complaints(make_rows(rows), described).empty
     rows = [row | change(row) if phase in (None, row["phase"]) else row for row in rows]
     found = crosschecks.complaints(make_rows(rows), described)
-    assert set(found["rule"]) == rules, found["reason"].tolist()
+    assert set(found["rule"]) == set(rules), found["reason"].tolist()
 
 
 @pytest.mark.parametrize("has_noise", [False, True])
