@@ -4,11 +4,12 @@ Weights and images come from NumPy. TensorFlow is compared with the article's ow
 """
 
 import copy
+from dataclasses import replace
 
 import numpy
 import pytest
 
-from benchbook.frameworks import devices
+from benchbook.frameworks import batches, devices
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
 from benchbook.studies.datasets import Dataset
@@ -101,6 +102,33 @@ def test_parameters_and_arithmetic_are_the_articles_whatever_the_framework(froze
         assert made.description()["flops_per_sample"] == flops
 
 
+@pytest.mark.frameworks("tensorflow")  # torch and JAX are compared with it
+def test_outputs_are_those_of_the_articles_model(frozen):
+    """In float64, since rounding grows through 52 batch norms."""
+    import keras
+
+    keras.config.set_dtype_policy("float64")
+    try:
+        base = keras.applications.MobileNetV2(input_shape=(32, 32, 3), include_top=False, weights=None)
+        layers = [base, keras.layers.GlobalAveragePooling2D(), keras.layers.Dropout(0.4)]
+        model = keras.Sequential([*layers, keras.layers.Dense(10, activation="softmax")])
+        model.build((None, 32, 32, 3))
+    finally:
+        keras.config.set_dtype_policy("float32")
+    arrays = lively_weights()
+    for layer in (layer for layer in base.layers if layer.weights):
+        layer.set_weights(arrays[layer.name])
+    model.layers[-1].set_weights(arrays[initial.HEAD])
+    pixels = mobilenetv2.enlarge(DATA.test_images, 32).astype("float64")
+    expected = numpy.asarray(model(pixels, training=False))
+    assert expected.std(axis=0).max() > 0.1  # images differ, so the compared outputs are not constant
+    exact = replace(frozen, settings=Settings("fp64"))
+    exact.network.load([*state(frozen).values()])
+    found = exact.network.predict(pixels)
+    shares = numpy.exp(found) / numpy.exp(found).sum(axis=1, keepdims=True)
+    numpy.testing.assert_allclose(shares, expected, rtol=1e-7)
+
+
 @pytest.mark.frameworks("tensorflow")  # Keras's Adam is the same on JAX
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
     """In float64 the frameworks agree to rounding; Keras's Adam adds epsilon elsewhere, so steps agree less closely."""
@@ -119,6 +147,29 @@ def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
     assert step.loss == pytest.approx(other.loss, rel=1e-7)
     norms = [sorted(numpy.linalg.norm(part) for part in each.gradients.values()) for each in (step, other)]
     numpy.testing.assert_allclose(*norms, rtol=1e-4, atol=1e-9)
+
+
+# JAX has the same layers, and their gradients are tested above. TensorFlow takes ten seconds to build the graph of a
+# training step; the smoke profile runs one.
+@pytest.mark.frameworks("torch", "tensorflow", slow=("tensorflow",))
+def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfrozen):
+    fresh, before = unfrozen.snapshot(), state(unfrozen)
+    batch = next(unfrozen.batches(0))
+    unfrozen.step(batch)
+    after = state(unfrozen)
+    assert not [name for name in before if numpy.array_equal(before[name], after[name])]
+    kernel = initial.draw(10, 1)["Conv1"][0]
+    pixels = mobilenetv2.enlarge(DATA.train_images[batches.full_batches(20, 8, 1, 0)[0]], 32)
+    padded = numpy.pad(pixels, ((0, 0), (0, 1), (0, 1), (0, 0)))  # only below and on the right
+    windows = numpy.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::2, ::2]
+    values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
+    norm = "bn_Conv1/moving_{}" if IS_KERAS else "features.0.1.running_{}"
+    variance = values.var(axis=0, ddof=0 if IS_KERAS else 1)  # torch stores the unbiased variance
+    numpy.testing.assert_allclose(after[norm.format("mean")], 0.1 * values.mean(axis=0), rtol=1e-3, atol=1e-6)
+    moved = after[norm.format("variance" if IS_KERAS else "var")].astype(float) - 0.9
+    numpy.testing.assert_allclose(moved, 0.1 * variance, rtol=2e-4)
+    unfrozen.restore(fresh)
+    assert learning_rate(unfrozen) == pytest.approx(5e-4, rel=1e-6)
 
 
 def test_batch_norms_keep_what_is_recorded(frozen, unfrozen):
