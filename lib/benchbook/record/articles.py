@@ -173,6 +173,7 @@ def rows() -> pandas.DataFrame:
     return records.merge(layout.published_rows())
 
 
+@functools.cache
 def links() -> dict[str, str]:
     """Return the address of each article that has one, by its name."""
     path = layout.published() / "record" / "articles.csv"

@@ -52,6 +52,8 @@ class Aggregation:
     def yours(self) -> dict[str, str]:
         """Return the answer of the reader's own machines to each study's question, if they measured it, in Markdown."""
         rows, names = self.evidence.rows, self.evidence.yours
+        if not names:
+            return {}
         own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)]
         own = replace(self.evidence, rows=own, own_first=True)
         found = {study.question: closing.headline(own, study) for study in studies.every().values()}
