@@ -96,6 +96,20 @@ def test_a_steady_point_speaks_before_a_faster_unstable_one():
     assert "takes 600 seconds on a Chip A" in finding(point(), unstable)
 
 
+def test_the_title_over_bars_of_several_machines_has_the_span_of_the_others():
+    attic = {"machine": "attic", "chip": "Another chip"}
+
+    def title(*rows):
+        return studies.every()[STUDY].lead.draw(Evidence(make_rows(rows)), STUDY).alt
+
+    slow, fast = point((50.0,) * 6, **attic), point((200.0,) * 6, "controlled", **attic)
+    others = "on a Chip A, at the measured rate; 1,200 seconds on 1 other machine"
+    assert f"takes 600 seconds {others}" in title(*point(), *slow)
+    said = title(*point(), *slow, *fast)
+    assert "(equal loader) takes 300 seconds" in said
+    assert "other machine" not in said  # which has no such point
+
+
 def test_where_nothing_was_measured_it_says_so():
     assert finding().startswith("One MNIST epoch (reference) takes 20 seconds on a Chip A's GPU, published.")
     assert finding(printed=()).startswith("No MNIST epoch was measured here yet.")

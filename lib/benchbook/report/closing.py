@@ -89,7 +89,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
         if len(rows):  # a calibration has none
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
     note = sources("samples per second", rows, evidence, study.name)
-    return Drawing(figure, rows, "Rate of each window", note=note)
+    return Drawing(figure, rows, "Samples per second over windows", note=note)
 
 
 @cached

@@ -52,19 +52,21 @@ def write(study: str) -> Path:
 
 
 def index(folder: Path) -> None:
-    """Write README.md of a folder with executed notebooks: each question, with the largest picture of its answer."""
+    """Write README.md of a folder with executed notebooks: each question, its answer, and the largest picture of that."""
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         answers = [cell for cell in cells if "closing.show" in cell.source]
-        outputs = itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)
+        outputs = [*itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)]
         drawn = [output for output in outputs if "image/png" in output.get("data", {})]
         largest = max(drawn, key=lambda output: len(output.data["image/png"]))
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
         question, alt = layout.question(path.stem.partition("_")[2]), largest.metadata["image/png"]["alt"]
-        lines.append(f"## [{question}]({path.name})\n\n![{alt}](pictures/{picture.name})\n")
+        said = [output.data["text/markdown"].split("**")[1] for output in outputs if "text/markdown" in output.data]
+        answer = f"{said[0]}\n\n" if answers else ""  # in bold
+        lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
 

@@ -121,7 +121,8 @@ class Plot:
             return Drawing(None, table, "", tables)
         with figures.style():
             figure = self.figure(lines, evidence)
-            figure.axes[0].set_title(self.title(lines, evidence.names))
+            title, others = self.title(lines, evidence.names), getattr(self.title, "others", lambda lines: "")
+            figure.axes[0].set_title(title + others(lines))
             figure.axes[0].set(**self.look)
         note = sources(self.unit, lines, evidence, study)
         return Drawing(figure, table, self.kind, tables, self.name, note)

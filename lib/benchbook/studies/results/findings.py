@@ -1,6 +1,7 @@
 """Sentences made from tables: titles of charts, and the finding of each study, which begins with its headline."""
 
 import math
+import string
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -103,6 +104,21 @@ class Sentence:
         others = len(every) - len(lines)  # a chart draws them as well
         last += f"; undecided on {others} of {len(every)}" if others else self.more(values)
         return failed + first + self.text.format(**values | {"value": value}) + last
+
+    def others(self, table: pandas.DataFrame) -> str:
+        """Return the span over other measured machines, in what the sentence names, to end the title of a chart."""
+        lines, line = self.lines(table), self.line(table)
+        if not line or not is_measured(line) or self.equal is not None:
+            return ""
+        named = [name for _, name, _, _ in string.Formatter().parse(self.text) if name in lines]
+        is_same = lines[named].astype(str).eq(pandas.Series(line).reindex(named).astype(str)).all(axis=1)
+        rest = lines[is_same & lines["machine"].ne(line["machine"])]
+        if rest.empty:
+            return ""
+        numbers = rest[self.column].astype(float)
+        machines = rest.get("pooled", rest["machine"]).fillna(rest["machine"]).explode()
+        count = wording.count(machines.nunique(), "other machine")
+        return f"; {wording.span(self.work / numbers if self.work else numbers, self.show)} on {count}"
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
         """Return the lines whose interval leaves out `equal`; a range, or an unstable point, decides nothing."""
