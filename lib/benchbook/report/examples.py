@@ -52,7 +52,7 @@ def write(study: str) -> Path:
 
 
 def index(folder: Path) -> None:
-    """Write README.md of a folder with executed notebooks: each question, its answer, and the largest picture of that."""
+    """Write README.md of a folder with executed notebooks: each question, answer, and the answer's largest picture."""
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
