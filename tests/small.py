@@ -85,14 +85,18 @@ def build_either_way(study: str, device: Device, resident: bool = True, **option
     return build(study, device, **{"batch_size": 4} | WAYS[study][not resident] | options)
 
 
-def keras_model(trainable: bool = True, dropout: float = 0.3):
-    """Return a convolution, which may be frozen, a batch norm, a ReLU, dropout and a dense layer in Keras."""
+def keras_model(trainable: bool = True, dropout: float = 0.3, is_separable: bool = False):
+    """Return a convolution, which may be frozen, a batch norm, a ReLU, dropout and a dense layer in Keras.
+
+    A separable convolution may stand before the batch norm.
+    """
     import keras
 
     pixels = keras.Input((6, 6, 3))
     convolution = keras.layers.Conv2D(4, 3, use_bias=False)
-    hidden = keras.layers.BatchNormalization(momentum=0.9)(convolution(pixels))
-    convolution.trainable = trainable
+    hidden, convolution.trainable = convolution(pixels), trainable
+    hidden = keras.layers.SeparableConv2D(4, 3)(hidden) if is_separable else hidden
+    hidden = keras.layers.BatchNormalization(momentum=0.9)(hidden)
     hidden = keras.layers.Flatten()(keras.layers.ReLU()(hidden))
     return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Dropout(dropout)(hidden)))
 

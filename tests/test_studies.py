@@ -13,7 +13,6 @@ import edges
 from benchbook import studies
 from benchbook.studies import datasets
 from benchbook.studies.calibrate import study as calibrate
-from benchbook.studies.experiments import parameters
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import Evidence
@@ -77,23 +76,6 @@ def test_a_failure_before_the_first_window_is_drawn(study, chart):
     drawing = chart.draw(evidence(bare))
     if drawing.figure is not None:
         drawing.figure.draw_without_rendering()
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_every_parameter_is_checked_at_its_bounds_by_its_type_and_by_its_name(study):
-    for name, field in parameters.model(study).model_fields.items():
-        right, wrong = [field.default], [None, [1], {}, 1 if isinstance(field.default, str | bool) else "1"]
-        for bound, outwards in (("ge", -1), ("gt", -1), ("le", 1)):
-            for limit in (getattr(part, bound) for part in field.metadata if hasattr(part, bound)):
-                wrong.append(limit + outwards)
-                (wrong if bound == "gt" else right).append(limit)
-        for value in wrong:
-            with pytest.raises(ValueError, match=rf"^{study}: {name} is .*; allowed: "):
-                parameters.check(study, {name: value})
-        for value in right:
-            assert parameters.check(study, {name: value}) == {name: value}
-    with pytest.raises(ValueError, match=rf"^{study} has no parameter 'nosuch' .*; allowed: "):
-        parameters.check(study, {"nosuch": 1})
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -1,5 +1,7 @@
 """Verdicts on windows whose faults are known, and counts of how often a steady run is flagged."""
 
+import json
+
 import numpy
 import pandas
 import pytest
@@ -8,6 +10,7 @@ import yaml
 from benchbook.judging import compare, statistics, verdicts
 from benchbook.judging.verdicts import Verdict
 from benchbook.rows import records
+from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows, write
 
@@ -166,7 +169,7 @@ def session(name, *rates, **columns):
     return [row for run_id, own in runs for row in windows(own, run_id=run_id, session=name, **columns)]
 
 
-BUSY = {"power_source": "battery"}
+BUSY, SLEEP = {"power_source": "battery"}, {"elapsed_seconds": 4160.0}
 CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status="crashed")]
 
 
@@ -177,6 +180,7 @@ CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status
         (session("s2", 209), {}, 1000),  # one process is no complete session
         (session("s2", 209), BUSY, 1000),
         (session("s2", 209, 211), BUSY, 1000),
+        (session("s2", 209, 1190, 1210), SLEEP, 1200),  # the process that slept counts nowhere
         ([*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")], {}, 1000),
         (CRASHED, {}, 1000),
     ],
@@ -185,8 +189,10 @@ def test_the_newest_session_that_is_complete_and_stable_counts(second, disturbed
     rows = make_rows([*session("s1", 990, 1010), *session("s1", 500, point="other"), *second])
     conditions = pandas.DataFrame([sample | {"run_id": "s2-0"} for sample in samples(**disturbed)])
     kept = verdicts.counting(rows, conditions)
-    lines = verdicts.summarise(kept, conditions).set_index("point")
-    assert lines["samples_per_second"].to_dict() == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
+    newest = Evidence(kept, conditions).newest("mnist_speedup")
+    for lines in (verdicts.summarise(kept, conditions), statistics.summarise(newest)):
+        found = lines.set_index("point")["samples_per_second"].to_dict()
+        assert found == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
     assert set(kept.loc[kept["point"] == "reference-cpu", "session"]) >= {"s1" if rate == 1000 else "s2"}
 
 
@@ -196,6 +202,16 @@ def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
     rows = records.gather(outputs / "runs")
     assert set(compare.rows_of("desk", rows)["session"]) == {"s1"}
     assert set(compare.rows_of("s2", rows)["session"]) == {"s2"}
+
+
+def test_a_point_that_lost_its_patience_is_known_by_its_undisturbed_processes(outputs):
+    given = {"device": "cpu", "num_processes": 5, "fewest_processes": 2, "processes_part": 0.09}
+    measurement = Measurement("mnist_speedup", "desk", given, "sZ", patience=0.0)
+    write(*session("sZ", 209, 1199, 1201, point=measurement.folder.name))
+    assert measurement.left()
+    slept = [sample | {"run_id": "sZ-0"} for sample in samples(**SLEEP)]
+    (measurement.folder / "sZ-0.json").write_text(json.dumps({"conditions": slept}))
+    assert measurement.left() == []
 
 
 @pytest.mark.parametrize(
