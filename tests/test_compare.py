@@ -12,6 +12,7 @@ from benchbook.judging.intervals import Interval
 from benchbook.studies.experiments.parameters import declared, point_name
 from rows import make_rows, write
 from rows import windows as make_windows
+from test_crosschecks import LATER, a_run, send
 
 
 def windows(rate=1000.0, seed=0, num_processes=3, **columns):
@@ -61,11 +62,12 @@ def test_two_numbers_are_compared_with_what_sessions_differ_in_one_session_too()
     assert same["high"] == across["high"] > 1.1 * math.exp(2**0.5 * 1.96 * 0.04)
 
 
-def test_machines_of_different_devices_are_paired_by_what_the_point_is():
+def test_machines_of_different_devices_are_paired_by_what_the_point_is_and_one_without_a_partner_is_named():
     a = [*windows(device="mps", point=named("mps")), *windows(100, point=named("cpu"))]
-    b = windows(5000, machine="attic", device="cuda", point=named("cuda"))
-    lines, alone = compare.table(make_rows(a), make_rows(b))
-    assert (lines["point"].tolist(), alone) == ([named("mps")], {"a": [named("cpu")], "b": []})
+    b = [row | {"machine": "attic"} for size in (64, 8) for row in windows(point=named("cuda", batch_size=size))]
+    lines, alone = compare.table(make_rows(a), make_rows([row | {"device": "cuda"} for row in b]))
+    assert lines["point"].tolist() == [named("mps")]
+    assert alone == {"a": [named("cpu")], "b": [named("cuda", batch_size=8)]}
 
 
 def named(device, **parameters):
@@ -76,16 +78,6 @@ def test_what_a_machine_chose_or_wrote_beside_the_parameters_does_not_part_two_p
     a = windows(point=named("cpu", variant="tuned"), variant="tuned", settings='{"fused": true}', num_workers=2)
     b = windows(2000, machine="attic", point=named("cpu", variant="tuned"), variant="tuned", precision="bf16")
     assert len(compare.table(make_rows(a), make_rows(b))[0]) == 1
-
-
-def test_a_point_without_a_partner_is_named():
-    a = [*windows(point=named("cpu", batch_size=16)), *windows(100, point=named("cpu"))]
-    b = [*windows(point=named("cpu", batch_size=8)), *windows(point=named("cpu"))]
-    b = [row | {"machine": "attic"} for row in b]
-    lines, alone = compare.table(make_rows(a), make_rows(b))
-    assert alone == {"a": [named("cpu", batch_size=16)], "b": [named("cpu", batch_size=8)]}
-    assert lines["point"].tolist() == [named("cpu")]
-    assert compare.table(make_rows(a), make_rows(a))[1] == {"a": [], "b": []}
 
 
 def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_points_counts():
@@ -158,11 +150,7 @@ def test_the_command_leaves_out_what_contradicts_itself_and_names_what_is_missin
 
 
 def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):
-    for number, (session, kind) in enumerate((("s1", "aaaa11112222"), ("s2", "bbbb33334444"))):
-        rows = windows(700 + 700 * number, seed=number, session=session)
-        folder = write(*rows) / rows[0]["machine"] / rows[0]["study"] / rows[0]["point"]
-        for run_id in {row["run_id"] for row in rows}:
-            (folder / f"{run_id}.json").write_text(json.dumps({"machine": {"fingerprint": kind}}))
+    send([a_run(known={"fingerprint": "aaaa11112222"}), a_run(start=LATER, known={"fingerprint": "bbbb33334444"})])
     assert command("compare", "desk (aaaa)", "desk (bbbb)")[0] == 0
-    status, said = command("compare", "desk", "s1")
+    status, said = command("compare", "desk", "session-1")
     assert (status, "'desk' has no rows; allowed: a machine (desk (aaaa), desk (bbbb))" in said) == (2, True)
