@@ -14,7 +14,8 @@ import yaml
 
 from benchbook.judging import verdicts, wording
 from benchbook.machine import condition, context, identity, layout, nvidia, variables
-from rows import make_row, make_rows, windows, write
+from rows import make_rows, windows
+from test_crosschecks import LATER, START, a_run, send
 
 
 @pytest.fixture(autouse=True)
@@ -140,12 +141,9 @@ def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs
     assert [each[1:3] for each in (whole, one_core, one_thread)] == [[whole[1], None], [1, None], [whole[1], "1"]]
     assert whole[1] == len(identity.cores())
     assert len({whole[0], one_core[0], one_thread[0]}) == 3
-    for session, (fingerprint, cores, *_) in {"s1": whole, "s2": one_core}.items():
-        for number in range(2):
-            run_id = f"20260101T00000{session[1]}Z-0000000{number}"
-            row = make_row(session=session, run_id=run_id, num_threads=2)
-            manifest = {"machine": {"fingerprint": fingerprint, "usable_cores": cores}}
-            (write(row) / "desk" / row["study"] / row["point"] / f"{run_id}.json").write_text(json.dumps(manifest))
+    for session, start, (fingerprint, cores, *_) in (("s1", START, whole), ("s2", LATER, one_core)):
+        known = {"fingerprint": fingerprint, "usable_cores": cores}
+        send([a_run(session=session, start=start, known=known, num_threads=2)])
     assert describe({}, taskset=True)[3] == f"desk-{one_core[0][:4]}"  # never under the first's name
     said = command("compare", "s1", "s2")[1]
     assert f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads." in said

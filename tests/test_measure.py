@@ -3,6 +3,7 @@ import mmap
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
@@ -17,21 +18,11 @@ from benchbook.measuring.sensors import Counters, Energy
 from benchbook.measuring.window import window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
-from fakes import CPU, Clock, FakeWorkload, Sensor, run
+from fakes import CPU, FakeWorkload, Sensor
 
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
 PARTS = sensors.APPLE_PARTS
 CHIP = PARTS[:2]  # the counters of its CPU and its GPU
-
-
-@pytest.fixture
-def ticking(monkeypatch) -> Clock:
-    """Return the clock of windows and sensors, which moves only when told."""
-    clock = Clock()
-    for module in (protocol, sensors):
-        monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr("benchbook.measuring.window.time", clock)
-    return clock
 
 
 @pytest.fixture
@@ -48,10 +39,7 @@ def log(monkeypatch):
     return calls
 
 
-def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_of_a_row(monkeypatch, log):
-    clock = Clock()
-    monkeypatch.setattr("benchbook.measuring.window.time", clock)
-
+def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_of_a_row(clock, log):
     def batches():
         for wait in (2, 5):
             clock.advance(wait)
@@ -77,8 +65,8 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
     assert set(timed.columns()) - {"awake_seconds"} <= set(records.COLUMNS)
 
 
-def test_window_synchronises_once_at_each_end_and_nowhere_inside(monkeypatch, log):
-    monkeypatch.setattr("benchbook.measuring.window.time", Clock(log))
+def test_window_synchronises_once_at_each_end_and_nowhere_inside(clock, log):
+    clock.log = log
     with window(CUDA, Sensor(log)) as timed:
         log += timed.inputs(["body"])
     body = [*["clock"] * 3, "body", *["clock"] * 2]  # its start; two for the input, two for its end
@@ -125,17 +113,17 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
     ],
 )
 def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_window(
-    ticking, method, moving, before, after, joules
+    clock, method, moving, before, after, joules
 ):
     reads = iter([before, after])
     sensor = Counters(method=method, read=lambda: next(reads), moving=moving)
     sensor.begin()
-    ticking.advance(2.0)
+    clock.advance(2.0)
     boundary = sensors.BOUNDARIES[method]
     assert sensor.end() == (Energy() if joules is None else Energy(pytest.approx(joules), method, boundary))
 
 
-def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(ticking):
+def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(clock):
     reads = iter([pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST), {0: 1.0}, {0: 2.0}, {0: 3000.0}])
 
     def read():
@@ -146,7 +134,7 @@ def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(ticking):
     sensor, joules = Counters(method="nvml", read=read, moving=[0]), []
     for _ in range(2):
         sensor.begin()
-        ticking.advance(2.0)
+        clock.advance(2.0)
         joules.append(sensor.end().joules)
     assert joules == [None, 2.998]
 
@@ -157,21 +145,21 @@ WATTS, RANGE = 100.0, 262_143.0
 # Zeus adds the range of a counter that wrapped when it next looks, up to a second later.
 @pytest.mark.parametrize("first", [3.0, 7.0, 9.7, 10.2])  # seconds from its opening to the first window
 @pytest.mark.parametrize("length", [0.3, 2.0, 900.0])
-def test_a_counter_that_wraps_gives_no_window_its_range(ticking, first, length):
+def test_a_counter_that_wraps_gives_no_window_its_range(clock, first, length):
     """It wraps 10 s after its opening, and every 44 minutes from then on."""
 
     def read() -> dict[int, float]:
-        joules, seen = (WATTS * (ticking.seconds - late - 110.0) for late in (0.0, 1.0))
+        joules, seen = (WATTS * (clock.seconds - late - 110.0) for late in (0.0, 1.0))
         return {0: 1000 * (joules % RANGE + RANGE * (seen // RANGE))}
 
-    ticking.sleep = ticking.advance
+    clock.sleep = clock.advance
     sensor = Counters(method="rapl", read=read, moving=[0])
     assert sensor.learn_period()
-    ticking.advance(first)
+    clock.advance(first)
     read_joules = []
     for _ in range(20):
         sensor.begin()
-        ticking.advance(length)
+        clock.advance(length)
         read_joules.append(sensor.end().joules)
     right = [joules for joules in read_joules if joules is not None]
     assert right == pytest.approx([WATTS * length] * len(right))
@@ -179,20 +167,20 @@ def test_a_counter_that_wraps_gives_no_window_its_range(ticking, first, length):
 
 
 @pytest.mark.parametrize("device", [CPU, MPS])
-def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(ticking, monkeypatch, tmp_path, device):
+def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(clock, monkeypatch, record, device):
     """Such a counter gave windows of 1 s no joules, 63 J, no joules and 63 J at 30 W."""
-    ticking.sleep = ticking.advance
-    totals = lambda: dict.fromkeys(CHIP, 1000 * 15 * 2.1 * (ticking.seconds // 2.1))  # noqa: E731
+    clock.sleep = clock.advance
+    totals = lambda: dict.fromkeys(CHIP, 1000 * 15 * 2.1 * (clock.seconds // 2.1))  # noqa: E731
     sensor = Counters(method="apple_ioreport", read=totals, moving=CHIP)
     assert sensor.learn_period()
     assert sensor.period == pytest.approx(2.1, abs=0.01)
     for length, joules in ((1.0, None), (2.1, None), (sensor.least_seconds, 30 * sensor.least_seconds)):
         sensor.begin()
-        ticking.advance(length)
+        clock.advance(length)
         found = sensor.end().joules
         assert found == (joules and pytest.approx(joules, rel=0.3))
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensor)
-    workload, record = FakeWorkload(ticking), run(tmp_path)
+    workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, 2)
     protocol.measure_windows(workload, record, protocol.Amount(num_windows=6, window_seconds=1.0))
     rows = record.rows()
@@ -430,13 +418,13 @@ def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_r
     assert ("apple_ioreport" if not error else str(error)[:40]) in said
 
 
-def test_a_chip_whose_cpu_is_not_counted_has_no_sensor(monkeypatch, forgetful_zeus, ticking):
+def test_a_chip_whose_cpu_is_not_counted_has_no_sensor(monkeypatch, forgetful_zeus):
     import zeus.device
 
-    ticking.sleep = ticking.advance
-    read = lambda: SimpleNamespace(**dict.fromkeys(PARTS, 0) | {"dram_mj": ticking.seconds})  # noqa: E731
+    read = lambda: SimpleNamespace(**dict.fromkeys(PARTS, 0) | {"dram_mj": time.monotonic()})  # noqa: E731
     monkeypatch.setattr(zeus.device, "get_soc", lambda: SimpleNamespace(get_total_energy_consumption=read))
     monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr(sensors, "SLOWEST_SECONDS", 0.1)
     assert sensors.open_sensor(MPS).reason == "the counter of apple_ioreport does not move"
 
 
