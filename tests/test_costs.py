@@ -23,7 +23,7 @@ def every():
     """Return the costs of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
     study = {"study": "segmentation_scaling", "image_size": 512, "dataset": "triangles-512px", "precision": "fp32"}
     study |= {"settings": {"width": 1.0}}
-    lines = [*windows([40.0 + i for i in range(6)], **study)]
+    lines = [*windows([2.0 + i / 10 for i in range(6)], **study)]  # slower than an article's other code
     lines += windows([90.0] * 3, machine="small", run_id="run-3", **study | {"image_size": 64})
     lines += windows([90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}})
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **study)
@@ -45,7 +45,7 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert (line.machine, line.memory_gb) == ("desk", 16.0)
     assert line.low < line.seconds < line.high
     assert line.here
-    assert line.seconds == pytest.approx(100_000 / 42.5)
+    assert line.seconds == pytest.approx(100_000 / 2.25)
     assert "(range " in line.time  # of one process
     assert line.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
     (simclr,) = of(every, "simclr", source="measured")  # whole batches of the article's epoch
@@ -55,10 +55,11 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
 
 
-def test_measured_and_published_come_first_and_a_prediction_is_a_range_for_chips_without_them(every):
+def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_is_last(every):
     for task in TASKS:
         own = of(every, task.key)
-        assert own == sorted(own, key=lambda line: (costs._rank(line._asdict()), line.seconds, line.name, line.family))
+        places = [(line.interval == "other code", line.source == "predicted", line.seconds) for line in own]
+        assert places == sorted(places)
         known = {(line.chip, line.family) for line in own if line.source != "predicted" and line.devices == 1}
         predicted = [line for line in own if line.source == "predicted"]
         assert not known & {(line.chip, line.family) for line in predicted}
@@ -82,9 +83,7 @@ def test_a_line_has_memory_what_fits_and_dated_prices(every):
     assert unpriced[["hour", "buy", "pays", "rent"]].isna().all(axis=None)
 
 
-def test_other_code_is_last_and_several_figures_are_kept(every):
-    lines = of(every, "segmentation")
-    assert [line.interval for line in lines].index("other code") == len(lines) - 1
+def test_a_median_of_several_figures_keeps_them(every):
     assert all(
         line.low == pytest.approx(float(line.each.partition("|")[0]), rel=1e-3)
         for line in every.itertuples()

@@ -316,6 +316,8 @@ def test_an_image_folder_becomes_arrays_named_after_itself_and_its_format(tmp_pa
     data = datasets.load("image_folder", str(picture_folder(tmp_path / "insects", test, suffix)))
     assert (data.name, data.train_images.shape) == (name, (4, 4, 6, 3))
     assert data.train_labels.tolist() == data.test_labels.tolist() == [0, 0, 1, 1]
+    for count, labels in ((0, [0, 0, 1, 1]), (2, [0, 1]), (9, [0, 0, 1, 1])):  # of all classes of a sorted folder
+        assert data.with_tests(count).test_labels.tolist() == labels
     for images in (data.train_images, data.test_images):
         assert images[:, 0, 0, 0].tolist() == pytest.approx([100, 140, 200, 240], abs=2)  # JPEG rounds
 
@@ -351,12 +353,6 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path):
     assert (found.train.open(4).size, found.train.open(4).mode) == ((30, 20), "RGB")
     assert datasets.collect("image_folder", str(folder)).test.open(3).getpixel((0, 0)) == (240, 0, 0)
     assert datasets.collect("shapes").train.open(0).size == (32, 32)
-
-
-@pytest.mark.parametrize(("count", "labels"), [(0, [0, 0, 1, 1]), (2, [0, 1]), (9, [0, 0, 1, 1])])
-def test_fewer_test_images_are_of_all_classes_of_a_sorted_folder(tmp_path, count, labels):
-    data = datasets.load("image_folder", str(picture_folder(tmp_path / "insects")))
-    assert data.with_tests(count).test_labels.tolist() == labels
 
 
 def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others():
