@@ -1,14 +1,11 @@
 """The commands that ask the public record, as a user types them."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from benchbook.judging import wording
-from benchbook.record import articles, chips, predict, prices
-from benchbook.rows import records
+from benchbook.record import chips, predict, prices
 from rows import windows, write
 
 
@@ -110,15 +107,3 @@ def test_what_cannot_be_answered_is_refused_before_any_work(run):
     refused = run("predict", "--chip", "T4", "--work", "lora", status=2)
     assert "LoRA: fewer than 5 products on record" in refused
     assert re.search(r"; the nearest on record: [\d,]+ tokens/s: NVIDIA .* LoRA", refused)
-
-
-def test_asking_needs_no_framework(tmp_path):
-    records.as_text(articles.rows()).to_csv(tmp_path / "rows.csv", index=False)
-    asked = [["chips", "4090"], ["predict", "--chip", "T4", "--work", "resnet50"], ["validate", f"{tmp_path}/rows.csv"]]
-    for name in ("torch", "torchvision", "tensorflow", "keras", "jax", "kornia", "zeus"):
-        (tmp_path / f"{name}.py").write_text("raise ModuleNotFoundError(__name__, name=__name__)")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from benchbook.commands.cli import app\n"
-    code += f"for words in {asked!r}: app(words, standalone_mode=False)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert all(word in ended.stdout for word in ("RTX 4090", "Predicted", "are valid"))

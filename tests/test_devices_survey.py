@@ -14,7 +14,7 @@ from processes import run_python
 
 LIBRARY = layout.root() / "lib"
 LIMIT = {"time_limit_minutes": 1}
-# Plans, shows the machine and runs a study whose points all fail at once, in this one process.
+# Plans, asks, runs a study whose points all fail at once, and checks its rows, in this one process.
 PLANNING = """
 import sys
 from typer.testing import CliRunner
@@ -25,12 +25,17 @@ from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 
 devices.installed = lambda: ("torch",)  # the others are asked alike, for seconds each
-for command in (["plan", "--profile", "smoke", "--studies", "calibrate mnist_speedup"], ["machine"]):
+def run(*command):
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 0, done.output
+run("plan", "--profile", "smoke", "--studies", "calibrate mnist_speedup")
+run("machine")
+run("chips", "4090")
+run("predict", "--chip", "T4", "--work", "resnet50")
 execute.launch.call = lambda *given, **options: (None, execute.launch.Failed("", "it died"))
 assert session.measure(profiles.read("smoke", "mnist_speedup")[:1], "here") == []
 assert records.merge(layout.runs("here"))["status"].tolist() == ["crashed"]
+run("validate", str(layout.outputs() / "runs"))
 print(*{"torch", "jax", "tensorflow", "keras"} & set(sys.modules), "none of them", sep="; ")
 """
 
@@ -75,7 +80,7 @@ def machine_says(monkeypatch, command):
     return said
 
 
-def test_planning_and_running_import_no_framework(tmp_path):
+def test_planning_asking_and_running_import_no_framework(tmp_path):
     printed = run_python(PLANNING, PYTHONPATH=str(LIBRARY), BENCHBOOK_OUTPUTS=str(tmp_path))
     assert printed.splitlines()[-1] == "none of them"
 
