@@ -210,10 +210,6 @@ def of_resnet50() -> Iterator[Edge]:
     for target in (0.6, 0.71):
         yield f"to an accuracy of {target}", functools.partial(resnet50.to_target, curve), target
     yield "an accuracy without joules", resnet50.curves, evidence([*accuracy_run([0.2], joules=None)])
-    tested = {"phase": "evaluate", "epoch": [1, 2, 3, 4], "accuracy": [0.1, 0.5, 0.4, 0.6]}
-    rows = pandas.concat([pandas.DataFrame(tested), pandas.DataFrame({"phase": ["train"], "accuracy": [0.9]})])
-    for least in (0.45, 0.6, 0.61):
-        yield f"epochs to {least}", functools.partial(resnet50.epochs_to_accuracy, rows), least
     own = {"count": 4, "batch_size": 1024, "device": "tpu", "precision": "amp_bf16", "dataset_samples": 1_281_167}
     for change in ({}, {"precision": "fp32"}, {"count": 1}):
         run = accuracy_run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7}, **own | change)
