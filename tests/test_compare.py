@@ -7,7 +7,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import compare
+from benchbook.judging import compare, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.studies.experiments.parameters import declared, point_name
 from rows import make_rows, write
@@ -111,7 +111,7 @@ def test_other_work_is_not_compared(changed):
         (0.91, 0.99, "interval", "A faster"),
         (0.91, 1.20, "interval", "no difference shown"),
         (1.01, 1.20, "interval", "B faster"),
-        (0.40, 0.50, "range", compare.TOO_FEW),
+        (0.40, 0.50, "range", verdicts.TOO_FEW),
     ],
 )
 def test_a_side_is_faster_if_the_whole_interval_says_so(monkeypatch, low, high, kind, verdict):

@@ -12,7 +12,6 @@ from benchbook.rows.points import point_work
 # replace a data set or weights.
 PAIRED_BY = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
 PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
-TOO_FEW = "too few processes"
 
 
 def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -95,7 +94,7 @@ def _line(a: Mapping, b: Mapping) -> dict:
     if wrong := [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]:
         line["verdict"] = f"{' and '.join(wrong)} trained wrong"
     elif ratio.kind == intervals.RANGE:
-        line["verdict"] = TOO_FEW
+        line["verdict"] = verdicts.TOO_FEW
     else:
         line["verdict"] = "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
     for name, side in (("a", a), ("b", b)):

@@ -161,7 +161,7 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
     result = recompute(claim["formula"], quantities)
     if result is None:
         return line | {"verdict": NOT_MEASURED}
-    line |= {"value": result.value, "low": result.low, "high": result.high, "interval": result.kind}
+    line |= result.columns("value")
     values = {each["name"]: wording.four_digits(each["value"]) for each in used.to_dict("records")}
     substituted = QUANTITY.sub(lambda name: values[name[0]], claim["formula"])
     if len(values) > 1 or substituted not in values.values():  # else there is nothing to compute

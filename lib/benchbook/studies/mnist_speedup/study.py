@@ -89,9 +89,9 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
             fixed, per_image = statistics.fit_step_time(group["batch_size"], group["seconds_per_step"])
             fitted = fixed + per_image * group["batch_size"]
             parts = {"fixed_seconds": fixed, "seconds_per_image": per_image}
-            bounds = {"low": group["batch_size"] / group["high"], "high": group["batch_size"] / group["low"]}
+            times = shared.inverse(group, "samples_per_second", "seconds_per_step", group["batch_size"])
             misfit = abs(fitted / group["seconds_per_step"] - 1)
-            split = group.assign(batch_size=group["batch_size"].astype(int), misfit=misfit, **bounds, **parts)
+            split = group.assign(batch_size=group["batch_size"].astype(int), misfit=misfit, **times, **parts)
             splits.append(split.sort_values("batch_size"))
     columns = [*PLACE, "batch_size", "seconds_per_step", *shared.MEASURED, "status"]
     columns += ["fixed_seconds", "seconds_per_image", "misfit"]

@@ -58,8 +58,8 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
         could be read.
     """
     printed = shared.with_bounds(shared.with_settings(evidence.printed(NAME), _SETTINGS), "seconds")
-    rates = {"images_per_second": "seconds", "low": "high", "high": "low"}
-    printed = printed.assign(**{name: printed["samples"] / printed[time] for name, time in rates.items()}, point=None)
+    rates = shared.inverse(printed, "seconds", "images_per_second", printed["samples"])
+    printed = printed.assign(**rates, point=None)
     measured = shared.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
     columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", *shared.MEASURED, "joules_per_image", "joules_low"]
     columns += ["joules_high", "joules_interval", "method", "boundary", "accuracy", "status", "message", "point"]

@@ -64,8 +64,7 @@ class ArticleEpoch:
         evaluated = rows[rows["phase"] == "evaluate"].groupby(key)["samples_per_second"].median().astype(float)
         rest = points[key].join(setup, on=key).join(self.evaluated_images / evaluated.rename("evaluate"), on=key)
         rest = rest[["setup", "evaluate"]]
-        rates = {"seconds": "samples_per_second", "low": "high", "high": "low"}
-        train = pandas.DataFrame({name: self.train_images / points[rate] for name, rate in rates.items()})
+        train = pandas.DataFrame(tables.inverse(points, "samples_per_second", "seconds", self.train_images))
         whole = train.add(rest.sum(axis=1), axis=0)
         measured = points.assign(source="measured", train=train["seconds"], **rest, **whole)
         printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds").assign(point=None)
@@ -136,8 +135,8 @@ def input_shares(
     for line in joined.to_dict("records"):
         rates = Interval.from_row(line, *RATE), Interval.from_row(line, *(f"{name}_ready" for name in RATE))
         share = intervals.combine(lambda with_input, without: 1 - with_input / without, *rates)
-        saved.append((share.value, share.low, share.high, share.kind))
-    names = ["share", "share_low", "share_high", "share_interval"]
+        saved.append(share.columns("share", *BOUNDS))
+    names = ["share", *BOUNDS]
     saved = pandas.DataFrame(saved, joined.index, names).astype(dict.fromkeys(names[:3], float))
     if "verdict_ready" in joined:
         joined["verdict"] = list(map(verdicts.worse, joined["verdict"], joined["verdict_ready"]))

@@ -1,5 +1,7 @@
 """Parts of the tables of several studies: settings as columns, ratios of two points, curves over runs."""
 
+from typing import Any
+
 import pandas
 
 from benchbook.judging import intervals, verdicts
@@ -68,6 +70,22 @@ def ratio(line: dict, base: dict, column: str) -> dict:
         "num_windows": min(line["num_windows"], base["num_windows"]),
         "verdict": verdicts.worse(line["verdict"], base["verdict"]),
     }
+
+
+def inverse(lines: pandas.DataFrame | dict, column: str, name: str, work: Any = 1.0) -> dict:
+    """Return what so much work takes at rates with bounds, or the rates from what it takes.
+
+    Args:
+        lines: a table or a line of it, with the column, low and high.
+        column: of the values.
+        name: of the result.
+        work: as much for all lines, or each line's own.
+
+    Returns:
+        By name: the result, low and high; the bounds have changed places.
+    """
+    ends = {name: column, "low": "high", "high": "low"}
+    return {end: work / lines[other] for end, other in ends.items()}
 
 
 def over_runs(rows: pandas.DataFrame, key: list[str], measure: str) -> pandas.DataFrame:

@@ -38,8 +38,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(note=OTHER_CODE, point=None)
     points = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
-    rates = points[["samples_per_second", "high", "low"]].astype(float)
-    times = 1 / rates.where(rates > 0).set_axis(["seconds", "low", "high"], axis=1)
+    times = shared.inverse(points, "samples_per_second", "seconds")
     points = points.assign(**times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30)
     whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
     points = points.assign(note=whole.map({True: "", False: SMALLER}))
@@ -90,15 +89,14 @@ def claimed(evidence: Evidence) -> list[dict]:
     for point in points.assign(source="measured").to_dict("records"):
         processor = "cpu" if point["device"] == "cpu" else "accelerator"
         rate = Interval.from_row(point, "samples_per_second")
-        times = {"seconds": 1 / rate.value, "low": 1 / rate.high, "high": 1 / rate.low}
+        times = shared.inverse(point, "samples_per_second", "seconds")
         seconds = quantities.between(point | times, f"{processor}_seconds_per_image", "seconds")
         values.append(seconds | {"note": "; ".join(filter(None, (RELEASED, seconds.get("note"))))})
         if processor == "accelerator" and point["energy_per_sample"] > 0:
             joules = Interval.from_row(point, *statistics.ENERGY_COLUMNS)
             watts = intervals.combine(operator.mul, joules, rate)
-            bounds = {"watts": watts.value, "low": watts.low, "high": watts.high, "interval": watts.kind}
             read = f"{point['energy_method']}, {point['energy_boundary']}"
-            values.append(quantities.between(point | bounds, "watts", "watts") | {"note": read})
+            values.append(quantities.between(point | watts.columns("watts"), "watts", "watts") | {"note": read})
     return values
 
 

@@ -10,7 +10,7 @@ from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.results.findings import Sentence, money
-from benchbook.studies.results.tables import with_settings
+from benchbook.studies.results.tables import inverse, with_settings
 from benchbook.studies.study import Headline, Study
 
 NAME = "your_network"
@@ -94,7 +94,7 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     drawn = table[table["hours"].notna()].reset_index(drop=True)
     chips = drawn["where"].where(drawn["source"].eq("predicted"), "measured")
     machines = drawn["where"].where(drawn["source"].ne("predicted"))
-    hours = {"low": IMAGES / drawn["high"] / 3600, "high": IMAGES / drawn["low"] / 3600}
+    hours = inverse(drawn, "samples_per_second", "hours", IMAGES / 3600)
     return drawn.assign(**hours, chip=chips, machine=machines)
 
 
