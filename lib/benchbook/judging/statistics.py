@@ -62,6 +62,11 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))]
 
 
+def timed_windows(rows: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the training windows that have a rate."""
+    return rows[(rows["phase"] == "train") & (rows["samples_per_second"] > 0).fillna(False)]
+
+
 def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
 
@@ -78,7 +83,7 @@ def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
         energy_method; energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status; message.
     """
     measured = newest(rows[rows["source"] == "measured"])
-    windows = measured[(measured["phase"] == "train") & (measured["samples_per_second"] > 0).fillna(False)]
+    windows = timed_windows(measured)
     measures = {
         key: _measures(columns) for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
@@ -153,8 +158,7 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
     long = pandas.Series(long, rows.index, dtype=bool)
-    timed = newest(rows[long & (rows["source"] == "measured")])
-    timed = timed[(timed["phase"] == "train") & timed["samples_per_second"].notna()]
+    timed = timed_windows(newest(rows[long & (rows["source"] == "measured")]))
     timed = timed[timed["run_id"] == timed.groupby(["machine", "point"])["run_id"].transform("max")]
     timed = timed.sort_values(["machine", "point", "index"])
     minutes = timed.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE
@@ -198,7 +202,7 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
     judged = judged.loc[~resumed, [*POINT_KEY, "run_id", "status", "message"]]
     failures = judged[~judged["status"].isin(records.TRAINED)]
-    windows = measured[measured["phase"].eq("train") & measured["samples_per_second"].notna()]
+    windows = timed_windows(measured)
     whole = windows[~windows["run_id"].isin(failures["run_id"])].groupby(POINT_KEY)["run_id"].nunique()
     failed, ends = failures.groupby(POINT_KEY)["run_id"].nunique(), {}
     for *key, _, status, message in failures.to_numpy().tolist():  # the last one counts

@@ -137,7 +137,7 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
     left_out = operator.sub(*trained).to_dict()
     named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
     reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
-    windows = every[(every["phase"] == "train") & every["samples_per_second"].notna()]
+    windows = statistics.timed_windows(every)
     recorded = windows["run_id"] if conditions is None else conditions["run_id"]
     unrecorded = windows.loc[~windows["run_id"].isin(recorded), POINT_KEY]
     for key in set(unrecorded.itertuples(index=False, name=None)):
@@ -289,8 +289,7 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
     key = [*POINT_KEY, "session"]
     measured = undisturbed(rows[(rows["source"] == "measured") & rows["session"].notna()], conditions)
     repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
-    windows = repeated[(repeated["phase"] == "train") & repeated["samples_per_second"].notna()]
-    complete = windows.groupby(key)["run_id"].nunique() > 1
+    complete = statistics.timed_windows(repeated).groupby(key)["run_id"].nunique() > 1
     ranks = pandas.Series(0, pandas.MultiIndex.from_frame(repeated[key].drop_duplicates()))
     for session, verdict in _stabilities(repeated, conditions, key):
         ranks[session] = 2 * complete[session] + (not verdict.is_doubtful)
@@ -304,7 +303,7 @@ def _stabilities(
 ) -> Iterator[tuple[tuple, Verdict]]:
     """Judge the training windows of each point, or by another key; on the CPU the state of GPUs does not matter."""
     on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
-    windows = measured[(measured["phase"] == "train") & measured["samples_per_second"].notna()]
+    windows = statistics.timed_windows(measured)
     known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
     lines = known.astype(object).where(known.notna(), None).to_dict("records")
     places = known.groupby("run_id").indices

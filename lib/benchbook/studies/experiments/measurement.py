@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pandas
 
 from benchbook.frameworks import allocator
-from benchbook.judging import intervals, verdicts
+from benchbook.judging import intervals, statistics, verdicts
 from benchbook.machine import condition, contention, context, identity, kinds, launch, layout
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
@@ -129,8 +129,7 @@ class Measurement:
         runs = [run for run, (number, _) in ended.items() if number != CHECK]
         counted = [run for run in runs if run not in disturbed] if patience else runs
         windows = rows[rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])]
-        windows = windows if patience else verdicts.undisturbed(windows, conditions)
-        windows = windows[windows["phase"].eq("train") & windows["samples_per_second"].gt(0)]
+        windows = statistics.timed_windows(windows if patience else verdicts.undisturbed(windows, conditions))
         part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
         is_known = windows["run_id"].nunique() >= given.get("fewest_processes", self.count)
         is_known &= part <= given.get("processes_part", 0)
