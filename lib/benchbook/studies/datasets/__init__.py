@@ -76,4 +76,4 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
         return None
     train = Pictures(data.train_images, data.train_labels)
     test = Pictures(data.test_images, data.test_labels)
-    return Collection(data.name, train, test, int(data.train_labels.max()) + 1)
+    return Collection(data.name, train, test, data.num_classes)

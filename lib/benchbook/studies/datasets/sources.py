@@ -53,6 +53,11 @@ class Dataset:
         """Return the number of training images."""
         return len(self.train_images)
 
+    @property
+    def num_classes(self) -> int:
+        """Return the number of classes, if each image has one."""
+        return int(self.train_labels.max()) + 1
+
     def with_tests(self, num_images: int) -> "Dataset":
         """Return the data set with only `num_images` test images, evenly spread; 0: all of them."""
         tested = spread(len(self.test_labels), min(num_images, len(self.test_labels)))

@@ -43,7 +43,7 @@ def make_model(plan: Plan):
     base.trainable = plan.trainable  # a frozen batch norm uses its moving statistics
     hidden = keras.layers.GlobalAveragePooling2D(name="pool")(base.output)
     hidden = keras.layers.Dropout(plan.DROPOUT, name="dropout")(hidden)
-    model = keras.Model(base.input, keras.layers.Dense(plan.num_classes, name=weights.HEAD)(hidden))
+    model = keras.Model(base.input, keras.layers.Dense(plan.dataset.num_classes, name=weights.HEAD)(hidden))
     for layer in model.layers:
         if layer.weights:
             layer.set_weights(plan.arrays[layer.name])

@@ -40,7 +40,8 @@ class Network(nn.Module):
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        base = torchvision.models.mobilenet_v2(weights=None, num_classes=plan.num_classes, dropout=plan.DROPOUT)
+        options = {"num_classes": plan.dataset.num_classes, "dropout": plan.DROPOUT}
+        base = torchvision.models.mobilenet_v2(weights=None, **options)
         self.features, self.classifier, self.trainable = base.features, base.classifier, plan.trainable
         layers = [layer for layer in self.features.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
         names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]

@@ -73,7 +73,7 @@ class Plan(StudyPlan):
         given = process.parameters
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
         with process.run.during("setup"):
-            chosen = choose(given["weights"], int(data.train_labels.max()) + 1, *choices)
+            chosen = choose(given["weights"], data.num_classes, *choices)
         process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
@@ -86,7 +86,7 @@ class Plan(StudyPlan):
         super().__post_init__()
         check_batch_size(self.batch_size, len(self.dataset.train_labels))
         if self.drawn is None:
-            chosen = choose(self.weights, self.num_classes, self.image_size, self.seed)
+            chosen = choose(self.weights, self.dataset.num_classes, self.image_size, self.seed)
             object.__setattr__(self, "drawn", chosen)
 
     @property
@@ -103,11 +103,6 @@ class Plan(StudyPlan):
     def folded(self) -> bool:
         """Return whether batch norms are folded into their convolutions, if the framework can do that."""
         return self.variant == "tuned" and not self.trainable
-
-    @property
-    def num_classes(self) -> int:
-        """Return the number of classes in the data set."""
-        return int(self.dataset.train_labels.max()) + 1
 
     def decay(self, step: Any) -> Any:
         """Return the share of the first learning rate that is left at a step, a number or a framework's array."""
