@@ -109,8 +109,7 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     taken = rows[rows["phase"] == "parity"].reset_index(drop=True)
     names = ("step", "reference_loss", "same_weights_loss")
-    numbers = {name: [settings.get(name) for settings in taken["settings"]] for name in names}
-    taken = taken.assign(**{name: pandas.Series(values, dtype=float) for name, values in numbers.items()})
+    taken = statistics.with_settings(taken, names).astype(dict.fromkeys(names, float))
     reference = taken["reference_loss"]
     error = (taken["loss"].astype(float) - reference).abs() / reference.abs()
     tolerance = taken["precision"].map(lambda precision: tolerance_of(precision).loss, na_action="ignore").astype(float)

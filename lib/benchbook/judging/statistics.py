@@ -1,6 +1,6 @@
 """One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its measured windows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy
 import pandas
@@ -60,6 +60,11 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     starts = rows[[*key, *time]].sort_values(time).drop_duplicates(key)
     last = starts.sort_values(time, na_position="first").drop_duplicates(POINT_KEY, keep="last")
     return rows[pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))]
+
+
+def with_settings(rows: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFrame:
+    """Return rows, or lines of a summary, with these settings as columns; None where a line lacks the setting."""
+    return rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in names})
 
 
 def timed_windows(rows: pandas.DataFrame) -> pandas.DataFrame:

@@ -223,7 +223,7 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     last = last.drop_duplicates(POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
     # On frozen features the head may never do better than guessing: whether it does is a question of its study.
-    learnt = pandas.Series([each.get("trainable") is not False for each in last["settings"]], last.index, dtype=bool)
+    learnt = statistics.with_settings(last, ["trainable"])["trainable"].ne(False)
     last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
     reasons = {}
     for line in last.to_dict("records"):

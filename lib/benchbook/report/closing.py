@@ -15,7 +15,7 @@ from benchbook.studies.experiments import parameters
 from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import SECONDS, Evidence, cached
 from benchbook.studies.results.findings import Sentence
-from benchbook.studies.results.tables import is_measured
+from benchbook.studies.results.tables import are_measured
 from benchbook.studies.study import Study
 
 ROWS = ["phase", "precision", "repeat", "epoch", "batch_size", "samples", "seconds", "input_seconds"]
@@ -97,7 +97,7 @@ def has_answer(evidence: Evidence, study: Study) -> bool:
     """Return whether the headline is about a measured point; it is not about one of another size, for one."""
     lines, sentence = study.lead.drawn(study.lead.table(evidence), evidence), study.headline.sentence
     lines = sentence.lines(lines) if isinstance(sentence, Sentence) else lines
-    return any(map(is_measured, lines[lines[study.headline.quantity].notna()].to_dict("records")))
+    return any(are_measured(lines[lines[study.headline.quantity].notna()]))
 
 
 def _rate(evidence: Evidence, study: Study, point: dict) -> str:

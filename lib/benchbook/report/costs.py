@@ -113,7 +113,7 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
         own = [*(of_study(task, evidence, memory) if task.study else ()), *_published(task)]
         taken = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
         own += [] if task.metric else _predicted(task, taken)
-        own.sort(key=lambda line: (_rank(line), line["seconds"], line["name"], line["family"]))
+        own.sort(key=_rank)
         network = networks.describe(task.network)
         lines += [{"task": task.key} | line | _described(line, network) for line in own]
     found = pandas.DataFrame(lines)
@@ -230,8 +230,9 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
     return list(found.values())
 
 
-def _rank(line: dict) -> int:
-    return 2 if line.get("interval") == OTHER_CODE else int(line["source"] == PREDICTED)
+def _rank(line: dict) -> tuple:
+    is_other, is_predicted = line.get("interval") == OTHER_CODE, line["source"] == PREDICTED
+    return is_other, is_predicted, line["seconds"], line["name"], line["family"]
 
 
 def _described(line: dict, network: networks.Network) -> dict:

@@ -11,12 +11,12 @@ from benchbook.judging import statistics, wording
 from benchbook.record import articles
 from benchbook.studies.charts import figures
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.results.tables import PREDICTED
+from benchbook.studies.results.tables import PREDICTED, are_measured
 
 
 def sources(unit: str, lines: pandas.DataFrame, evidence: Evidence, study: str) -> str:
     """Return in HTML what a study's lines are in, which machines and articles they are of, and the newest day."""
-    is_own, printed = figures.looks(lines)["is_measured"].astype(bool), evidence.printed(study)
+    is_own, printed = are_measured(lines), evidence.printed(study)
     rows = evidence.measured[evidence.measured["study"].eq(study)]
     pooled = lines.get("pooled", pandas.Series(dtype=object)).dropna().explode()
     rows = rows[rows["machine"].isin([*lines["machine"][is_own], *pooled])]

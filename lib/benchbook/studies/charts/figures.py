@@ -56,17 +56,16 @@ LABEL_LETTERS = 56  # in each line of a label
 style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
 
 
-def canvas(height: float, width: float = 8.0, panels: int = 1, **options) -> tuple[Figure, numpy.ndarray | Axes]:
+def canvas(height: float, width: float = 8.0, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes]:
     """Return a figure and its axes, or an array of axes if there are several panels.
 
     Args:
         height, width: in inches; no figure is taller than TALLEST.
         panels: number of axes side by side.
-        options: of `Figure.subplots`.
     """
     figure = Figure(figsize=(width, min(height, TALLEST)))
     FigureCanvasAgg(figure)  # so that layout and PNG share the measured sizes of texts
-    return figure, figure.subplots(**{"ncols": panels, **options})
+    return figure, figure.subplots(ncols=panels)
 
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
 from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.tables import are_measured
 
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
@@ -107,7 +108,7 @@ class Plot:
         work = lines[list(self.alike)].astype("string").fillna("").agg(" | ".join, axis=1)
         ranks = {}
         for name, own in known.groupby(work[known.index]):
-            measured = own[figures.looks(own)["is_measured"].astype(bool)]
+            measured = own[are_measured(own)]
             values = self.num_places(own) > 1, measured["machine"].nunique(), len(own)
             ranks[name] = (evidence.own_first and len(measured) > 0, *values)
         return lines[work == max(ranks, key=ranks.get)]
@@ -219,7 +220,7 @@ class Points(Plot):
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a line for each group of points, of the first machines only if there are many."""
-        measured = figures.looks(lines)["is_measured"].astype(bool)
+        measured = are_measured(lines)
         machines = lines.loc[measured, "machine"].drop_duplicates()[:MOST_MACHINES]
         few = lines[~measured | lines["machine"].isin(machines)]
         groups = [points.sort_values(self.x, kind="stable") for _, points in few.groupby(self.by, dropna=False)]

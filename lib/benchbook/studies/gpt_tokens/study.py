@@ -38,7 +38,8 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
-    both = [shared.with_settings(part, _SETTINGS) for part in (evidence.points(NAME), printed.assign(num_samples=0))]
+    parts = evidence.points(NAME), printed.assign(num_samples=0)
+    both = [statistics.with_settings(part, _SETTINGS) for part in parts]
     columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "status", "message", "point"]

@@ -34,7 +34,7 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
         `confirmation.name`), for points at the article's batch size and points that failed before they had one.
     """
     points = _points(evidence)
-    points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
+    points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
     return EPOCH.table(evidence, points, evidence.printed(NAME, "phase == 'total'").assign(loader="reference"))
 
 
@@ -101,7 +101,7 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
 @cached
 def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return the study's measured points with their loader; of equal points the one that measured more images."""
-    points = shared.with_settings(evidence.points(NAME), ["data_resident"])
+    points = statistics.with_settings(evidence.points(NAME), ["data_resident"])
     controlled = points["data_resident"].map(lambda resident: "resident" if resident else "equal loader")
     points = points.assign(loader=points["variant"].where(points["variant"] != "controlled", controlled))
     return most_samples(points, [*PLACE, "batch_size", "loader"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas
 
-from benchbook.judging import wording
+from benchbook.judging import statistics, wording
 from benchbook.measuring import failures
 from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
@@ -57,10 +57,10 @@ def settings(evidence: Evidence) -> pandas.DataFrame:
         accuracy, status, message, point. The rate is missing where a point failed; joules are missing where no sensor
         could be read.
     """
-    printed = shared.with_bounds(shared.with_settings(evidence.printed(NAME), _SETTINGS), "seconds")
+    printed = shared.with_bounds(statistics.with_settings(evidence.printed(NAME), _SETTINGS), "seconds")
     rates = shared.inverse(printed, "seconds", "images_per_second", printed["samples"])
     printed = printed.assign(**rates, point=None)
-    measured = shared.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
+    measured = statistics.with_settings(evidence.points(NAME), _SETTINGS).rename(columns=_RENAMED)
     columns = [*_ALIKE, *_SETTINGS, "layers", "images_per_second", *shared.MEASURED, "joules_per_image", "joules_low"]
     columns += ["joules_high", "joules_interval", "method", "boundary", "accuracy", "status", "message", "point"]
     table = shared.with_printed(measured, printed, columns, [*_ALIKE, *_SETTINGS])
@@ -78,7 +78,8 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         weights, point, layers, images_seen, loss, low, high (over runs), num_runs, accuracy, status.
     """
     windows = evidence.newest(NAME).query("phase == 'train' and repeat == 0 and samples.notna()", engine="python")
-    windows = shared.with_settings(windows, _SETTINGS[:3]).assign(images_seen=shared.images_seen(windows, ["run_id"]))
+    windows = windows.assign(images_seen=shared.images_seen(windows, ["run_id"]))
+    windows = statistics.with_settings(windows, _SETTINGS[:3])
     table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss")
     tested = evidence.points(NAME).set_index(["machine", "point"])["accuracy"]
     table = table.join(tested, on=["machine", "point"]).assign(layers=table["trainable"].map(LAYERS).fillna(""))

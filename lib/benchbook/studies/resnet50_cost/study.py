@@ -67,7 +67,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
         (these two from the run's parameters), status, message, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
-    measured = shared.with_settings(evidence.points(NAME), _STATED)
+    measured = statistics.with_settings(evidence.points(NAME), _STATED)
     shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"]
     measured = measured.join(shares, on=["machine", "point"])
     devices = measured["device_count"].mask(measured["device"] == "cpu", 1).astype(float)
@@ -177,19 +177,6 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
     return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
 
 
-def epochs_to_accuracy(rows: pandas.DataFrame, accuracy: float) -> float | None:
-    """Return the first epoch of a run in which the measured accuracy is at least this; None if the run never got there.
-
-    The accuracy is not smoothed and not extrapolated.
-
-    Args:
-        rows: one run's, with columns phase, epoch and accuracy.
-        accuracy: a fraction.
-    """
-    reached = rows.query("phase == 'evaluate' and accuracy >= @accuracy")
-    return float(reached["epoch"].min()) if len(reached) else None
-
-
 def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
     """Return when each run of `curves` first reached a target accuracy, a fraction; see `tables.to_target`.
 
@@ -272,9 +259,10 @@ def _best(curve: pandas.DataFrame) -> dict:
 
 
 def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
-    """Return the epoch of a curve's best accuracy, and the epoch that reached TARGET_ACCURACY, if one did."""
-    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": epochs_to_accuracy(curve, TARGET_ACCURACY)}
-    return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if epoch is not None]
+    """Return the epoch of a curve's best accuracy, and the first that reached TARGET_ACCURACY, if one did."""
+    reached = curve.loc[curve["accuracy"] >= TARGET_ACCURACY, "epoch"].min()
+    epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": reached}
+    return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if pandas.notna(epoch)]
 
 
 LABEL = ("device_count", "variant", "framework", "precision")

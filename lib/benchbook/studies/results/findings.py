@@ -14,7 +14,7 @@ from benchbook.machine import libraries
 from benchbook.record import naming, prices
 from benchbook.rows import records
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.results.tables import PREDICTED, bounds_kind, is_measured
+from benchbook.studies.results.tables import PREDICTED, are_measured, bounds_kind, is_measured
 
 if TYPE_CHECKING:
     from benchbook.studies.study import Study
@@ -61,7 +61,7 @@ class Sentence:
         own = table.query(self.where, engine="python") if self.where and len(table) else table
         own = own[own[self.column].notna()]
         own = own[own["status"].isin(records.TRAINED)] if "status" in own else own
-        measured = own[[is_measured(line) for line in own.to_dict("records")]]
+        measured = own[are_measured(own)]
         return measured if len(measured) else own
 
     def line(self, table: pandas.DataFrame) -> dict | None:
@@ -166,7 +166,7 @@ def finding(study: "Study", evidence: Evidence, measured: bool = False) -> list[
         if measured and len(known) and not is_measured(known.iloc[0].to_dict()):
             continue
         text = spoken(title, lines, evidence, study) if is_sentence else title(lines, evidence.names)
-        devices = {line["device"] for line in lines.to_dict("records") if is_measured(line)}
+        devices = set(lines.loc[are_measured(lines), "device"])
         if study.headline.by_accelerator and chart is study.lead and devices == {"cpu"}:
             text = text if text.startswith(DOUBTS) else f"Not decided (needs a GPU or a TPU): {text}"
         said.append(text)
@@ -198,8 +198,7 @@ def stand_in(line: dict, dataset: str) -> str:
 
 def _failures(table: pandas.DataFrame) -> str:
     """Return how all measured lines failed, to begin a sentence; empty if one trained or none was measured."""
-    own = [line for line in table.to_dict("records") if is_measured(line)]
-    statuses = {line["status"] for line in own if isinstance(line.get("status"), str)}
+    statuses = set(table[are_measured(table)].get("status", pandas.Series()).dropna())
     words = ", ".join(sorted(statuses)).replace("_", " ")
     return "" if not statuses or statuses & set(records.TRAINED) else f"{words.capitalize()} here: "
 

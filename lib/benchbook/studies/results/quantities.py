@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 import numpy
 import pandas
 
-from benchbook.judging import intervals, verdicts
+from benchbook.judging import intervals, statistics, verdicts
 from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, prices
 from benchbook.rows import networks
-from benchbook.studies.results import tables
 from benchbook.studies.results.evidence import Evidence
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def gather(evidence: Evidence, studies: Iterable["Study"]) -> pandas.DataFrame:
     values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
     rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
     for study in studies:
-        rows = tables.with_settings(evidence.printed(study.name), SETTINGS)
+        rows = statistics.with_settings(evidence.printed(study.name), SETTINGS)
         for rule in rules[rules["study"] == study.name].itertuples():
             chosen = rows.query(rule.where, engine="python").to_dict("records")
             values += [printed(row, rule.name, rule.column) for row in chosen]

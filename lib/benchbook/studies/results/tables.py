@@ -20,16 +20,16 @@ def is_measured(line: dict) -> bool:
     return source == "measured" or pandas.isna(source)
 
 
+def are_measured(table: pandas.DataFrame) -> pandas.Series:
+    """Return whether each line of a table was measured, see `is_measured`."""
+    return pandas.Series(map(is_measured, table.to_dict("records")), table.index, dtype=bool)
+
+
 def bounds_kind(line: dict) -> str:
     """Return the kind of a line's bounds, an interval, a range, PUBLISHED or PREDICTED."""
     if not is_measured(line):
         return PREDICTED if line["source"] == PREDICTED else PUBLISHED
     return intervals.INTERVAL if line.get("interval") == intervals.INTERVAL else intervals.RANGE
-
-
-def with_settings(rows: pandas.DataFrame, names: list[str]) -> pandas.DataFrame:
-    """Return rows, or lines of a summary, with these settings as columns; None where a line lacks the setting."""
-    return rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in names})
 
 
 def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:

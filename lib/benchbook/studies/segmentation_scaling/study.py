@@ -37,7 +37,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
         note, point.
     """
     printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(note=OTHER_CODE, point=None)
-    points = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
+    points = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
     times = shared.inverse(points, "samples_per_second", "seconds")
     points = points.assign(**times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30)
     whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
@@ -81,7 +81,7 @@ def claimed(evidence: Evidence) -> list[dict]:
 
     They are those of the article's released network at its size and batch, in TensorFlow and float32.
     """
-    points, values = shared.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]), []
+    points, values = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]), []
     own = "framework == 'tensorflow' and variant == 'reference' and precision == 'fp32' and status == 'ok'"
     own += f" and image_size == {ARTICLE_SIZE} and batch_size == {BATCH_SIZE} and width == 1"
     points = points.query(f"{own} and samples_per_second > 0").fillna({"sustained_minutes": 0})

@@ -39,8 +39,8 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
         that failed before they had one.
     """
     printed = evidence.printed(NAME, "phase == 'total' and source == 'published'")
-    single = [settings.get("epochs", 1) == 1 for settings in printed["settings"]]
-    return EPOCH.table(evidence, _points(evidence), printed[pandas.Series(single, printed.index, dtype=bool)])
+    single = statistics.with_settings(printed, ["epochs"])["epochs"].fillna(1).eq(1)
+    return EPOCH.table(evidence, _points(evidence), printed[single])
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
@@ -92,7 +92,7 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
         seeds and runs), low, high (least and most), num_runs.
     """
     printed = evidence.printed(NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()")
-    printed = shared.with_settings(printed, ["epochs"])
+    printed = statistics.with_settings(printed, ["epochs"])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     rows = printed.to_dict("records") + _evaluations(evidence.newest(NAME)).to_dict("records")
     table = pandas.DataFrame(rows, columns=[*key, "accuracy", "run_id"]).astype({"epochs": float})
@@ -159,7 +159,7 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
 def _points(evidence: Evidence) -> pandas.DataFrame:
     """Return measured points at the article's batch size; of equal points the one that measured more images."""
     points = evidence.points(NAME)
-    points = points[(points["batch_size"] == BATCH_SIZE) | points["batch_size"].isna()]
+    points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
     return most_samples(points, ["machine", "device", "dataset", "variant"])
 
 

@@ -31,7 +31,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
     """
     both = pandas.concat([evidence.newest(NAME), evidence.printed(NAME)], ignore_index=True)
     steps = "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
-    windows = shared.with_settings(both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"])
+    windows = statistics.with_settings(both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"])
     loader = windows["data_resident"].map(lambda resident: "resident" if resident else "loader")
     # The lines of a log are not consecutive windows; each says how many images of its epoch came before it.
     logged = windows["images_seen_in_epoch"].astype(float) + windows["samples"] / 2

@@ -2,7 +2,7 @@
 
 import pandas
 
-from benchbook.judging import wording
+from benchbook.judging import statistics, wording
 from benchbook.record import chips, predict, prices
 from benchbook.record.naming import Names
 from benchbook.record.predict import Unknown
@@ -10,7 +10,7 @@ from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.results.findings import Sentence, money
-from benchbook.studies.results.tables import inverse, with_settings
+from benchbook.studies.results.tables import inverse
 from benchbook.studies.study import Headline, Study
 
 NAME = "your_network"
@@ -34,7 +34,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """
     columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
     columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point"]
-    points = with_settings(evidence.points(NAME), _SETTINGS)
+    points = statistics.with_settings(evidence.points(NAME), _SETTINGS)
     return points.reindex(columns=columns).sort_values(_KEY, ignore_index=True)
 
 
