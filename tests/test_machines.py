@@ -1,13 +1,9 @@
 """Machines side by side, from manifests: what each is, and nothing private."""
 
-import json
 from dataclasses import asdict, replace
-
-import pytest
 
 from benchbook.machine import identity
 from benchbook.report import machines
-from benchbook.rows import manifests
 from rows import make_row, make_rows
 
 MACHINE = replace(
@@ -21,23 +17,18 @@ MACHINE = replace(
 )
 
 
-@pytest.fixture
-def table(tmp_path):
-    """Return a function that makes the table of runs with these manifests, named by their order."""
-
-    def made(*own):
-        rows = []
-        for number, manifest in enumerate(own):
-            run_id = f"2026010{number + 1}T000000Z-aa"
-            rows += [make_row(run_id=run_id, session=f"session-{number}", index=index) for index in range(2)]
-            if manifest:
-                (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-        return machines.table(make_rows(rows), manifests.read_all(tmp_path))
-
-    return made
+def table(*described):
+    """Return the table of runs with these manifests; a missing one is None."""
+    rows = [
+        make_row(run_id=f"2026010{number}T000000Z-aa", session=f"session-{number}", index=index)
+        for number in range(len(described))
+        for index in range(2)
+    ]
+    run_ids = dict.fromkeys(row["run_id"] for row in rows)
+    return machines.table(make_rows(rows), {run: each for run, each in zip(run_ids, described, strict=True) if each})
 
 
-def test_a_machine_is_what_its_newest_manifest_says(table):
+def test_a_machine_is_what_its_newest_manifest_says():
     versions = (replace(MACHINE, system=system) for system in ("Linux 6.1", "Linux 6.2"))
     line = table(*({"machine": asdict(each)} for each in versions)).iloc[0].to_dict()
     assert line == {
@@ -53,7 +44,7 @@ def test_a_machine_is_what_its_newest_manifest_says(table):
     }
 
 
-def test_operations_that_the_device_lacks_and_limits_are_named(table):
+def test_operations_that_the_device_lacks_and_limits_are_named():
     lacks = [{"ResizeBilinearGrad(float32)": 1}, {"Cast(uint8)": 1}, None]
     limited = {"machine": {"usable_cores": 2, "logical_cores": 8}}
     notes = table(*(limited | {"misplaced_operations": counts} for counts in lacks))["notes"].item()
@@ -61,7 +52,7 @@ def test_operations_that_the_device_lacks_and_limits_are_named(table):
     assert "ran on the host: Cast(uint8), ResizeBilinearGrad(float32)" in notes
 
 
-def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine(table):
+def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine():
     bare, line = table(None).iloc[0], table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
     for each in (bare, line):
         assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
@@ -69,15 +60,12 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
     assert table().columns.tolist() == machines.COLUMNS
 
 
-def test_two_kinds_of_computer_under_one_name_are_told_apart(tmp_path):
-    rows = []
-    for number, kind in enumerate(("aaaa1111", "bbbb2222", None, "no manifest")):
-        run_id = f"2026010{number + 1}T000000Z-aa"
-        rows += [make_row(run_id=run_id), make_row(run_id=run_id, machine="attic")]
-        if kind != "no manifest":
-            manifest = {"machine": {"fingerprint": kind} if kind else {}}
-            (tmp_path / f"{run_id}.json").write_text(json.dumps(manifest))
-    apart = machines.separate_kinds(make_rows(rows), manifests.read_all(tmp_path))
-    assert apart["machine"].tolist()[::2] == ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk"]
-    alike = machines.separate_kinds(make_rows(rows[::6]), manifests.read_all(tmp_path))
+def test_two_kinds_of_computer_under_one_name_are_told_apart():
+    kinds = {"run-1": {"fingerprint": "aaaa1111"}, "run-2": {"fingerprint": "bbbb2222"}, "run-3": {}}
+    described = {run_id: {"machine": about} for run_id, about in kinds.items()}
+    rows = [make_row(run_id=run_id) for run_id in (*kinds, "no manifest")]
+    rows = make_rows([*rows, make_row(run_id="run-1", machine="attic")])
+    names = ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk", "attic"]
+    assert machines.separate_kinds(rows, described)["machine"].tolist() == names
+    alike = machines.separate_kinds(rows.iloc[[0, 3]], described)
     assert set(alike["machine"]) == {"desk"}
