@@ -310,10 +310,9 @@ def of_figures() -> Iterator[Edge]:
     unstable, diverged, interval = line(verdict=Verdict((("drift", 0.09),))), line(status="diverged"), "interval"
     points = functools.partial(drawn, draw=figures.draw_points)
     for name, lines in {
-        "stable": [line()], "unstable": [unstable], "diverged": [diverged], "published": [printed], "failed": [failed],
-        "stopped midway": [line(status="interrupted")], "predicted": [line(source="predicted")],
+        "unstable": [unstable], "diverged": [diverged], "stopped midway": [line(status="interrupted")],
         "diverged without a length": [line(None, low=None, high=None, status="diverged")],
-        "an interval": [line(interval=interval)], "without bounds": [line(low=None, high=None)],
+        "without bounds": [line(low=None, high=None)],
         "an interval, a range, a rounding": [line(interval=interval), line(interval="range"), printed, failed],
         "both views": [line(variant=variant) for variant in ("tuned", "reference", "tuned, other", "controlled")],
         "one view": [line(), line(variant="controlled")],
@@ -321,7 +320,7 @@ def of_figures() -> Iterator[Edge]:
         "by value": [line(1.0), failed, line(3.0), line(2.0), line(5.0, variant="tuned")],
     }.items():  # fmt: skip
         yield f"bars: {name}", drawn, lines
-    for lines in ([line()], [unstable], [diverged], [line(), failed | {"batch_size": 16}]):
+    for lines in ([unstable], [diverged], [line(), failed | {"batch_size": 16}]):
         yield f"points: {[each['status'] for each in lines]} {lines[0]['verdict']}", points, lines
     many = [{"rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)]
     many = pandas.DataFrame([*many, {"rate": 0.5, "source": "published"}]).assign(machine="desk", device="cpu")
