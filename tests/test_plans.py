@@ -205,10 +205,14 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(m
     ],
 )
 def test_the_learning_rate_follows_the_epochs_or_the_steps(study, options, expected):
-    made, rates = small.build(study, Device("cpu", "a processor"), **options), []
-    for _ in range(2):
-        for _ in range(2):
+    made = small.build(study, Device("cpu", "a processor"), **options)
+    fresh = made.snapshot()
+    for _ in range(2):  # from fresh weights, and from restored ones
+        rates = []
+        for place in range(4):
             rates.append({group["lr"] for group in made.optimizer.param_groups})
             made.step(next(iter(made.batches(made.epoch))))
-        made.end_epoch()
-    assert [*map(list, rates)] == [[pytest.approx(rate)] for rate in expected]
+            if place % 2:
+                made.end_epoch()
+        assert [*map(list, rates)] == [[pytest.approx(rate)] for rate in expected]
+        made.restore(fresh)

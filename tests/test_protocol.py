@@ -6,15 +6,12 @@ from dataclasses import replace
 
 import pandas
 import pytest
-import torch
 
 import plants
-import small
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
 from benchbook.measuring.window import steps_lasting, train_window
-from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import CPU, FakeWorkload, Sensor, run
+from fakes import FakeWorkload, Sensor
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -185,43 +182,6 @@ def test_exception_in_a_step_keeps_finished_rows_and_adds_one_of_its_phase(recor
 def test_windows_that_are_no_epochs_are_not_evaluated_each(wrong):
     with pytest.raises(ValueError, match="evaluate_each_epoch True; allowed with samples_per"):
         Amount(**wrong, evaluate_each_epoch=True)
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    """Random images: what is learned does not matter here, that it is the same does."""
-    return small.images((28, 28), 80, 16)
-
-
-def _losses(tiny, folder, num_warmup_steps, num_repeats, **options) -> list:
-    workload = mnist.Plan.build(tiny, CPU, "controlled", num_workers=0, batch_size=16, **options)
-    record = run(folder)
-    if num_warmup_steps is not None:
-        protocol.warm_up(workload, record, num_warmup_steps)
-    # Two windows of an epoch each, then a third: the schedule has stepped, and a diverged loss would show.
-    protocol.measure_windows(workload, record, Amount(num_repeats=num_repeats, num_windows=3))
-    rows = record.rows()
-    return rows[rows["phase"].isin(["train", "evaluate"])].groupby("repeat")["loss"].apply(list).tolist()
-
-
-@pytest.fixture
-def ticking(monkeypatch, clock):
-    """A clock that moves by itself, for a network that does not move it."""
-
-    def perf_counter():
-        clock.advance(1)
-        return clock.seconds
-
-    monkeypatch.setattr(clock, "perf_counter", perf_counter)
-
-
-@pytest.mark.parametrize("data_resident", [True, False])
-def test_warm_up_of_a_real_network_changes_nothing_that_follows(tiny, tmp_path, ticking, data_resident):
-    with torch.random.fork_rng(devices=[]):
-        plain = _losses(tiny, tmp_path / "plain", None, 1, data_resident=data_resident)
-        warmed = _losses(tiny, tmp_path / "warmed", 6, 2, data_resident=data_resident)
-    assert warmed == plain * 2  # and the second repeat is the first one's
-    assert len(set(plain[0])) == 4
 
 
 class Spawned(FakeWorkload):
