@@ -25,6 +25,7 @@ from benchbook.machine import context, identity
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
+from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 
@@ -245,18 +246,24 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             new_output("stream", text="Session\n"),
             new_output("display_data", {"text/markdown": f"**{said}** More."}),
         ]
-        shown += [html_output("<p>figure</p>"), html_output("<small>note</small>")]
+        for name in ("windows", "mnist-epochs"):  # only the latter is a table of the report
+            about = {"image/png": {"alt": "figure", "table": name}}
+            shown += [new_output("display_data", {"image/png": ""}, metadata=about), html_output("<small>note</small>")]
         path = write_notebook(
             tmp_path / "run.ipynb", *shown, html_output("<p>table</p>"), text="# Title\nWhy?", source="closing.show(a)"
         )
         with context.changed(session=session):
             kernel.keep(path, "mnist_speedup", point, variant == "reference")
-    pages = build(merge(make_rows(windows([1.0] * 3))), *site.notebooks()).pages
-    told = text(pages["01_mnist_speedup.html"])
+    merged = merge(make_rows(windows([1.0] * 3)))
+    merged.drawings["mnist-epochs"] = Drawing(None, pandas.DataFrame({"a": [1]}), "")
+    pages = build(merged, *site.notebooks()).pages
+    page = pages["01_mnist_speedup.html"]
+    [table] = page.select("a[download]")
+    assert (table["href"], table.parent.text.split()[0]) == ("mnist-epochs.csv", "note")
+    told = text(page)
     order = [
         "Title",
         "It takes 4 s.",
-        "figure",
         "note",
         "Why?",
         "closing",
