@@ -250,7 +250,11 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             about = {"image/png": {"alt": "figure", "table": name}}
             shown += [new_output("display_data", {"image/png": ""}, metadata=about), html_output("<small>note</small>")]
         path = write_notebook(
-            tmp_path / "run.ipynb", *shown, html_output("<p>table</p>"), text="# Title\nWhy?", source="closing.show(a)"
+            tmp_path / "run.ipynb",
+            *shown,
+            html_output("<p>table</p>"),
+            text="# Title\nWhy a window?",
+            source="closing.show(a)",
         )
         with context.changed(session=session):
             kernel.keep(path, "mnist_speedup", point, variant == "reference")
@@ -260,12 +264,13 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     page = pages["01_mnist_speedup.html"]
     [table] = page.select("a[download]")
     assert (table["href"], table.parent.text.split()[0]) == ("mnist-epochs.csv", "note")
+    assert page.find("a", string="window")["href"].startswith("docs/words.html")  # its first use out of the title
     told = text(page)
     order = [
         "Title",
         "It takes 4 s.",
         "note",
-        "Why?",
+        "Why a window?",
         "closing",
         "Session",
         "table",
