@@ -270,7 +270,7 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
         "Title",
         "It takes 4 s.",
         "note",
-        "Why a window?",
+        "Why a",
         "closing",
         "Session",
         "table",
