@@ -57,15 +57,16 @@ def index(folder: Path) -> None:
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         answers = [cell for cell in cells if "closing.show" in cell.source]
-        outputs = [*itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)]
-        drawn = [output for output in outputs if "image/png" in output.get("data", {})]
+        outputs = itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)
+        shown = [output for output in outputs if "data" in output]
+        drawn = [output for output in shown if "image/png" in output.data]
         largest = max(drawn, key=lambda output: len(output.data["image/png"]))
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
         question, alt = layout.question(path.stem.partition("_")[2]), largest.metadata["image/png"]["alt"]
-        said = [output.data["text/markdown"].split("**")[1] for output in outputs if "text/markdown" in output.data]
-        answer = f"{said[0]}\n\n" if answers else ""  # in bold
+        texts = [output.data["text/markdown"] for output in shown if answers and "text/markdown" in output.data]
+        answer = "".join(f"**{text.split('**')[1]}**\n\n" for text in texts[:1])  # its first sentence
         lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 
