@@ -110,14 +110,14 @@ class Sentence:
         lines, line = self.lines(table), self.line(table)
         if not line or not is_measured(line) or self.equal is not None:
             return ""
+        own = line["pooled"] if isinstance(line.get("pooled"), list) else [line["machine"]]
+        every = lines.assign(each=lines.get("pooled", lines["machine"]).fillna(lines["machine"])).explode("each")
         named = [name for _, name, _, _ in string.Formatter().parse(self.text) if name in lines]
-        is_same = lines[named].astype(str).eq(pandas.Series(line).reindex(named).astype(str)).all(axis=1)
-        rest = lines[is_same & lines["machine"].ne(line["machine"])]
+        is_same = every[named].astype(str).eq(pandas.Series(line).reindex(named).astype(str)).all(axis=1)
+        rest = every[is_same & ~every["each"].isin(own)]
         if rest.empty:
             return ""
-        numbers = rest[self.column].astype(float)
-        machines = rest.get("pooled", rest["machine"]).fillna(rest["machine"]).explode()
-        count = wording.count(machines.nunique(), "other machine")
+        numbers, count = rest[self.column].astype(float), wording.count(rest["each"].nunique(), "other machine")
         return f"; {wording.span(self.work / numbers if self.work else numbers, self.show)} on {count}"
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:
