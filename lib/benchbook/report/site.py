@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchbook.machine import identity, layout, temporary
@@ -65,8 +64,7 @@ def write() -> Path:
     executed.parent.mkdir(parents=True, exist_ok=True)
     # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    with execute.acquire(outputs / ".report.lock", LOCK_SECONDS), ThreadPoolExecutor(1) as meanwhile:
-        meanwhile.submit(importlib.import_module, "myst_nb.sphinx_ext")  # a second, on another core than the kernel's
+    with execute.acquire(outputs / ".report.lock", LOCK_SECONDS):
         try:
             kernel.execute(layout.notebook("aggregate"), executed, {})
         except Exception as error:
