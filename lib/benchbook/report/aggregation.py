@@ -1,5 +1,6 @@
 """The rows of all machines, merged with the published rows, and the files that the report shows."""
 
+import gc
 import traceback
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -142,4 +143,8 @@ def merge(runs: Path) -> Aggregation:
     conditions = condition.samples(described)
     rows = pandas.concat([verdicts.counting(measured, conditions), articles.rows()], ignore_index=True)
     yours = frozenset(path.name for path in layout.states().glob("*/")) & set(measured["machine"])
-    return without_faults(Evidence(rows, conditions, runs, yours=yours), described, left_out)
+    gc.disable()  # its search for cycles takes an eighth of the time
+    try:
+        return without_faults(Evidence(rows, conditions, runs, yours=yours), described, left_out)
+    finally:
+        gc.enable()
