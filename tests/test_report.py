@@ -265,6 +265,9 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     [table] = page.select("a[download]")
     assert (table["href"], table.parent.text.split()[0]) == ("mnist-epochs.csv", "note")
     assert page.find("a", string="window")["href"].startswith("docs/words.html")  # its first use out of the title
+    shown = page.article.find_all(["img", "small"])
+    assert [one.name for one in shown] == ["img", "small"] * 2  # each figure above its note
+    assert shown[0].find_next(string=re.compile("Why a"))  # the first with the answer, above the question
     told = text(page)
     order = [
         "Title",
