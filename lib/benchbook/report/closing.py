@@ -72,7 +72,7 @@ def headline(evidence: Evidence, study: Study) -> str:
 
 def windows(evidence: Evidence, study: Study) -> Drawing:
     """Draw the rate of each window, and the point's interval as a band."""
-    rows = evidence.measured.query("phase == 'train' and samples_per_second.notna()", engine="python")
+    rows = statistics.timed_windows(evidence.measured)
     [point] = evidence.summary.to_dict("records")
     rows = rows.assign(number=range(1, len(rows) + 1))
     with figures.style():

@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchbook import studies
 from benchbook.machine import layout, temporary
-from benchbook.report import cleaning
+from benchbook.report import cleaning, site
 from benchbook.running import kernel
 from benchbook.studies.experiments.parameters import nested, plan_of
 
@@ -56,7 +56,7 @@ def index(folder: Path) -> None:
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
-        answers = [cell for cell in cells if "closing.show" in cell.source]
+        answers = [cell for cell in cells if site.ANSWERS[0] in cell.source]
         outputs = itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)
         shown = [output for output in outputs if "data" in output]
         drawn = [output for output in shown if "image/png" in output.data]
@@ -65,8 +65,8 @@ def index(folder: Path) -> None:
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
         question, alt = layout.question(path.stem.partition("_")[2]), largest.metadata["image/png"]["alt"]
-        texts = [output.data["text/markdown"] for output in shown if answers and "text/markdown" in output.data]
-        answer = "".join(f"**{text.split('**')[1]}**\n\n" for text in texts[:1])  # its first sentence
+        said = [site.first_sentence(output) for output in shown if answers and site.is_markdown(output)]
+        answer = f"**{said[0]}**\n\n" if said else ""
         lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
 

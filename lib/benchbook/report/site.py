@@ -178,7 +178,7 @@ def _put_answer_first(notebook) -> str:
     import nbformat
 
     shown = [cell for cell in notebook.cells if any(call in cell.source for call in ANSWERS) and "outputs" in cell]
-    found = [(cell, place) for cell in shown for place, one in enumerate(cell.outputs) if _is_markdown(one)]
+    found = [(cell, place) for cell in shown for place, one in enumerate(cell.outputs) if is_markdown(one)]
     if not found:
         return ""
     cell, place = found[0]  # printed lines come before
@@ -193,10 +193,16 @@ def _put_answer_first(notebook) -> str:
         nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
         nbformat.v4.new_markdown_cell(rest, id="question"),
     ]
-    return "".join(hidden["outputs"][0].data["text/markdown"].split("**")[1:2])
+    return first_sentence(hidden["outputs"][0])
 
 
-def _is_markdown(output) -> bool:
+def first_sentence(output) -> str:
+    """Return the first sentence of an answer, which is in bold; empty without one."""
+    return "".join(output.data["text/markdown"].split("**")[1:2])
+
+
+def is_markdown(output) -> bool:
+    """Return whether a notebook's output is a text."""
     return "text/markdown" in output.get("data", {})
 
 

@@ -11,15 +11,14 @@ from benchbook.judging import statistics, wording
 from benchbook.record import articles
 from benchbook.studies.charts import figures
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.results.tables import PREDICTED, are_measured
+from benchbook.studies.results.tables import PREDICTED, are_measured, machines_of
 
 
 def sources(unit: str, lines: pandas.DataFrame, evidence: Evidence, study: str) -> str:
     """Return in HTML what a study's lines are in, which machines and articles they are of, and the newest day."""
     is_own, printed = are_measured(lines), evidence.printed(study)
     rows = evidence.measured[evidence.measured["study"].eq(study)]
-    pooled = lines.get("pooled", pandas.Series(dtype=object)).dropna().explode()
-    rows = rows[rows["machine"].isin([*lines["machine"][is_own], *pooled])]
+    rows = rows[rows["machine"].isin(machines_of(lines[is_own]))]
     own = "this machine" if evidence.own_first else wording.count(rows["machine"].nunique(), "machine")
     told = [f"{own}, newest row {''.join(statistics.days(rows)[-1:])}"] if len(rows) else []
     links, printed = articles.links(), printed[printed["machine"].isin(lines["machine"][~is_own])]

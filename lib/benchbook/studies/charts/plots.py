@@ -14,6 +14,7 @@ from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
 from benchbook.studies.results.evidence import Evidence, cached
+from benchbook.studies.results.findings import Sentence
 from benchbook.studies.results.tables import are_measured
 
 Table = Callable[[Evidence], pandas.DataFrame]
@@ -122,8 +123,8 @@ class Plot:
             return Drawing(None, table, "", tables)
         with figures.style():
             figure = self.figure(lines, evidence)
-            title, others = self.title(lines, evidence.names), getattr(self.title, "others", lambda lines: "")
-            figure.axes[0].set_title(title + others(lines))
+            others = self.title.others(lines) if isinstance(self.title, Sentence) else ""
+            figure.axes[0].set_title(self.title(lines, evidence.names) + others)
             figure.axes[0].set(**self.look)
         note = sources(self.unit, lines, evidence, study)
         return Drawing(figure, table, self.kind, tables, self.name, note)

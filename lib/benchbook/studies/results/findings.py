@@ -14,7 +14,7 @@ from benchbook.machine import libraries
 from benchbook.record import naming, prices
 from benchbook.rows import records
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.results.tables import PREDICTED, are_measured, bounds_kind, is_measured
+from benchbook.studies.results.tables import PREDICTED, are_measured, bounds_kind, is_measured, machines_of
 
 if TYPE_CHECKING:
     from benchbook.studies.study import Study
@@ -110,14 +110,14 @@ class Sentence:
         lines, line = self.lines(table), self.line(table)
         if not line or not is_measured(line) or self.equal is not None:
             return ""
-        own = line["pooled"] if isinstance(line.get("pooled"), list) else [line["machine"]]
-        every = lines.assign(each=lines.get("pooled", lines["machine"]).fillna(lines["machine"])).explode("each")
         named = [name for _, name, _, _ in string.Formatter().parse(self.text) if name in lines]
-        is_same = every[named].astype(str).eq(pandas.Series(line).reindex(named).astype(str)).all(axis=1)
-        rest = every[is_same & ~every["each"].isin(own)]
-        if rest.empty:
+        is_same = lines[named].astype(str).eq(pandas.Series(line).reindex(named).astype(str)).all(axis=1)
+        machines = machines_of(lines[is_same])
+        machines = machines[~machines.isin(machines_of(pandas.DataFrame([line])))]
+        if machines.empty:
             return ""
-        numbers, count = rest[self.column].astype(float), wording.count(rest["each"].nunique(), "other machine")
+        numbers = lines.loc[machines.index, self.column].astype(float)
+        count = wording.count(machines.nunique(), "other machine")
         return f"; {wording.span(self.work / numbers if self.work else numbers, self.show)} on {count}"
 
     def _decided(self, lines: pandas.DataFrame) -> pandas.DataFrame:

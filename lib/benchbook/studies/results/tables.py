@@ -25,6 +25,11 @@ def are_measured(table: pandas.DataFrame) -> pandas.Series:
     return pandas.Series(map(is_measured, table.to_dict("records")), table.index, dtype=bool)
 
 
+def machines_of(lines: pandas.DataFrame) -> pandas.Series:
+    """Return the machine of each line, by its place; several for a line of like machines, see `plots.pooled`."""
+    return lines.get("pooled", lines["machine"]).astype(object).fillna(lines["machine"].astype(object)).explode()
+
+
 def bounds_kind(line: dict) -> str:
     """Return the kind of a line's bounds, an interval, a range, PUBLISHED or PREDICTED."""
     if not is_measured(line):

@@ -82,7 +82,7 @@ def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
 def last_losses(table: pandas.DataFrame, names: Names) -> str:
     """Return a sentence with the last loss on each kind of device, and those of other machines with as many images."""
     measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
-    parts = []
+    ends, parts = measured.groupby(["device", "machine"]).tail(1), []
     for end in measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records"):
         other = findings.stand_in(end, "mnist")
         where = names.in_sentence(end) + (f" ({other})" if other else "")
@@ -90,8 +90,8 @@ def last_losses(table: pandas.DataFrame, names: Names) -> str:
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
         if end["low"] < end["high"]:  # of several processes
             value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, wording.four_digits)})"
-        ends = measured[measured["device"].eq(end["device"])].groupby("machine").tail(1)
-        rest = ends[ends["images_seen"].eq(end["images_seen"]) & ends["machine"].ne(end["machine"])]
+        alike = ends["device"].eq(end["device"]) & ends["images_seen"].eq(end["images_seen"])
+        rest = ends[alike & ends["machine"].ne(end["machine"])]
         count = wording.count(len(rest), "other machine")
         more = f" and {wording.span(rest['loss'], wording.number)} on {count}" if len(rest) else ""
         parts.append(f"is {value} {seen} on {where}{more}")
