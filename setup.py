@@ -1,4 +1,5 @@
-"""Add the checkout's files outside the library to sdist and wheel, which pyproject.toml cannot; see `layout.root`."""
+"""Add the checkout's files outside the library to sdist and wheel, which pyproject.toml cannot;
+see `layout.root`."""
 
 from pathlib import Path
 
@@ -37,7 +38,8 @@ class Build(build_py):
     """Copies these files into the package `benchbook/project`, each at its path in the checkout."""
 
     def run(self) -> None:
-        """Build the library, then add the files; an editable installation reads them where they are."""
+        """Build the library, then add the files; an editable installation reads them where they
+        are."""
         super().run()
         for path in [] if self.editable_mode else added():
             target = Path(self.build_lib, "benchbook", "project", path)

@@ -1,8 +1,10 @@
-"""Simulate points: how often intervals cover the truth, their width, and how often equal code is called faster.
+"""Simulate points: how often intervals cover the truth, their width, and how often equal code is
+called faster.
 
-`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws rates at random, normal on the
-log scale: sessions of a machine differ by `between`, and processes of a session by `within`, both standard deviations.
-Each point is measured as a profile's rule says, and judged as `benchbook.judging` judges rows.
+`make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws rates at
+random, normal on the log scale: sessions of a machine differ by `between`, and processes of a
+session by `within`, both standard deviations. Each point is measured as a profile's rule says,
+and judged as `benchbook.judging` judges rows.
 """
 
 import argparse
@@ -28,7 +30,8 @@ SIZES = ((2, 3), (4, 3), (6, 3), (5, 6))  # processes, and windows of each
 def measured(
     rule: str, within: float, sessions: numpy.ndarray, random: numpy.random.Generator
 ) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Return the mean log rate, half the interval and the processes of points, as a profile's rule ends them.
+    """Return the mean log rate, half the interval and the processes of points, as a profile's
+    rule ends them.
 
     Args:
         rule: a key of RULES.
@@ -46,16 +49,20 @@ def measured(
     return mean, half, used
 
 
-def coverage(rule: str, within: float, between: float, number: int) -> tuple[float, float, float, float, float]:
+def coverage(
+    rule: str, within: float, between: float, number: int
+) -> tuple[float, float, float, float, float]:
     """Return how often points cover the machine's mean, and a second session's centre; and more.
 
     Returns:
-        The two shares; the processes of a point, their mean; half its interval, the median; and the share of two equal
-        points of one session that are called unlike.
+        The two shares; the processes of a point, their mean; half its interval, the median; and
+        the share of two equal points of one session that are called unlike.
     """
     random = numpy.random.default_rng([int(1000 * within), int(1000 * between)])
     here, there = random.normal(0, between, (2, number))
-    (first, half, used), (again, *_) = (measured(rule, within, each, random) for each in (here, there))
+    (first, half, used), (again, *_) = (
+        measured(rule, within, each, random) for each in (here, there)
+    )
     other, width, _ = measured(rule, within, here, random)
     covers, holds = (numpy.abs(first) <= half).mean(), (numpy.abs(again - first) <= half).mean()
     unlike = (numpy.abs(first - other) > numpy.hypot(half, width)).mean()
@@ -63,7 +70,8 @@ def coverage(rule: str, within: float, between: float, number: int) -> tuple[flo
 
 
 def paired(deviation: float, processes: int, number: int) -> tuple[float, float]:
-    """Return the coverage of ratios that differ by this deviation, and the share of equal settings called tuned."""
+    """Return the coverage of ratios that differ by this deviation, and the share of equal
+    settings called tuned."""
     ratios = numpy.random.default_rng(processes).normal(0, deviation, (number, processes))
     _, half = intervals.half_widths(ratios.var(axis=1, ddof=1), processes, intervals.PAIRED)
     return (numpy.abs(ratios.mean(axis=1)) <= half).mean(), (ratios.mean(axis=1) > half).mean()
@@ -71,9 +79,14 @@ def paired(deviation: float, processes: int, number: int) -> tuple[float, float]
 
 def false_alarms(processes: int, windows: int, noise: float, number: int) -> float:
     """Return the share of steady points that are called unstable, at a given noise of windows."""
-    random, runs = numpy.random.default_rng([processes, windows]), numpy.repeat(numpy.arange(processes), windows)
+    random, runs = (
+        numpy.random.default_rng([processes, windows]),
+        numpy.repeat(numpy.arange(processes), windows),
+    )
     rates = numpy.exp(noise * random.normal(size=(number, processes * windows)))
-    return float(numpy.mean([verdicts.stability(one, runs).kind == verdicts.UNSTABLE for one in rates]))
+    return float(
+        numpy.mean([verdicts.stability(one, runs).kind == verdicts.UNSTABLE for one in rates])
+    )
 
 
 def main() -> None:
@@ -82,18 +95,28 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20_000, help="points drawn for each line")
     number = parser.parse_args().repeats
     for rule in RULES:
-        print(f"\n{rule}: covers the mean, a second centre; processes; half-width; equal points called unlike")
+        print(
+            f"\n{rule}: covers the mean, a second centre; processes; half-width; equal points called unlike"
+        )
         for within, between in (*CASES, *SECOND):
             covers, holds, used, half, unlike = coverage(rule, within, between, number)
             head = f"processes {within:.0%}, sessions {between:.0%}"
             print(f"{head:28}{covers:8.0%}{holds:8.0%}{used:8.1f}{half:8.0%}{unlike:8.1%}")
-    for place, head in enumerate(["coverage of ratios that alternate", "equal settings called tuned"]):
+    for place, head in enumerate(
+        ["coverage of ratios that alternate", "equal settings called tuned"]
+    ):
         print(f"\n{head}; {', '.join(map(str, PROCESSES))} processes")
         for deviation in RATIOS:
-            print_line(f"{deviation:.0%}", [paired(deviation, processes, number)[place] for processes in PROCESSES])
+            print_line(
+                f"{deviation:.0%}",
+                [paired(deviation, processes, number)[place] for processes in PROCESSES],
+            )
     print(f"\nsteady points called unstable, {', '.join(f'{k} x {w}' for k, w in SIZES)} windows")
     for noise in STEADY:
-        print_line(f"windows {noise:.0%}", [false_alarms(*size, noise, max(1, number // 10)) for size in SIZES])
+        print_line(
+            f"windows {noise:.0%}",
+            [false_alarms(*size, noise, max(1, number // 10)) for size in SIZES],
+        )
 
 
 def print_line(head: str, shares) -> None:

@@ -1,8 +1,9 @@
 """Compare measured loops with a stop-watch in the same loop: `make bench STUDIES=loops`.
 
-Each loop is here once. `tests/test_loops.py` runs it with steps that take a known time; here it is real, and the
-stop-watch reads the clock after each step: the result is the measured rate over the stop-watch's in the same stretch,
-whose median of three should be within 7 %. Loops of libraries need `pip install -e .[loops]`.
+Each loop is here once. `tests/test_loops.py` runs it with steps that take a known time; here it
+is real, and the stop-watch reads the clock after each step: the result is the measured rate over
+the stop-watch's in the same stretch, whose median of three should be within 7 %. Loops of
+libraries need `pip install -e .[loops]`.
 """
 
 import contextlib
@@ -64,12 +65,16 @@ class Loop:
 
 def network() -> nn.Module:
     """Return a network for square images."""
-    return nn.Sequential(nn.Flatten(), nn.Linear(sizes.side**2, sizes.width), nn.ReLU(), nn.Linear(sizes.width, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(sizes.side**2, sizes.width), nn.ReLU(), nn.Linear(sizes.width, 10)
+    )
 
 
 def images(count: int = 1024) -> torch.utils.data.TensorDataset:
     """Return random images with labels."""
-    return torch.utils.data.TensorDataset(torch.randn(count, 1, sizes.side, sizes.side), torch.randint(10, (count,)))
+    return torch.utils.data.TensorDataset(
+        torch.randn(count, 1, sizes.side, sizes.side), torch.randint(10, (count,))
+    )
 
 
 def loader(count: int = 1024, **options) -> torch.utils.data.DataLoader:
@@ -77,7 +82,9 @@ def loader(count: int = 1024, **options) -> torch.utils.data.DataLoader:
     return torch.utils.data.DataLoader(images(count), BATCH, **options)
 
 
-def trained(model: nn.Module, spend: Spend, units: float = 1.0, optimizer: type = torch.optim.SGD) -> Callable:
+def trained(
+    model: nn.Module, spend: Spend, units: float = 1.0, optimizer: type = torch.optim.SGD
+) -> Callable:
     """Return a plain step."""
     updates = optimizer(model.parameters(), 0.01)
 
@@ -101,7 +108,8 @@ def adam(spend: Spend) -> Loop:
 
 
 def accumulated(count: int, dear: float, spend: Spend) -> Loop:
-    """Update the weights after `count` batches, with clipping and a schedule; the update costs `dear` batches."""
+    """Update the weights after `count` batches, with clipping and a schedule; the update costs
+    `dear` batches."""
     model, number = network(), itertools.count(1)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100)
@@ -121,7 +129,9 @@ def accumulated(count: int, dear: float, spend: Spend) -> Loop:
     return Loop(step, loader(), BATCH, count * BATCH / (count + dear), {"every": count})
 
 
-def now_and_then(every: int, units: float, work: Callable[[nn.Module], None], spend: Spend, **options) -> Loop:
+def now_and_then(
+    every: int, units: float, work: Callable[[nn.Module], None], spend: Spend, **options
+) -> Loop:
     """Train, and do other work after so many steps."""
     model, number = network(), itertools.count(1)
     inner = trained(model, spend)
@@ -169,15 +179,22 @@ def cycles_too_long(spend: Spend) -> Loop:
 
 
 def short_batch_in_a_number(spend: Spend) -> Loop:
-    return Loop(trained(network(), spend), loader(100), refusal="an epoch's last batch has 4 samples, not 32")
+    return Loop(
+        trained(network(), spend),
+        loader(100),
+        refusal="an epoch's last batch has 4 samples, not 32",
+    )
 
 
 def short_batch(spend: Spend) -> Loop:
-    return Loop(trained(network(), spend), loader(100), lambda batch: len(batch[0]), 100 / 4, {"every": 4})
+    return Loop(
+        trained(network(), spend), loader(100), lambda batch: len(batch[0]), 100 / 4, {"every": 4}
+    )
 
 
 def bucketed(spend: Spend) -> Loop:
-    """Classify texts of several lengths: batches hold as many tokens, so that the number of texts varies."""
+    """Classify texts of several lengths: batches hold as many tokens, so that the number of
+    texts varies."""
     model = nn.Sequential(nn.EmbeddingBag(100, sizes.width), nn.Linear(sizes.width, 10))
     batches = [
         (torch.randint(100, (640 // length, length)), torch.randint(10, (640 // length,)))
@@ -200,7 +217,9 @@ def time_major(spend: Spend) -> Loop:
         spend(1)
         return loss
 
-    return Loop(step, [torch.randn(length, BATCH, 8) for length in (5, 20, 80)], BATCH, BATCH, {"every": 3})
+    return Loop(
+        step, [torch.randn(length, BATCH, 8) for length in (5, 20, 80)], BATCH, BATCH, {"every": 3}
+    )
 
 
 def graphs(spend: Spend) -> Loop:
@@ -208,15 +227,25 @@ def graphs(spend: Spend) -> Loop:
     model = nn.Linear(8, sizes.width)
     inner = trained(nn.Sequential(model, nn.ReLU(), nn.Linear(sizes.width, 10)), spend)
     nodes = (64, 320, 640)
-    batches = [{"x": torch.randn(count, 8), "y": torch.randint(10, (count,)), "graphs": BATCH} for count in nodes]
+    batches = [
+        {"x": torch.randn(count, 8), "y": torch.randint(10, (count,)), "graphs": BATCH}
+        for count in nodes
+    ]
     return Loop(
-        lambda batch: inner((batch["x"], batch["y"])), batches, lambda batch: batch["graphs"], BATCH, {"every": 3}
+        lambda batch: inner((batch["x"], batch["y"])),
+        batches,
+        lambda batch: batch["graphs"],
+        BATCH,
+        {"every": 3},
     )
 
 
 def list_of_images(spend: Spend) -> Loop:
     """Train on lists of images, with a short last batch, as detectors do."""
-    pictures, model = [torch.randn(3, sizes.side, sizes.side) for _ in range(7)], nn.LazyConv2d(4, 3)
+    pictures, model = (
+        [torch.randn(3, sizes.side, sizes.side) for _ in range(7)],
+        nn.LazyConv2d(4, 3),
+    )
     model(pictures[0][None])
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
 
@@ -239,7 +268,10 @@ def dictionaries(spend: Spend) -> Loop:
 
 def two_optimizers(spend: Spend) -> Loop:
     model = network()
-    optimizers = [torch.optim.SGD(model[1].parameters(), 0.01), torch.optim.Adam(model[3].parameters())]
+    optimizers = [
+        torch.optim.SGD(model[1].parameters(), 0.01),
+        torch.optim.Adam(model[3].parameters()),
+    ]
 
     def step(batch):
         for optimizer in optimizers:
@@ -329,9 +361,12 @@ def scaled(spend: Spend) -> Loop:
 
 
 def compiled(spend: Spend) -> Loop:
-    """Compile the network; the last batch of an epoch is short, so that a second shape is compiled in the warm-up."""
+    """Compile the network; the last batch of an epoch is short, so that a second shape is
+    compiled in the warm-up."""
     model = torch.compile(network(), backend="eager" if sizes.width < 100 else "inductor")
-    return Loop(trained(model, spend), loader(100), lambda batch: len(batch[0]), 100 / 4, {"every": 4})
+    return Loop(
+        trained(model, spend), loader(100), lambda batch: len(batch[0]), 100 / 4, {"every": 4}
+    )
 
 
 def channels_last(spend: Spend) -> Loop:
@@ -361,7 +396,9 @@ def generator(spend: Spend) -> Loop:
     def batches():
         random = numpy.random.default_rng(1)
         while True:
-            pictures = torch.from_numpy(random.standard_normal((BATCH, 1, sizes.side, sizes.side), numpy.float32))
+            pictures = torch.from_numpy(
+                random.standard_normal((BATCH, 1, sizes.side, sizes.side), numpy.float32)
+            )
             yield pictures, torch.from_numpy(random.integers(10, size=BATCH))
 
     return Loop(trained(network(), spend), batches())
@@ -401,13 +438,16 @@ def policy_gradient(spend: Spend) -> Loop:
 
 
 def tied(spend: Spend) -> Loop:
-    """Train a small language model whose first and last layer share weights; a sample is a token."""
+    """Train a small language model whose first and last layer share weights; a sample is a
+    token."""
     words = nn.Embedding(64, sizes.width // 8 + 4)
     optimizer = torch.optim.AdamW(words.parameters())
 
     def step(batch):
         optimizer.zero_grad()
-        loss = F.cross_entropy((words(batch[:, :-1]) @ words.weight.T).flatten(0, 1), batch[:, 1:].flatten())
+        loss = F.cross_entropy(
+            (words(batch[:, :-1]) @ words.weight.T).flatten(0, 1), batch[:, 1:].flatten()
+        )
         loss.backward()
         optimizer.step()
         spend(1)
@@ -439,7 +479,9 @@ def numpy_alone(spend: Spend) -> Loop:
 def jax_donated(spend: Spend) -> Loop:
     import jax
 
-    pictures = numpy.random.default_rng(1).standard_normal((BATCH, sizes.side**2)).astype(numpy.float32)
+    pictures = (
+        numpy.random.default_rng(1).standard_normal((BATCH, sizes.side**2)).astype(numpy.float32)
+    )
 
     @jax.jit
     def loss(weights):
@@ -460,7 +502,10 @@ def mlx_cpu(spend: Spend) -> Loop:
     """Compute lazily, and evaluate the weights in each step."""
     import mlx.core as mx
 
-    pictures, state = mx.random.normal((BATCH, sizes.side**2)), [mx.ones((sizes.side**2, sizes.width))]
+    pictures, state = (
+        mx.random.normal((BATCH, sizes.side**2)),
+        [mx.ones((sizes.side**2, sizes.width))],
+    )
     update = mx.grad(lambda weights: ((pictures @ weights) ** 2).mean())
 
     def step(batch):
@@ -506,7 +551,9 @@ def keras_model(spend: Spend, **options) -> Any:
             spend(10)
             return super().test_step(data)
 
-    model = Model([keras.Input((sizes.side**2,)), keras.layers.Dense(sizes.width), keras.layers.Dense(10)])
+    model = Model(
+        [keras.Input((sizes.side**2,)), keras.layers.Dense(sizes.width), keras.layers.Dense(10)]
+    )
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
     return model
 
@@ -555,7 +602,12 @@ def lightning_fit(spend: Spend, accumulate: int = 1) -> Loop:
             return torch.optim.SGD(self.parameters(), 0.01)
 
     def fit(callback) -> None:
-        quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+        quiet = {
+            "enable_progress_bar": False,
+            "enable_model_summary": False,
+            "logger": False,
+            "accelerator": "cpu",
+        }
         quiet |= {"enable_checkpointing": False, "accumulate_grad_batches": accumulate}
         trainer = lightning.Trainer(max_epochs=9999, callbacks=[callback], **quiet)
         trainer.fit(Module(), loader(256), loader(64))
@@ -583,7 +635,11 @@ def transformers_trainer(spend: Spend) -> Loop:
     lines = [{"images": picture, "labels": label} for picture, label in images(100)]
 
     def fit(callback) -> None:
-        given = {"per_device_train_batch_size": BATCH, "gradient_accumulation_steps": 2, "use_cpu": True}
+        given = {
+            "per_device_train_batch_size": BATCH,
+            "gradient_accumulation_steps": 2,
+            "use_cpu": True,
+        }
         given |= {
             "eval_strategy": "steps",
             "eval_steps": 3,
@@ -592,7 +648,9 @@ def transformers_trainer(spend: Spend) -> Loop:
             "logging_steps": 999,
         }
         with tempfile.TemporaryDirectory() as folder:
-            arguments = transformers.TrainingArguments(folder, num_train_epochs=9999, disable_tqdm=True, **given)
+            arguments = transformers.TrainingArguments(
+                folder, num_train_epochs=9999, disable_tqdm=True, **given
+            )
             sets = {"train_dataset": lines, "eval_dataset": lines[:64]}
             transformers.Trainer(Network(), arguments, callbacks=[callback], **sets).train()
 
@@ -642,7 +700,13 @@ LOOPS: dict[str, Callable[[Spend], Loop]] = {
     "Trainer, accumulation, validation": transformers_trainer,
     "MLX": mlx_cpu,
 }
-NEEDS = {"JAX": "jax", "TensorFlow": "tensorflow", "Keras": "keras", "Lightning": "lightning", "MLX": "mlx"}
+NEEDS = {
+    "JAX": "jax",
+    "TensorFlow": "tensorflow",
+    "Keras": "keras",
+    "Lightning": "lightning",
+    "MLX": "mlx",
+}
 NEEDS |= {"Trainer": "transformers"}
 
 
@@ -661,8 +725,15 @@ def run(made: Loop, **options) -> Rate:
 
 
 def ratio(build: Callable[[Spend], Loop]) -> float:
-    """Return the rate of a real loop over that of a stop-watch in the same stretch, which stops for validation, too."""
-    made, watch, tick, paused, pauses = build(lambda units: None), [], loop.Meter.tick, loop.Meter.paused, []
+    """Return the rate of a real loop over that of a stop-watch in the same stretch, which stops
+    for validation, too."""
+    made, watch, tick, paused, pauses = (
+        build(lambda units: None),
+        [],
+        loop.Meter.tick,
+        loop.Meter.paused,
+        [],
+    )
 
     def watched(meter, last=None, batch=None, steps=1):
         number = meter.samples(batch) if callable(meter.samples) else meter.samples * steps
@@ -689,7 +760,9 @@ def ratio(build: Callable[[Spend], Loop]) -> float:
     first = scripts.meters[-1]._first
     inside = [each for each in watch if first <= each[0] <= first + rate.steps]
     began, ended = inside[0][2], inside[-1][1]
-    seconds = ended - began - sum(end - begin for begin, end in pauses if began <= begin and end <= ended)
+    seconds = (
+        ended - began - sum(end - begin for begin, end in pauses if began <= begin and end <= ended)
+    )
     return rate.samples_per_second * seconds / sum(each[3] for each in inside[1:])
 
 
@@ -732,7 +805,9 @@ if rank == 1:  # the slower one
 """
 
 
-def run_ranks(folder: Path, warm_up: float, seconds: float, steps: int, kind: str, *most: int) -> str:
+def run_ranks(
+    folder: Path, warm_up: float, seconds: float, steps: int, kind: str, *most: int
+) -> str:
     """Run a loop in two ranks by torchrun, and return what they print.
 
     Args:
@@ -743,16 +818,29 @@ def run_ranks(folder: Path, warm_up: float, seconds: float, steps: int, kind: st
     """
     (folder / "ranks.py").write_text(RANKS)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command += ["--local-addr=127.0.0.1", str(folder / "ranks.py"), str(warm_up), str(seconds), str(steps), kind]
+    command += [
+        "--local-addr=127.0.0.1",
+        str(folder / "ranks.py"),
+        str(warm_up),
+        str(seconds),
+        str(steps),
+        kind,
+    ]
     environment = os.environ | {"GLOO_SOCKET_IFNAME": LOOPBACK[platform.system()]}
     done = subprocess.run(
-        [*command, *map(str, most)], capture_output=True, text=True, timeout=180, env=environment, check=False
+        [*command, *map(str, most)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        env=environment,
+        check=False,
     )
     return done.stdout + done.stderr
 
 
 def main() -> None:
-    """Print the median ratio of each loop with its range; arguments choose loops by parts of their names."""
+    """Print the median ratio of each loop with its range; arguments choose loops by parts of
+    their names."""
     warnings.filterwarnings("ignore")
     for name, build in LOOPS.items():
         if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
@@ -771,7 +859,9 @@ def main() -> None:
             for number in range(20):
                 printed = run_ranks(Path(folder), 1.0, 3.0, 200, "ddp", 9999, 9999)
                 lines = [line for line in printed.splitlines() if line.startswith("RATIO")]
-                print(f"two ranks, run {number + 1} of 20: {' '.join(lines) or printed}", flush=True)
+                print(
+                    f"two ranks, run {number + 1} of 20: {' '.join(lines) or printed}", flush=True
+                )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Change one operator or number of the library at a time, and count how often the tests that run that line notice.
+"""Change one operator or number of the library at a time, and count how often the tests that run
+that line notice.
 
-`python benchmarks/mutations.py FOLDER` runs the fast tests once to learn which of them run each line (a quarter of an
-hour) and says which share of the statements they run, draws 80 mutations with a fixed seed, and runs for each at most
-20 s of the tests of its line and of their modules, the shortest first, in a copy of the checkout (an hour). It goes on
-where it was stopped. Words after the folder choose tests, as pytest's do. A change elsewhere keeps the draw of a line.
-It needs `pip install coverage`. A test runs the lines of the processes that it or its fixtures start, too.
+`python benchmarks/mutations.py FOLDER` runs the fast tests once to learn which of them run each
+line (a quarter of an hour) and says which share of the statements they run, draws 80 mutations
+with a fixed seed, and runs for each at most 20 s of the tests of its line and of their modules,
+the shortest first, in a copy of the checkout (an hour). It goes on where it was stopped. Words
+after the folder choose tests, as pytest's do. A change elsewhere keeps the draw of a line. It
+needs `pip install coverage`. A test runs the lines of the processes that it or its fixtures
+start, too.
 """
 
 import ast
@@ -33,19 +36,46 @@ SWAPPED = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitAnd: ast.BitOr,
     ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-CALLS = {"min": "max", "max": "min", "any": "all", "all": "any", "first": "last", "last": "first", "sum": "max"}
+CALLS = {
+    "min": "max",
+    "max": "min",
+    "any": "all",
+    "all": "any",
+    "first": "last",
+    "last": "first",
+    "sum": "max",
+}
 CALLS |= {"notna": "isna", "isna": "notna", "median": "max", "mean": "max"}
 
 
 def learn(folder: Path, words: list[str]) -> None:
     """Run the tests once; leave which of them ran each line, and how long each took."""
-    rules, variables = folder / "rules", os.environ | {"COVERAGE_PROCESS_START": str(folder / "rules")}
+    rules, variables = (
+        folder / "rules",
+        os.environ | {"COVERAGE_PROCESS_START": str(folder / "rules")},
+    )
     told = f"[run]\nsource = {ROOT / LIBRARY}\ndynamic_context = test_function\ndata_file = {folder / 'lines'}\n"
-    rules.write_text(f"{told}parallel = true\ncontext = ${{PYTEST_CURRENT_TEST-}}\n")  # which a child inherits
-    chosen = ["-p", "no:cacheprovider", "-m", MARKS, "-n", "auto", f"--junitxml={folder / 'times.xml'}", *words]
-    runs = [["run", f"--rcfile={rules}", "-m", "pytest", "-q", *chosen], ["combine", "-q", f"--rcfile={rules}"]]
+    rules.write_text(
+        f"{told}parallel = true\ncontext = ${{PYTEST_CURRENT_TEST-}}\n"
+    )  # which a child inherits
+    chosen = [
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        MARKS,
+        "-n",
+        "auto",
+        f"--junitxml={folder / 'times.xml'}",
+        *words,
+    ]
+    runs = [
+        ["run", f"--rcfile={rules}", "-m", "pytest", "-q", *chosen],
+        ["combine", "-q", f"--rcfile={rules}"],
+    ]
     for command in (*runs, ["report", "--format=total", f"--data-file={folder / 'lines'}"]):
-        subprocess.run([sys.executable, "-m", "coverage", *command], cwd=ROOT, env=variables, check=False)
+        subprocess.run(
+            [sys.executable, "-m", "coverage", *command], cwd=ROOT, env=variables, check=False
+        )
 
 
 def tests_by_line(folder: Path) -> tuple[dict[tuple[str, int], set[str]], dict[str, float]]:
@@ -57,7 +87,9 @@ def tests_by_line(folder: Path) -> tuple[dict[tuple[str, int], set[str]], dict[s
         name = f"{case.get('classname').replace('.', '/')}.py::{case.get('name').partition('[')[0]}"
         seconds[name] += float(case.get("time"))
         failed |= {name} if {part.tag for part in case} & {"failure", "error"} else set()
-    known = {f"{Path(name.partition('::')[0]).stem}.{name.partition('::')[2]}": name for name in seconds}
+    known = {
+        f"{Path(name.partition('::')[0]).stem}.{name.partition('::')[2]}": name for name in seconds
+    }
     data, lines = coverage.CoverageData(str(folder / "lines")), {}
     data.read()
     for file in data.measured_files():
@@ -68,13 +100,15 @@ def tests_by_line(folder: Path) -> tuple[dict[tuple[str, int], set[str]], dict[s
 
 
 def _named(context: str) -> str:
-    """Return module and function of a context: "a.b.test_c.test_d", or of a child: "a/test_c.py::test_d[1] (setup)"."""
+    """Return module and function of a context: "a.b.test_c.test_d", or of a child:
+    "a/test_c.py::test_d[1] (setup)"."""
     child = re.match(r"(?:.*/)?(\w+)\.py::(\w+)", context)
     return ".".join(child.groups() if child else context.split(".")[-2:])
 
 
 def sites(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the expressions of a module that are changed, and what takes their place; texts and names stay."""
+    """Yield the expressions of a module that are changed, and what takes their place; texts and
+    names stay."""
     for node in ast.walk(tree):
         new: Any = copy.deepcopy(node)
         match new:
@@ -100,7 +134,8 @@ def sites(tree: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def mutations() -> list[tuple[str, int, str, str, str]]:
-    """Return every mutation in an order of SEED: file, line, text before, text after, and the file's new content."""
+    """Return every mutation in an order of SEED: file, line, text before, text after, and the
+    file's new content."""
     made = {}
     for path in sorted((ROOT / LIBRARY).rglob("*.py")):
         content = path.read_text(encoding="utf-8")
@@ -112,7 +147,13 @@ def mutations() -> list[tuple[str, int, str, str, str]]:
             last = starts[node.end_lineno - 1] + node.end_col_offset
             whole, after = content.encode(), f"({ast.unparse(changed)})"
             new = (whole[:first] + after.encode() + whole[last:]).decode()
-            found = (str(path.relative_to(ROOT)), node.lineno, whole[first:last].decode(), after, new)
+            found = (
+                str(path.relative_to(ROOT)),
+                node.lineno,
+                whole[first:last].decode(),
+                after,
+                new,
+            )
             words = f"{SEED} {path.name} {content.splitlines()[node.lineno - 1]} {node.col_offset} {after}"
             made[hashlib.sha256(words.encode()).hexdigest()] = found
     return [made[key] for key in sorted(made)]
@@ -122,10 +163,23 @@ def outcome(place: Path, file: str, content: str, tests: list[str]) -> str:
     """Return what the tests of a line say of a file's other content in a copy of the checkout."""
     own = (place / file).read_text(encoding="utf-8")
     (place / file).write_text(content, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", MARKS, *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        MARKS,
+        *tests,
+    ]
     variables = os.environ | {"PYTHONPATH": str(place / "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(command, cwd=place, env=variables, capture_output=True, timeout=6 * SECONDS, check=False)
+        done = subprocess.run(
+            command, cwd=place, env=variables, capture_output=True, timeout=6 * SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         return LATE
     finally:
@@ -144,16 +198,22 @@ def main() -> None:
     for name in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, place / name)
-    known = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    known = (
+        [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    )
     for file, line, before, after, content in mutations()[len(known) : COUNT]:
         tests, spent, own = [], 0.0, lines.get((file, line), set())
-        modules = {test.partition("::")[0] for test in own}  # whose fixtures may run the line for all of their tests
+        modules = {
+            test.partition("::")[0] for test in own
+        }  # whose fixtures may run the line for all of their tests
         beside = {test for test in seconds if test.partition("::")[0] in modules} - own
         for test in [*sorted(own, key=seconds.get), *sorted(beside, key=seconds.get)]:
             spent += seconds[test]
             tests += [test] if spent <= SECONDS or not tests else []
         found = outcome(place, file, content, tests) if tests else NO_TEST
-        known.append({"file": file, "line": line, "before": before, "after": after, "outcome": found})
+        known.append(
+            {"file": file, "line": line, "before": before, "after": after, "outcome": found}
+        )
         with results.open("a") as written:
             written.write(json.dumps(known[-1]) + "\n")
         print(f"{found}: {file}:{line}: {before!r} -> {after!r} ({len(tests)} tests)", flush=True)

@@ -1,4 +1,5 @@
-"""Networks as users of `benchbook measure` write them, each with a feature that makes measuring or parity harder."""
+"""Networks as users of `benchbook measure` write them, each with a feature that makes measuring
+or parity harder."""
 
 from dataclasses import dataclass
 
@@ -9,7 +10,9 @@ from torch.nn import functional as F
 
 SIDE, WORDS, LENGTH = 16, 64, 24
 PIXELS = 3 * SIDE * SIDE
-torch.library.define("own_networks::twice", "(Tensor x) -> Tensor")  # a second run of this file would be an error
+torch.library.define(
+    "own_networks::twice", "(Tensor x) -> Tensor"
+)  # a second run of this file would be an error
 torch.library.impl("own_networks::twice", "CompositeImplicitAutograd")(lambda x: 2 * x)
 
 
@@ -31,26 +34,37 @@ class LoRA(nn.Module):
 
 
 def lora(num_classes):
-    layers = [nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    layers = [
+        nn.Conv2d(3, 16, 3),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ]
     network = nn.Sequential(*layers, nn.Linear(16, num_classes)).requires_grad_(False)
     network[-1] = LoRA(network[-1])
     return network
 
 
 class Spectral(nn.Module):
-    """A filter of frequencies: a complex parameter, a complex buffer, and attributes that are drawn at random."""
+    """A filter of frequencies: a complex parameter, a complex buffer, and attributes that are
+    drawn at random."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
         frequencies = SIDE, SIDE // 2 + 1
-        self.register_buffer("twist", torch.polar(torch.ones(frequencies), torch.randn(frequencies)))
+        self.register_buffer(
+            "twist", torch.polar(torch.ones(frequencies), torch.randn(frequencies))
+        )
         self.filter = nn.Parameter(torch.randn(frequencies, dtype=torch.complex64) / 10)
         self.order, self.scale = torch.randperm(SIDE), torch.rand(SIDE)
         self.head = nn.Linear(PIXELS, num_classes)
 
     def forward(self, images):
         passed = torch.fft.rfft2(images) * self.twist * (1 + self.filter)
-        return self.head((torch.fft.irfft2(passed, s=(SIDE, SIDE)) * self.scale)[..., self.order].flatten(1))
+        return self.head(
+            (torch.fft.irfft2(passed, s=(SIDE, SIDE)) * self.scale)[..., self.order].flatten(1)
+        )
 
 
 def spectral(num_classes):
@@ -134,7 +148,13 @@ def function(num_classes, name="swish"):
 
 
 def lazy(num_classes):
-    return nn.Sequential(nn.LazyConv2d(8, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(num_classes))
+    return nn.Sequential(
+        nn.LazyConv2d(8, 3),
+        nn.LazyBatchNorm2d(),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.LazyLinear(num_classes),
+    )
 
 
 class Library(nn.Module):
@@ -161,7 +181,8 @@ class Output:
 
 
 class GPT(nn.Module):
-    """Blocks as GPT-2 has them: dropout by functions, a boolean mask, tied embeddings, and its own loss."""
+    """Blocks as GPT-2 has them: dropout by functions, a boolean mask, tied embeddings, and its
+    own loss."""
 
     def __init__(self, fused: bool, width: int = 32, heads: int = 4, share: float = 0.1) -> None:
         super().__init__()
@@ -181,17 +202,27 @@ class GPT(nn.Module):
         mask = torch.ones(length, length, dtype=torch.bool, device=hidden.device).tril()
         mask = mask if attention_mask is None else mask & attention_mask[:, None, None, :]
         made = self.block["attention"](self.block["first"](hidden)).chunk(3, -1)
-        query, key, value = (part.view(count, length, self.heads, -1).transpose(1, 2) for part in made)
+        query, key, value = (
+            part.view(count, length, self.heads, -1).transpose(1, 2) for part in made
+        )
         if self.fused:
             share = self.share if self.training else 0.0
-            seen = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=share)
+            seen = F.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, dropout_p=share
+            )
         else:
-            scores = (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).masked_fill(~mask, float("-inf"))
+            scores = (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).masked_fill(
+                ~mask, float("-inf")
+            )
             seen = F.dropout(scores.softmax(-1), self.share, self.training) @ value
         hidden = hidden + self.block["out"](seen.transpose(1, 2).flatten(2))
         wide = F.gelu(self.block["wide"](self.block["second"](hidden)))
         logits = self.head(hidden + self.drop(self.block["narrow"](wide)))
-        loss = None if labels is None else F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        loss = (
+            None
+            if labels is None
+            else F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        )
         return Output(loss, logits)
 
 
@@ -266,7 +297,9 @@ class Graph(nn.Module):
 
     def forward(self, nodes, edges):
         hidden = self.hidden(nodes)
-        return self.head(torch.relu(3 + torch.zeros_like(hidden).index_add(0, edges[1], hidden[edges[0]])))
+        return self.head(
+            torch.relu(3 + torch.zeros_like(hidden).index_add(0, edges[1], hidden[edges[0]]))
+        )
 
 
 def graph():
@@ -303,4 +336,7 @@ def boxes(batch_size, seed):
     """Return images of a detector, each with a box."""
     random = numpy.random.default_rng(seed)
     images = [random.random((3, 96, 96)) for _ in range(batch_size)]
-    return (images, [{"boxes": numpy.array([[10.0, 10, 60, 70]]), "labels": numpy.array([1])} for _ in images]), None
+    return (
+        images,
+        [{"boxes": numpy.array([[10.0, 10, 60, 70]]), "labels": numpy.array([1])} for _ in images],
+    ), None

@@ -1,8 +1,9 @@
 """Compare the measured training loop with a plain one: `make bench`.
 
-For torch, the plain loop runs the same steps. For Keras, it is `model.fit` with the same network, optimiser and
-batches, timed from an epoch's beginning to its end, without its preparations. Windows alternate (plain, measured,
-measured, plain), so that a drift of the machine's speed affects both alike. The result is the ratio within each block.
+For torch, the plain loop runs the same steps. For Keras, it is `model.fit` with the same
+network, optimiser and batches, timed from an epoch's beginning to its end, without its
+preparations. Windows alternate (plain, measured, measured, plain), so that a drift of the
+machine's speed affects both alike. The result is the ratio within each block.
 """
 
 import argparse
@@ -36,7 +37,8 @@ def bare_seconds(workload, batches) -> float:
 
 
 def measured_seconds(workload, batches, sensor) -> float:
-    """Return the seconds of the same loop as a run measures it, including bookkeeping outside the window."""
+    """Return the seconds of the same loop as a run measures it, including bookkeeping outside
+    the window."""
     started = time.perf_counter()
     train_window(workload, sensor, batches)
     return time.perf_counter() - started
@@ -52,7 +54,9 @@ def torch_loops(workload, num_steps: int) -> tuple[Callable, Callable]:
     def batches() -> list:
         return list(itertools.islice(endless(workload), num_steps))
 
-    return lambda: bare_seconds(workload, batches()), lambda: measured_seconds(workload, batches(), sensor)
+    return lambda: bare_seconds(workload, batches()), lambda: measured_seconds(
+        workload, batches(), sensor
+    )
 
 
 def torch_workload(study: str, device: Device):
@@ -77,7 +81,9 @@ def keras_workload(study: str, device: Device) -> tuple[Any, Any]:
     keras = import_keras("tensorflow")
     if study == "segmentation_scaling":
         data = datasets.triangles(24, 2, 128)
-        made: Any = segmentation.Plan.build(data, device, batch_size=4, num_workers=0, image_size=128)
+        made: Any = segmentation.Plan.build(
+            data, device, batch_size=4, num_workers=0, image_size=128
+        )
         return made, lambda masks, outputs: made.loss(outputs, masks)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     options = {"image_size": 64, "batch_size": 32, "num_workers": 0, "weights": "random"}
@@ -85,11 +91,15 @@ def keras_workload(study: str, device: Device) -> tuple[Any, Any]:
 
 
 def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, Callable]:
-    """Return functions that return the seconds of an epoch of `model.fit` and of a measured window."""
+    """Return functions that return the seconds of an epoch of `model.fit` and of a measured
+    window."""
     import keras
 
     (workload, _), (plain, loss) = keras_workload(study, device), keras_workload(study, device)
-    batches, sensor = list(itertools.islice(workload.batches(0), num_steps)), sensors.open_sensor(device)
+    batches, sensor = (
+        list(itertools.islice(workload.batches(0), num_steps)),
+        sensors.open_sensor(device),
+    )
     images, labels = (numpy.concatenate(part) for part in zip(*batches, strict=True))
     # XLA as in the workload: by default, Keras 3 would decide.
     plain.model.compile(plain.make_optimizer(), loss, jit_compile=plain.settings.compiled)
@@ -103,7 +113,9 @@ def keras_loops(study: str, device: Device, num_steps: int) -> tuple[Callable, C
 
     def fit_seconds() -> float:
         watch = Watch()
-        plain.model.fit(images, labels, plain.batch_size, shuffle=False, verbose=0, callbacks=[watch])
+        plain.model.fit(
+            images, labels, plain.batch_size, shuffle=False, verbose=0, callbacks=[watch]
+        )
         return watch.seconds
 
     return fit_seconds, lambda: measured_seconds(workload, batches, sensor)
@@ -128,7 +140,9 @@ def main() -> None:
     for _ in tqdm(range(options.blocks), desc="Blocks"):
         first, second, third, fourth = plain(), measured(), measured(), plain()
         ratios.append((second + third) / (first + fourth))
-    bounds = intervals.interval(ratios, list(range(len(ratios))), intervals.Deviations(0.0, 0.0))  # of one process
+    bounds = intervals.interval(
+        ratios, list(range(len(ratios))), intervals.Deviations(0.0, 0.0)
+    )  # of one process
     print(
         f"{options.study}: measured / plain with {device.framework} on {device.name} ({device.kind}), "
         f"{options.blocks} blocks of 4 x {num_steps} steps: "

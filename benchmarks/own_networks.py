@@ -1,10 +1,11 @@
-"""Measure networks of libraries and of benchmarks/networks.py as `benchbook measure` does, next to a plain loop.
+"""Measure networks of libraries and of benchmarks/networks.py as `benchbook measure` does, next
+to a plain loop.
 
     python benchmarks/own_networks.py [NAME ...]
 
-Prints a line for each network: the verdict, the rate over that of a plain loop (their windows alternate), seconds to
-the end of the first step, seconds in all (a process needs about 5 more to start), and the reason if the verdict is
-not "passed".
+Prints a line for each network: the verdict, the rate over that of a plain loop (their windows
+alternate), seconds to the end of the first step, seconds in all (a process needs about 5 more to
+start), and the reason if the verdict is not "passed".
 """
 
 import itertools
@@ -55,7 +56,8 @@ NETWORKS = {
     )
 }
 NETWORKS |= {
-    f"{HERE}function {name}": OWN | {"arguments": f"num_classes=10, name='{name}'"} for name in ("rounded", "reversed")
+    f"{HERE}function {name}": OWN | {"arguments": f"num_classes=10, name='{name}'"}
+    for name in ("rounded", "reversed")
 }
 NETWORKS |= {f"{HERE}gpt": TEXT, f"{HERE}gpt unfused": TEXT | {"arguments": "fused=False"}}
 NETWORKS |= {f"{HERE}gpt amp_bf16": TEXT | {"precision": "amp_bf16"}}
@@ -69,7 +71,10 @@ NETWORKS |= {
     f"torchvision.models.detection:{name}": BOXES
     for name in ("ssdlite320_mobilenet_v3_large", "fasterrcnn_mobilenet_v3_large_320_fpn")
 }
-NETWORKS |= {f"{VISION}resnet18 {precision}": SMALL | {"precision": precision} for precision in ("amp_bf16", "bf16")}
+NETWORKS |= {
+    f"{VISION}resnet18 {precision}": SMALL | {"precision": precision}
+    for precision in ("amp_bf16", "bf16")
+}
 
 
 def plain_torch(plan: Plan, made: network_torch.Batches):
@@ -79,12 +84,17 @@ def plain_torch(plan: Plan, made: network_torch.Batches):
     network = network.to(torch.bfloat16) if precision == "bf16" else network
     kept = next(network.parameters()).dtype
     batches = [
-        [part.to(kept) if part.is_floating_point() and kept == torch.bfloat16 else part for part in batch]
+        [
+            part.to(kept) if part.is_floating_point() and kept == torch.bfloat16 else part
+            for part in batch
+        ]
         for batch in made.of(plan.batch_size)
     ]
     inputs, _ = made.nested(batches[0])
     network(**inputs) if isinstance(inputs, dict) else network(*inputs)  # lazy layers
-    optimizer = torch.optim.SGD([part for part in network.parameters() if part.requires_grad], 0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(
+        [part for part in network.parameters() if part.requires_grad], 0.01, momentum=0.9
+    )
 
     def train(steps: int) -> None:
         for step in range(steps):
@@ -103,7 +113,9 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
     """Return the line of one network."""
     chosen, begun = {"network": network} | chosen, time.perf_counter()
     plan = Plan(None, device, settings=Settings(chosen.pop("precision", "fp32")), **chosen)
-    identity = runs.identity("your_network", "a-point", "a-run", "a-machine", {"variant": "reference", "device": "cpu"})
+    identity = runs.identity(
+        "your_network", "a-point", "a-run", "a-machine", {"variant": "reference", "device": "cpu"}
+    )
     with tempfile.TemporaryDirectory() as folder:
         record = Run(Path(folder), "a-run", identity)
         workload = network_torch.build(plan)
@@ -120,7 +132,9 @@ def measured(network: str, chosen: dict, device: devices.Device) -> str:
     train(2)
     ratios = []
     for _ in range(ROUNDS):
-        epochs = itertools.chain.from_iterable(workload.batches(epoch) for epoch in itertools.count())
+        epochs = itertools.chain.from_iterable(
+            workload.batches(epoch) for epoch in itertools.count()
+        )
         loader = [*itertools.islice(epochs, steps)]
         own = train_window(workload, NO_SENSOR, loader)["seconds"]
         begun = time.perf_counter()

@@ -1,8 +1,10 @@
-"""Test the parity check: its verdicts on planted faults and on right runs, and the seconds that it takes.
+"""Test the parity check: its verdicts on planted faults and on right runs, and the seconds that
+it takes.
 
-Each fault is planted in a built workload, and the check must call it wrong; a fault that begins after the check must be
-found in the windows that follow. Right runs differ in seed and precision, and must pass. Networks are those of the
-studies, with small images and batches. Seconds are CPU seconds of the process on all its cores.
+Each fault is planted in a built workload, and the check must call it wrong; a fault that begins
+after the check must be found in the windows that follow. Right runs differ in seed and
+precision, and must pass. Networks are those of the studies, with small images and batches.
+Seconds are CPU seconds of the process on all its cores.
 """
 
 import argparse
@@ -35,12 +37,18 @@ def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
     chosen = {"seed": seed, "settings": Settings(precision), "parity_batch_size": 8}
     resident = {"data_resident": True, "num_workers": 0}
     if study == "mnist_speedup":
-        return mnist.Plan.build(datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen)
+        return mnist.Plan.build(
+            datasets.load("digits"), CPU, "tuned", batch_size=16, **resident, **chosen
+        )
     if study == "simclr_epochs":
-        return simclr.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen)
+        return simclr.Plan.build(
+            shapes(8, 1, size=32, seed=seed), CPU, "tuned", batch_size=16, **chosen
+        )
     if study == "mobilenetv2_energy":
         options = {"trainable": True, "image_size": 64, "batch_size": 32, "weights": "random"}
-        return mobilenetv2.Plan.build(shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen)
+        return mobilenetv2.Plan.build(
+            shapes(8, 1, size=32, seed=seed), CPU, "tuned", **options, **resident, **chosen
+        )
     if study == "gpt_tokens":
         return gpt.Plan.build(gpt.Plan.find("excerpt"), CPU, "controlled", batch_size=12, **chosen)
     options = {"image_size": 64, "batch_size": 16}
@@ -49,14 +57,21 @@ def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:
 
 SCALER = "a scaler that hides an overflow"
 OF_CONVOLUTIONS = {"untrained convolutions", "convolutions without gradients"}
-SGD, LABELS, STATISTICS = {"no momentum", "no weight decay"}, {"rolled labels"}, {"moving statistics that stay"}
+SGD, LABELS, STATISTICS = (
+    {"no momentum", "no weight decay"},
+    {"rolled labels"},
+    {"moving statistics that stay"},
+)
 # Each study, and the faults that its training cannot have, because it lacks the part.
 STUDIES = {
     "mnist_speedup": SGD | STATISTICS,
     "simclr_epochs": LABELS,
     "mobilenetv2_energy": SGD,
     "resnet50_cost": LABELS,
-    "gpt_tokens": LABELS | STATISTICS | OF_CONVOLUTIONS | {"no momentum", "a ReLU left out", SCALER},
+    "gpt_tokens": LABELS
+    | STATISTICS
+    | OF_CONVOLUTIONS
+    | {"no momentum", "a ReLU left out", SCALER},
 }
 LATER = "all but the last layer frozen after the comparison"
 EVERY = plants.EVERY | plants.OF_LARGE_BATCHES | {LATER: plants.frozen_below_the_head}
@@ -64,7 +79,11 @@ EVERY = plants.EVERY | plants.OF_LARGE_BATCHES | {LATER: plants.frozen_below_the
 
 def faults(study: str) -> dict[str, plants.Plant]:
     """Return the faults that are planted in a study, by name."""
-    of_text = {"half of each sequence of large batches": plants.half_sequences} if study == "gpt_tokens" else {}
+    of_text = (
+        {"half of each sequence of large batches": plants.half_sequences}
+        if study == "gpt_tokens"
+        else {}
+    )
     return {name: plant for name, plant in EVERY.items() if name not in STUDIES[study]} | of_text
 
 
@@ -83,7 +102,9 @@ def reason_later(workload: TorchWorkload, plant: plants.Plant, num_steps: int) -
         protocol.first_step(workload, record)
         parity.check(workload, record, num_steps)
         plant(workload)
-        amount = protocol.Amount(num_windows=2, samples_per_window=workload.batch_size, evaluates=False)
+        amount = protocol.Amount(
+            num_windows=2, samples_per_window=workload.batch_size, evaluates=False
+        )
         protocol.measure_windows(workload, record, amount)
         return verdicts.summarise(record.rows())["verdict"].item().text("wrong")
 
@@ -112,7 +133,10 @@ def false_alarms(study: str, num_steps: int, num_runs: int) -> Iterator[str]:
         seconds.append(taken)
         if not verdict.passed:
             yield f"seed {number}, {precision}: {verdict.reason}"
-    print(f"  seconds of {num_steps} steps: {sorted(seconds)[len(seconds) // 2]:.1f} (median)", flush=True)
+    print(
+        f"  seconds of {num_steps} steps: {sorted(seconds)[len(seconds) // 2]:.1f} (median)",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -129,7 +153,9 @@ def main() -> None:
         print("\n".join(f"  {alarm}" for alarm in alarms) or "  no false alarm")
         planted = len(faults(study))
         caught = planted - len(missed)
-        print(f"{study}: {caught} of {planted} faults caught, {len(alarms)} of {options.runs} right runs called wrong")
+        print(
+            f"{study}: {caught} of {planted} faults caught, {len(alarms)} of {options.runs} right runs called wrong"
+        )
         failures += len(missed) + len(alarms)
     sys.exit(bool(failures))
 

@@ -1,11 +1,14 @@
-"""Fit the constants of the rule that predicts, and compare it with others on rates that were hidden from it.
+"""Fit the constants of the rule that predicts, and compare it with others on rates that were
+hidden from it.
 
-`python benchmarks/predictions.py` prints the constants that make hidden rates most likely, each from GRID, while the
-others stay; writes the errors of the rule and of the plain ratio of bandwidths to ERRORS, which says how sure an answer
-is; and prints them as a table of docs/predictions.md. It takes minutes.
+`python benchmarks/predictions.py` prints the constants that make hidden rates most likely, each
+from GRID, while the others stay; writes the errors of the rule and of the plain ratio of
+bandwidths to ERRORS, which says how sure an answer is; and prints them as a table of
+docs/predictions.md. It takes minutes.
 
-`python benchmarks/predictions.py FOLDER` lists next to them the answer and the regression of another checkout, which
-learn from this checkout's record. The folder holds commit 187a2a12, the last with the larger rule.
+`python benchmarks/predictions.py FOLDER` lists next to them the answer and the regression of
+another checkout, which learn from this checkout's record. The folder holds commit 187a2a12, the
+last with the larger rule.
 """
 
 import functools
@@ -24,13 +27,17 @@ from benchbook.rows import networks
 
 # Chips that people compare, and the precision in which they are asked for.
 COMPARED = dict.fromkeys(("Apple M1 Max", "Apple M4", "Apple M4 Max", "Apple M5 Max"), "fp32")
-COMPARED |= dict.fromkeys(("RTX 3060", "RTX 4090", "RTX 5090", "RX 7900 XTX", "A100 80GB", "H100 80GB SXM"), "amp_fp16")
+COMPARED |= dict.fromkeys(
+    ("RTX 3060", "RTX 4090", "RTX 5090", "RX 7900 XTX", "A100 80GB", "H100 80GB SXM"), "amp_fp16"
+)
 COMPARED |= dict.fromkeys(("MI300X", "TPU v5e"), "bf16")
 USUAL = "resnet50, 224 px"
 HIDDEN = ["product", "publication"]  # all rates with one of its values are hidden with a rate
 FEWEST = 10  # errors of the smallest group whose errors are stated
 ERRORS = layout.published() / "record" / "prediction_errors.csv"
-ONE_THREAD = threadpoolctl.threadpool_limits.wrap(limits=1)  # threads wait longer for each other than they work
+ONE_THREAD = threadpoolctl.threadpool_limits.wrap(
+    limits=1
+)  # threads wait longer for each other than they work
 GRID = (0.1, 0.25, 0.4, 1.0)
 COLUMNS = {"error": "deviation", "ratio_error": "ratio_deviation"}
 NAMES = {"error": "the rule", "ratio_error": "ratio"}
@@ -66,16 +73,20 @@ def judged(rule: rules.Regression | rules.Ratio) -> pandas.DataFrame:
 
 @functools.cache
 def hidden() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio for each published rate that was hidden.
+    """Return the errors of the answer and of the plain ratio for each published rate that was
+    hidden.
 
     Returns:
-        The columns of the kind's table, and: kind, group (a vendor and a family of precisions, or LANGUAGE_MODELS),
-        error and deviation (of the answer), ratio_error and ratio_deviation. Rates of a work that no other publication
-        timed in the family are left out, because the ratio cannot know them.
+        The columns of the kind's table, and: kind, group (a vendor and a family of precisions,
+        or LANGUAGE_MODELS), error and deviation (of the answer), ratio_error and
+        ratio_deviation. Rates of a work that no other publication timed in the family are left
+        out, because the ratio cannot know them.
     """
     parts = []
     for kind, rule in rules.by_kind().items():
-        table = judged(rule).join(judged(rules.Ratio(rule.lines))[["error", "deviation"]].add_prefix("ratio_"))
+        table = judged(rule).join(
+            judged(rules.Ratio(rule.lines))[["error", "deviation"]].add_prefix("ratio_")
+        )
         named = kind if kind == rules.LANGUAGE_MODELS else table["vendor"] + ", " + table["family"]
         parts.append(table.assign(kind=kind, group=named))
     table = pandas.concat(parts, ignore_index=True)
@@ -83,7 +94,8 @@ def hidden() -> pandas.DataFrame:
 
 
 def errors() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio on hidden rates, as `rules.errors` does from ERRORS."""
+    """Return the errors of the answer and of the plain ratio on hidden rates, as `rules.errors`
+    does from ERRORS."""
     table = hidden()
     origins = table["origin"].mask(table["kind"].eq(rules.LANGUAGE_MODELS), rules.LANGUAGE_MODELS)
     images = table[table["kind"].eq(rules.IMAGES)]
@@ -111,7 +123,8 @@ def measures(lines: pandas.DataFrame, prefix: str = "") -> dict:
 
 
 def likelihood(constants: dict[str, float]) -> float:
-    """Return the mean logarithm of the density of the hidden rates of images whose errors count, without a constant."""
+    """Return the mean logarithm of the density of the hidden rates of images whose errors count,
+    without a constant."""
     lines = observations.images()
     table = judged(rules.Regression(lines, constants))[judged(rules.Ratio(lines))["error"].notna()]
     scaled = table["error"] / table["deviation"]
@@ -137,22 +150,30 @@ def cells(table: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
     is_image = table["kind"].eq(rules.IMAGES)
     images = table[is_image]
     named = {**dict(list(images.groupby("origin"))), rules.LANGUAGE_MODELS: table[~is_image]}
-    named |= {f"{vendor}, {family}": own for (vendor, family), own in images.groupby(["vendor", "family"])}
+    named |= {
+        f"{vendor}, {family}": own for (vendor, family), own in images.groupby(["vendor", "family"])
+    }
     return {name: own for name, own in named.items() if len(own) >= FEWEST}
 
 
 def compared() -> pandas.DataFrame:
-    """Return COMPARED next to a published rate of each, predicted without the chip, if there is one.
+    """Return COMPARED next to a published rate of each, predicted without the chip, if there is
+    one.
 
     Returns:
-        Columns: chip, work, published, predicted (a range, or why there is none), source. ResNet-50 comes first.
+        Columns: chip, work, published, predicted (a range, or why there is none), source.
+        ResNet-50 comes first.
     """
     rule, shown = rules.by_kind()[rules.IMAGES], []
-    known = rule.lines.groupby("work")["product"].transform("nunique").ge(observations.FEWEST_PRODUCTS)
+    known = (
+        rule.lines.groupby("work")["product"].transform("nunique").ge(observations.FEWEST_PRODUCTS)
+    )
     for name, precision in COMPARED.items():
         chip = chips.resolve(name)
         family, product = observations.chip_figures(chip, precision)["family"], chips.product(chip)
-        lines = rule.lines.assign(exact=rule.lines["chip"].str.startswith(chip), usual=rule.lines["work"].eq(USUAL))
+        lines = rule.lines.assign(
+            exact=rule.lines["chip"].str.startswith(chip), usual=rule.lines["work"].eq(USUAL)
+        )
         own = lines[known & lines["product"].eq(product) & lines["family"].eq(family)]
         if own.empty:
             try:
@@ -168,14 +189,23 @@ def compared() -> pandas.DataFrame:
         (line,) = own.to_dict("records")
         work = f"{line['work'].replace(line['network'], networks.title(line['network']))}, {line['computed']}"
         shown.append(
-            (line["chip"], work, f"{line['rate']:,.0f}", f"{low:,.0f} to {high:,.0f}", articles.citation(line))
+            (
+                line["chip"],
+                work,
+                f"{line['rate']:,.0f}",
+                f"{low:,.0f} to {high:,.0f}",
+                articles.citation(line),
+            )
         )
     return pandas.DataFrame(shown, columns=["chip", "work", "published", "predicted", "source"])
 
 
 def main(words: list[str]) -> None:
     """Print the constants and the table."""
-    print(f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}", flush=True)
+    print(
+        f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}",
+        flush=True,
+    )
     errors().to_csv(ERRORS, index=False)
     tables = [(hidden(), column, COLUMNS[column], name) for column, name in NAMES.items()]
     if words:
@@ -187,9 +217,15 @@ def main(words: list[str]) -> None:
     print("|---|---|---|---|---|---|")
     for group in cells(tables[0][0]):
         for table, error, deviation, name in tables:
-            own = cells(table)[group].rename(columns={error: "shown_error"}).assign(shown_deviation=table[deviation])
+            own = (
+                cells(table)[group]
+                .rename(columns={error: "shown_error"})
+                .assign(shown_deviation=table[deviation])
+            )
             found = measures(own.assign(publication=""), "shown_")
-            shares = " | ".join(f"{100 * found[each]:.1f} %" for each in ("median_error", "within_2", "coverage"))
+            shares = " | ".join(
+                f"{100 * found[each]:.1f} %" for each in ("median_error", "within_2", "coverage")
+            )
             print(f"| {group} | {name} | {found['pairs']} | {shares} |", flush=True)
     print(compared().to_markdown(index=False))
 

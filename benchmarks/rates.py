@@ -1,8 +1,9 @@
 """Compare the training rates of two checkouts: `make bench STUDIES=rates OTHER=folder`.
 
-Each process imports both libraries, one after the other, and trains windows of both by turns (A B B A), so that what
-separates processes and what drifts on the machine affect both alike. New processes follow, in which the other library
-comes first. The result is this checkout's rate over the other's.
+Each process imports both libraries, one after the other, and trains windows of both by turns (A
+B B A), so that what separates processes and what drifts on the machine affect both alike. New
+processes follow, in which the other library comes first. The result is this checkout's rate over
+the other's.
 """
 
 import argparse
@@ -41,7 +42,8 @@ def build(study: str):
 
 
 def enter(checkout: str, modules: dict) -> None:
-    """Make the imports of the library find a checkout's; `modules` are its modules loaded so far."""
+    """Make the imports of the library find a checkout's; `modules` are its modules loaded so
+    far."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "benchbook"]:
         del sys.modules[name]
     sys.modules.update(modules)
@@ -49,13 +51,18 @@ def enter(checkout: str, modules: dict) -> None:
 
 
 def load(study: str, checkout: str):
-    """Build a study with a checkout's library; return a function that trains a window of so many steps."""
+    """Build a study with a checkout's library; return a function that trains a window of so many
+    steps."""
     enter(checkout, {})
     from benchbook.measuring.window import trainer
 
     train = trainer(build(study))
     train(1)
-    modules = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "benchbook"}
+    modules = {
+        name: module
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "benchbook"
+    }
 
     def window(num_steps: int) -> dict:
         enter(checkout, modules)  # what a library imports only now must be its own
@@ -65,7 +72,8 @@ def load(study: str, checkout: str):
 
 
 def compare(study: str, checkouts: list[str]) -> list[float]:
-    """Return the ratio of the first checkout's rate to the second's for each block of windows by turns."""
+    """Return the ratio of the first checkout's rate to the second's for each block of windows by
+    turns."""
     trains = [load(study, checkout) for checkout in checkouts]
     num_steps = max(1, round(WINDOW_SECONDS / min(train(2)["seconds"] / 2 for train in trains)))
 
@@ -80,7 +88,9 @@ def main() -> None:
     """Print the ratio of each study's rates, with its interval."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("other", type=Path, help="the other checkout's folder")
-    parser.add_argument("--first", choices=("own", "other"), help="in a process that this script starts")
+    parser.add_argument(
+        "--first", choices=("own", "other"), help="in a process that this script starts"
+    )
     parser.add_argument("--processes", type=int, default=4, help="for each study")
     parser.add_argument("--studies", default=STUDIES, help="names separated by blanks")
     options = parser.parse_args()
@@ -97,19 +107,30 @@ def main() -> None:
 
 
 def report(study: str, options: argparse.Namespace) -> None:
-    """Compare a study's rates in new processes, in which the libraries come first by turns; print the ratio."""
+    """Compare a study's rates in new processes, in which the libraries come first by turns;
+    print the ratio."""
     from benchbook.judging import intervals
 
     ratios, processes = [], []
     for process in range(options.processes):
         first = ("own", "other")[process % 2]
-        command = [sys.executable, __file__, str(options.other), "--studies", study, "--first", first]
+        command = [
+            sys.executable,
+            __file__,
+            str(options.other),
+            "--studies",
+            study,
+            "--first",
+            first,
+        ]
         answer = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         found = json.loads(answer.splitlines()[-1])
         ratios += found
         processes += [process] * len(found)
     found = intervals.interval(ratios, processes, intervals.PAIRED)
-    print(f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True)
+    print(
+        f"{study}: {found.value:.3f}, {found.kind} {found.low:.3f} to {found.high:.3f}", flush=True
+    )
 
 
 if __name__ == "__main__":

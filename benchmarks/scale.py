@@ -1,9 +1,10 @@
 """Measure the time and memory of a report for growing numbers of files of rows.
 
-Run it with `make bench STUDIES=scale`. The files are copies of the committed rows with other machines, sessions, runs
-and times, with rates a few percent apart and matching manifests. Limits: for 5,000 files, 30 s of wall time on two idle
-cores and 600 MB in the largest process; for twice as many files, 2.5 times the CPU seconds; for a page, 3 MB. Broken
-limits are printed, and the exit status is then 1.
+Run it with `make bench STUDIES=scale`. The files are copies of the committed rows with other
+machines, sessions, runs and times, with rates a few percent apart and matching manifests.
+Limits: for 5,000 files, 30 s of wall time on two idle cores and 600 MB in the largest process;
+for twice as many files, 2.5 times the CPU seconds; for a page, 3 MB. Broken limits are printed,
+and the exit status is then 1.
 """
 
 import argparse
@@ -21,7 +22,8 @@ import numpy
 from rows import COMMITTED
 
 FILES_OF_MACHINE = 50
-FASTEST = 0.1  # copies are up to this share faster than their original, so that their windows never overlap
+# copies are up to this share faster than their original, so that their windows never overlap
+FASTEST = 0.1
 MOST_SECONDS, MOST_BYTES, MOST_PAGE_BYTES, JUDGED_FILES = 30.0, 600e6, 3e6, 5_000
 MOST_GROWTH = 1.25  # of the CPU seconds per file, from one number of files to the next
 TIMES = ("seconds", "input_seconds")
@@ -41,7 +43,10 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
         path, rows, manifest = read[number % FILES_OF_MACHINE % len(read)]
         machine, again = number // FILES_OF_MACHINE, number % FILES_OF_MACHINE // len(read)
         name, earlier = f"machine-{machine:03d}", timedelta(days=machine * 2 + again)
-        session, run_id = (f"{_earlier_name(text, earlier)}-{number:08x}" for text in (rows[0]["session"], path.stem))
+        session, run_id = (
+            f"{_earlier_name(text, earlier)}-{number:08x}"
+            for text in (rows[0]["session"], path.stem)
+        )
         for row in (copies := [dict(row) for row in rows]):
             row |= {"machine": name, "session": session, "run_id": run_id}
             row |= _faster(row, 1 - FASTEST * random.random())
@@ -59,7 +64,9 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
 
 def _read(path: Path) -> tuple[list[dict], dict]:
     with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file)), json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        return list(csv.DictReader(file)), json.loads(
+            path.with_suffix(".json").read_text(encoding="utf-8")
+        )
 
 
 def _earlier_name(text: str, by: timedelta) -> str:
@@ -78,7 +85,8 @@ def _faster(row: dict, factor: float) -> dict:
 
 
 def report(outputs: Path) -> tuple[float, float, int]:
-    """Write the report of a folder; return its wall seconds, its CPU seconds, and the bytes of its largest process.
+    """Write the report of a folder; return its wall seconds, its CPU seconds, and the bytes of
+    its largest process.
 
     Raises:
         RuntimeError: it failed.
@@ -101,11 +109,19 @@ def report(outputs: Path) -> tuple[float, float, int]:
 def main() -> None:
     """Print a line for each number of files; exit 1 if a limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, nargs="+", default=[250, 1_000, 5_000, 10_000], help="how many, ascending")
+    parser.add_argument(
+        "--files",
+        type=int,
+        nargs="+",
+        default=[250, 1_000, 5_000, 10_000],
+        help="how many, ascending",
+    )
     options = parser.parse_args()
     originals = sorted(COMMITTED.rglob("*Z-*.csv"))
     broken, before = [], None
-    print(f"{'files':>6} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14} {'MB':>6} {'largest page, MB':>17}")
+    print(
+        f"{'files':>6} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14} {'MB':>6} {'largest page, MB':>17}"
+    )
     for count in options.files:
         with tempfile.TemporaryDirectory() as folder:
             outputs = Path(folder)
@@ -118,7 +134,8 @@ def main() -> None:
             f"over {MOST_SECONDS:g} s": count <= JUDGED_FILES and clock > MOST_SECONDS,
             f"over {MOST_BYTES / 1e6:.0f} MB": count <= JUDGED_FILES and size > MOST_BYTES,
             f"a page over {MOST_PAGE_BYTES / 1e6:g} MB": page > MOST_PAGE_BYTES,
-            "CPU seconds per file grew too much": before is not None and seconds / count > MOST_GROWTH * before,
+            "CPU seconds per file grew too much": before is not None
+            and seconds / count > MOST_GROWTH * before,
         }
         broken += [f"{count} files: {fault}" for fault, is_so in faults.items() if is_so]
         before = seconds / count

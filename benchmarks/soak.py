@@ -1,7 +1,9 @@
-"""Measure a hundred tiny points while processes are killed, signals arrive and the disk fills up, then look for losses.
+"""Measure a hundred tiny points while processes are killed, signals arrive and the disk fills
+up, then look for losses.
 
-Run it with `make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one. Every point must end in one
-state, no row may be lost, no window may be measured twice, and no process or marker may be left.
+Run it with `make bench STUDIES=soak`, on Linux; the full disk needs the right to mount one.
+Every point must end in one state, no row may be lost, no window may be measured twice, and no
+process or marker may be left.
 """
 
 import argparse
@@ -44,13 +46,25 @@ class Soak:
         only_kills: kill processes, and do nothing else.
     """
 
-    def __init__(self, folder: Path, num_points: int, chance: random.Random, only_kills: bool) -> None:
+    def __init__(
+        self, folder: Path, num_points: int, chance: random.Random, only_kills: bool
+    ) -> None:
         self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
         self.only_kills, self.seen = only_kills, set()
-        self.temporary = folder / "tmp"  # short, because the path of a kernel's socket has at most 100 characters
+        self.temporary = (
+            folder / "tmp"
+        )  # short, because the path of a kernel's socket has at most 100 characters
         for own in (self.outputs, self.temporary):
             own.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK},nr_inodes={INODES}", "tmpfs", str(self.outputs)]
+        mount = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={DISK},nr_inodes={INODES}",
+            "tmpfs",
+            str(self.outputs),
+        ]
         self.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
         points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
         profile = {"toy": {"time_limit_minutes": 2, "points": points}}
@@ -60,9 +74,22 @@ class Soak:
 
     def start(self) -> None:
         """Start or continue the study."""
-        variables = {"PYTHONPATH": str(self.library), "BENCHBOOK_OUTPUTS": str(self.outputs), "BENCHBOOK_PATIENCE": "0"}
+        variables = {
+            "PYTHONPATH": str(self.library),
+            "BENCHBOOK_OUTPUTS": str(self.outputs),
+            "BENCHBOOK_PATIENCE": "0",
+        }
         variables |= {"TMPDIR": str(self.temporary)}
-        command = [sys.executable, "-m", "benchbook", "study", "--profile", "soak", "--studies", "toy"]
+        command = [
+            sys.executable,
+            "-m",
+            "benchbook",
+            "study",
+            "--profile",
+            "soak",
+            "--studies",
+            "toy",
+        ]
         with (self.temporary / "log").open("w") as log:
             output = {"stdout": log, "stderr": log, "start_new_session": True}
             self.study = subprocess.Popen(command, env=os.environ | variables, **output)
@@ -72,14 +99,24 @@ class Soak:
         self.seen |= self.lines()
         if self.only_kills:
             return self.kill_one()
-        faults = [self.kill_one, *(lambda number=number: self.signal(number) for number in processes.STOP_SIGNALS)]
+        faults = [
+            self.kill_one,
+            *(lambda number=number: self.signal(number) for number in processes.STOP_SIGNALS),
+        ]
         faults += [self.kill_one, self.stop_all, self.write_garbage, self.tear_notebook]
-        return self.chance.choice([*faults, *([self.fill_disk, self.take_inodes] if self.mounted else [])])()
+        return self.chance.choice(
+            [*faults, *([self.fill_disk, self.take_inodes] if self.mounted else [])]
+        )()
 
     def lines(self) -> set[tuple[Path, str]]:
         """Return every complete line of rows, with its file."""
         files = {path: path.read_text() for path in (self.outputs / "runs").rglob("*.csv")}
-        return {(path, line) for path, text in files.items() for line in text.splitlines(True) if line.endswith("\n")}
+        return {
+            (path, line)
+            for path, text in files.items()
+            for line in text.splitlines(True)
+            if line.endswith("\n")
+        }
 
     def kill_one(self) -> str:
         """Kill one of the study's processes, as the system does when memory is short."""
@@ -90,7 +127,8 @@ class Soak:
         return "SIGKILL"
 
     def signal(self, number: int) -> str:
-        """Send SIGTERM to the study, or another signal to its whole process group, as a terminal does."""
+        """Send SIGTERM to the study, or another signal to its whole process group, as a terminal
+        does."""
         send = os.kill if number == signal.SIGTERM else os.killpg
         send(self.study.pid, number)
         return signal.Signals(number).name
@@ -108,7 +146,9 @@ class Soak:
 
     def write_garbage(self) -> str:
         """Overwrite a marker or another file of the study's state."""
-        files = [path for path in self.outputs.rglob("*") if path.name.endswith((".running", ".session"))]
+        files = [
+            path for path in self.outputs.rglob("*") if path.name.endswith((".running", ".session"))
+        ]
         if files:
             self.chance.choice(files).write_bytes(bytes(range(256)))
         return "garbage"
@@ -148,13 +188,16 @@ class Soak:
 
 
 def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
-    """Disturb the study `num_faults` times, then let it end within the limit; return the count of each fault."""
+    """Disturb the study `num_faults` times, then let it end within the limit; return the count
+    of each fault."""
     faults = Counter()
     soak.start()
     may_disturb = num_faults > 0
     while True:
         try:
-            status = soak.study.wait(soak.chance.uniform(*PAUSE_SECONDS) if may_disturb else limit_seconds)
+            status = soak.study.wait(
+                soak.chance.uniform(*PAUSE_SECONDS) if may_disturb else limit_seconds
+            )
         except subprocess.TimeoutExpired:
             if not may_disturb:
                 raise
@@ -165,23 +208,39 @@ def finish(soak: Soak, num_faults: int, limit_seconds: float) -> Counter:
         soak.statuses[status] += 1
         if status in (ENDED, SOME_FAILED):
             return faults
-        if soak.statuses[REFUSED] > 1 + faults["torn notebook"] + faults["SIGKILL"]:  # of the survey of devices
-            sys.exit(f"the study is refused, and no fault is the reason: {(soak.temporary / 'log').read_text()}")
+        if (
+            soak.statuses[REFUSED] > 1 + faults["torn notebook"] + faults["SIGKILL"]
+        ):  # of the survey of devices
+            sys.exit(
+                f"the study is refused, and no fault is the reason: {(soak.temporary / 'log').read_text()}"
+            )
         soak.start()
 
 
 def losses(soak: Soak, num_points: int) -> list[str]:
     """Return a line for each loss, repetition or leftover."""
     rows = records.merge(soak.outputs / "runs")
-    is_whole = rows.groupby(["point", "run_id"])["status"].agg(lambda statuses: statuses.eq("ok").all())
-    measured = is_whole[is_whole].groupby("point").size()  # runs that were cut short after their windows do not count
+    is_whole = rows.groupby(["point", "run_id"])["status"].agg(
+        lambda statuses: statuses.eq("ok").all()
+    )
+    measured = (
+        is_whole[is_whole].groupby("point").size()
+    )  # runs that were cut short after their windows do not count
     last = rows.sort_values(["run_id"]).groupby("point")["status"].last()
     left = [member for member in psutil.process_iter(["environ"]) if _is_ours(member, soak)]
     return [
         *(f"lost: {line.strip()} of {path}" for path, line in sorted(soak.seen - soak.lines())),
         *(f"{point}: measured {count} times" for point, count in measured.items() if count != 1),
-        *([f"{rows['point'].nunique()} points of {num_points}"] if rows["point"].nunique() != num_points else []),
-        *(f"{point}: ends in {status}" for point, status in last.items() if status not in ("ok", "crashed", "timeout")),
+        *(
+            [f"{rows['point'].nunique()} points of {num_points}"]
+            if rows["point"].nunique() != num_points
+            else []
+        ),
+        *(
+            f"{point}: ends in {status}"
+            for point, status in last.items()
+            if status not in ("ok", "crashed", "timeout")
+        ),
         *(f"left: {path.name}" for path in soak.outputs.rglob("*.running")),
         *(f"left: process {member.pid}" for member in left),
     ]
@@ -197,7 +256,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--faults", type=int, default=60)
-    parser.add_argument("--kills", action="store_true", help="kill processes (kill -9), and do nothing else")
+    parser.add_argument(
+        "--kills", action="store_true", help="kill processes (kill -9), and do nothing else"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="where to copy the outputs if anything was lost")
     arguments = parser.parse_args()
@@ -214,7 +275,9 @@ def main() -> None:
             if soak.mounted:
                 subprocess.run(["umount", "-l", str(soak.outputs)], check=False)
     print(f"{arguments.points} points in {time.monotonic() - began:.0f} s under {dict(faults)}")
-    print(f"the study was started {soak.statuses.total()} times, and ended with {dict(soak.statuses)}")
+    print(
+        f"the study was started {soak.statuses.total()} times, and ended with {dict(soak.statuses)}"
+    )
     print("\n".join(complaints) or "nothing was lost, nothing was measured twice, nothing was left")
     sys.exit(bool(complaints))
 

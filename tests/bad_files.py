@@ -1,7 +1,9 @@
-"""Folders of rows with a fault each, made from committed runs by explicit changes. Nothing of benchbook.
+"""Folders of rows with a fault each, made from committed runs by explicit changes. Nothing of
+benchbook.
 
-Each holds two runs of one point (FIRST and SECOND) and a calibration, with their manifests. A few are accepted: what
-was changed in them is no fault. test_records.py has more wrong values, and test_crosschecks.py more lies.
+Each holds two runs of one point (FIRST and SECOND) and a calibration, with their manifests. A
+few are accepted: what was changed in them is no fault. test_records.py has more wrong values,
+and test_crosschecks.py more lies.
 """
 
 import csv
@@ -11,7 +13,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-FIRST, SECOND, CEILINGS = "20261122T041032Z-c2bed654", "20261122T042629Z-8d79fb95", "20261122T040919Z-41454362"
+FIRST, SECOND, CEILINGS = (
+    "20261122T041032Z-c2bed654",
+    "20261122T042629Z-8d79fb95",
+    "20261122T040919Z-41454362",
+)
 
 Files = dict[str, bytes]  # by path below the machine's folder
 Change = Callable[[Files], None]
@@ -24,7 +30,11 @@ def base(machine: Path) -> Files:
         machine: the folder of the committed machine's rows.
     """
     paths = [path for run in (FIRST, SECOND, CEILINGS) for path in machine.glob(f"*/*/{run}.*")]
-    return {str(path.relative_to(machine)): path.read_bytes() for path in paths if path.suffix in (".csv", ".json")}
+    return {
+        str(path.relative_to(machine)): path.read_bytes()
+        for path in paths
+        if path.suffix in (".csv", ".json")
+    }
 
 
 def place(files: Files, run: str = FIRST, suffix: str = ".csv") -> str:
@@ -32,7 +42,8 @@ def place(files: Files, run: str = FIRST, suffix: str = ".csv") -> str:
 
 
 def cell(column: str, value: object, row: int | None = 8, run: str = FIRST) -> Change:
-    """Write a value into a cell; the header is row 1, the first training window row 8. Row None: into every row."""
+    """Write a value into a cell; the header is row 1, the first training window row 8. Row None:
+    into every row."""
 
     def change(rows: list[dict]) -> list[dict]:
         for number, line in enumerate(rows, 2):
@@ -60,7 +71,9 @@ def read_csv(content: bytes) -> list[dict]:
 def as_csv(rows: list[dict]) -> bytes:
     """Return rows as a CSV of all columns that any of them has."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer = csv.DictWriter(
+        text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue().encode("utf-8", "surrogatepass")
@@ -131,8 +144,29 @@ def swapped(files: Files) -> None:
 
 
 # The names of helper columns, of today and of earlier versions.
-HELPERS = ["system", "clock", "versions", "num_samples", "process_seconds", "is_mac", "allow_embedded", "manifest_x"]
-HELPERS += ["rate", "ceiling", "verdict", "low", "high", "interval", "num_windows", "title", "line", "rule", "reason"]
+HELPERS = [
+    "system",
+    "clock",
+    "versions",
+    "num_samples",
+    "process_seconds",
+    "is_mac",
+    "allow_embedded",
+    "manifest_x",
+]
+HELPERS += [
+    "rate",
+    "ceiling",
+    "verdict",
+    "low",
+    "high",
+    "interval",
+    "num_windows",
+    "title",
+    "line",
+    "rule",
+    "reason",
+]
 CASES: dict[str, Change] = {
     "nothing changed": lambda files: None,
     # a value that is not allowed
@@ -156,7 +190,9 @@ CASES: dict[str, Change] = {
     # rows that lie
     "a CPU sold as a GPU": together(cell("device", "cuda", None), parameter(device="cuda")),
     "a CPU sold as a Mac": together(
-        cell("device", "mps", None), cell("memory_method", "mps_driver_pool", None), parameter(device="mps")
+        cell("device", "mps", None),
+        cell("memory_method", "mps_driver_pool", None),
+        parameter(device="mps"),
     ),
     "a Mac's CPU": manifest(machine={"system": "macOS 15.1"}),
     "a GPU of no system": together(
@@ -165,7 +201,9 @@ CASES: dict[str, Change] = {
         cell("memory_method", "", None),
         parameter(device="cuda"),
     ),
-    "a framework not asked for": together(cell("framework", "jax", None), parameter(framework="torch")),
+    "a framework not asked for": together(
+        cell("framework", "jax", None), parameter(framework="torch")
+    ),
     "the manifest of another run": swapped,
     "a manifest that names another run": manifest(run_id=SECOND),
     "a manifest without packages": manifest(environment={"python": "3.11.7"}),
@@ -186,7 +224,9 @@ CASES: dict[str, Change] = {
     "torn in a quote": content(lambda text: text[: text.rindex(b'"')]),
     "a cell too many": content(lambda text: text.rstrip(b"\n") + b",1,2\n"),
     "an empty line": content(lambda text: text.replace(b"\n", b"\n\n", 3)),
-    "columns of our own helpers": table(lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]),
+    "columns of our own helpers": table(
+        lambda rows: [row | dict.fromkeys(HELPERS, "x") for row in rows]
+    ),
     "a column twice": content(lambda text: text.replace(b",idle_watts,", b",seconds,", 1)),
     # manifests
     "manifests missing": without_manifests,

@@ -1,7 +1,9 @@
-"""Write notebooks, and run their code cells in this process: what a kernel does, without starting one for each.
+"""Write notebooks, and run their code cells in this process: what a kernel does, without
+starting one for each.
 
-`python tests/cells.py points.json FRAMEWORK` runs those points of a file that compute with a framework, and
-`python tests/cells.py aggregate` merges all rows. Rows and figures go to BENCHBOOK_OUTPUTS.
+`python tests/cells.py points.json FRAMEWORK` runs those points of a file that compute with a
+framework, and `python tests/cells.py aggregate` merges all rows. Rows and figures go to
+BENCHBOOK_OUTPUTS.
 """
 
 import dataclasses
@@ -24,7 +26,8 @@ from benchbook.studies.experiments.parameters import nested
 
 
 def write_notebook(path: Path, title: str, *sources: str) -> Path:
-    """Write a notebook of a title and cells of code, the first with the tag `parameters`; return its path."""
+    """Write a notebook of a title and cells of code, the first with the tag `parameters`; return
+    its path."""
     cells = [nbformat.v4.new_markdown_cell(title), *map(nbformat.v4.new_code_cell, sources)]
     cells[1].metadata["tags"] = ["parameters"]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -33,7 +36,8 @@ def write_notebook(path: Path, title: str, *sources: str) -> Path:
 
 
 def run_cells(notebook: Path, parameters: dict) -> None:
-    """Run all code cells of a notebook with these parameters; an exception ends it, as it does in a kernel."""
+    """Run all code cells of a notebook with these parameters; an exception ends it, as it does
+    in a kernel."""
     shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}), user_ns={})
     for cell in layout.cells(notebook):
         if cell["cell_type"] != "code":
@@ -57,7 +61,9 @@ def main() -> None:
     if sys.argv[1] == "aggregate":
         run_cells(layout.notebook("aggregate"), {})
         return
-    notebook.Measurement = functools.partial(Measurement, in_kernel=True)  # saves the start of each process
+    notebook.Measurement = functools.partial(
+        Measurement, in_kernel=True
+    )  # saves the start of each process
     for point in (Point(**each) for each in json.loads(Path(sys.argv[1]).read_text())):
         if point.framework == sys.argv[2]:
             print(point.study, point.name, flush=True)

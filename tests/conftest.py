@@ -1,4 +1,5 @@
-"""What holds for all tests: those that run side by side compute on one core each, and the longest begin first."""
+"""What holds for all tests: those that run side by side compute on one core each, and the
+longest begin first."""
 
 import io
 import os
@@ -20,17 +21,37 @@ from processes import FRAMEWORK
 
 files.unexpected = ()  # a fault of the library fails a test, and leaves out no file or machine
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
-# Tests start hundreds of processes, each of which would compile the library again where this is set.
+# Tests start hundreds of processes, each of which would compile the library again where this is
+# set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Before torch is imported: the threads of several workers would wait for each other.
     os.environ["OMP_NUM_THREADS"] = "1"
-# What stays together in one process, the longest first; a file that is not here follows in the order of names.
-LONGEST = ("test_smoke.py", "tensorflow", "test_your_network.py", "test_measurement.py", "test_session.py")
-LONGEST += ("test_cases.py", "test_hostile_inputs.py", "test_golden.py", "test_browser.py", "test_studies.py", "jax")
-LONGEST += ("test_execute.py", "test_aggregation.py", "test_closing.py", "test_simclr_epochs_workload.py")
+# What stays together in one process, the longest first; a file that is not here follows in the
+# order of names.
+LONGEST = (
+    "test_smoke.py",
+    "tensorflow",
+    "test_your_network.py",
+    "test_measurement.py",
+    "test_session.py",
+)
+LONGEST += (
+    "test_cases.py",
+    "test_hostile_inputs.py",
+    "test_golden.py",
+    "test_browser.py",
+    "test_studies.py",
+    "jax",
+)
+LONGEST += (
+    "test_execute.py",
+    "test_aggregation.py",
+    "test_closing.py",
+    "test_simclr_epochs_workload.py",
+)
 LONGEST += ("test_launch.py", "test_tuned.py", "test_notebooks.py", "test_devices.py")
 
 
@@ -56,7 +77,8 @@ def pytest_collection_modifyitems(items):
 
 
 def group_of(nodeid: str) -> str:
-    """Return with which tests a test shares its process: with those of another framework, or of its file."""
+    """Return with which tests a test shares its process: with those of another framework, or of
+    its file."""
     file, _, name = nodeid.partition("::")
     parameters = name.partition("[")[2].rstrip("]").split("-")
     others = [word for word in parameters if word in devices.FRAMEWORKS and word != FRAMEWORK]
@@ -123,7 +145,8 @@ def outputs(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    """Run the command line as it starts, on a wide terminal: words to its exit status and all that it printed."""
+    """Run the command line as it starts, on a wide terminal: words to its exit status and all
+    that it printed."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def typed(*words, answer: str = "") -> tuple[int, str]:

@@ -1,4 +1,5 @@
-"""Odd rows of each study, each for a fault that was or could be made; the golden set has what is made of them."""
+"""Odd rows of each study, each for a fault that was or could be made; the golden set has what is
+made of them."""
 
 import functools
 import itertools
@@ -25,7 +26,12 @@ from benchbook.studies.your_network import study as your_network
 from rows import make_row
 from study_rows import calibration, evidence, matrix, point, steps, tried
 
-NET, SIMCLR, SEGMENTATION, OWN = "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling", "your_network"
+NET, SIMCLR, SEGMENTATION, OWN = (
+    "mobilenetv2_energy",
+    "simclr_epochs",
+    "segmentation_scaling",
+    "your_network",
+)
 BOARD = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
 DIED = "the process was ended by SIGSEGV; it last printed: ..."
 net, autoencoder = functools.partial(point, NET), functools.partial(point, "vae_stability")
@@ -34,7 +40,10 @@ Edge = tuple[str, Callable, object]
 
 def loader(rates, name="reference", **columns):
     """Return an MNIST point with one of the loaders."""
-    variant, settings = "reference" if name == "reference" else "controlled", {"data_resident": name == "resident"}
+    variant, settings = (
+        "reference" if name == "reference" else "controlled",
+        {"data_resident": name == "resident"},
+    )
     return point("mnist_speedup", rates, variant=variant, settings=settings, **columns)
 
 
@@ -48,18 +57,36 @@ def of_mnist() -> Iterator[Edge]:
     for run, rate in zip(runs, (1000.0, 4000.0, 5000.0), strict=True):
         run[-1]["samples_per_second"] = rate
     runs[2][0]["seconds"] = 9.0  # one slow set-up
-    several = evidence(loader([1], run_id="0", session="one"), *runs, loader([4000], batch_size=256))
+    several = evidence(
+        loader([1], run_id="0", session="one"), *runs, loader([4000], batch_size=256)
+    )
     yield "each part is the median over the runs of the last session", mnist.epochs, several
     untested = evidence(point("mnist_speedup", (1000,), test=False))
     yield "an epoch without a test", mnist.epochs, untested
     yield "an epoch without a test judges no claim", mnist.STUDY.quantities, untested
-    yield "other digits judge no claim", mnist.STUDY.quantities, evidence(loader([1000], dataset="digits-28px"))
-    failed = make_row(phase="setup", status="unavailable", samples_per_second=None, batch_size=None, seconds=None)
+    yield (
+        "other digits judge no claim",
+        mnist.STUDY.quantities,
+        evidence(loader([1000], dataset="digits-28px")),
+    )
+    failed = make_row(
+        phase="setup", status="unavailable", samples_per_second=None, batch_size=None, seconds=None
+    )
     yield "failed before its windows", mnist.epochs, evidence([failed])
-    for change in ({"machine": "attic"}, {"name": "resident"}, {"dataset": "digits-28px"}, {"framework": "mlx"}):
+    for change in (
+        {"machine": "attic"},
+        {"name": "resident"},
+        {"dataset": "digits-28px"},
+        {"framework": "mlx"},
+    ):
         both = evidence(loader([1000]), loader([4000], device="cuda", **change))
         yield f"epochs with another {[*change]}", mnist.speedups, mnist.epochs(both)
-    for change in ({"machine": "attic"}, {"device": "cuda"}, {"dataset": "digits-28px"}, {"batch_size": 256}):
+    for change in (
+        {"machine": "attic"},
+        {"device": "cuda"},
+        {"dataset": "digits-28px"},
+        {"batch_size": 256},
+    ):
         both = evidence(loader([1200]), loader([2500], "resident", **change))
         yield f"loaders with another {[*change]}", mnist.shares, both
     pair = [loader([1000, 1001, 999, 1000, 1002, 998], device=device) for device in ("cpu", "cuda")]
@@ -72,13 +99,17 @@ def of_mnist() -> Iterator[Edge]:
     yield "on battery", mnist.epochs, judged
     yield "faster than on battery", mnist.speedups, mnist.epochs(judged)
     seconds = {size: 4e-3 + 5e-5 * size for size in (64, 16, 256)}
-    line = evidence(*(loader([size / time], "resident", batch_size=size) for size, time in seconds.items()))
+    line = evidence(
+        *(loader([size / time], "resident", batch_size=size) for size, time in seconds.items())
+    )
     yield "resident steps of 4 ms and 50 us an image", mnist.step_times, line
     yield "one batch size", mnist.step_times, evidence(loader([100], "resident"))
 
 
 def of_calibration() -> Iterator[Edge]:
-    products = [calibration(rate) for rate in (4e9, 5e9, 6e9)] + [calibration(2e10, precision="bf16")]
+    products = [calibration(rate) for rate in (4e9, 5e9, 6e9)] + [
+        calibration(2e10, precision="bf16")
+    ]
     both = evidence([*products, calibration(2e10, model="copy"), calibration(1.0, "before")])
     yield "the last calibration counts", calibrate.ceilings, both
 
@@ -89,8 +120,15 @@ def of_mobilenet() -> Iterator[Edge]:
     failed = net((), point="failed", ended="timeout")
     yield "none that failed counts", mobilenetv2.settings, evidence(failed, quick)
     yield "crashed midway", mobilenetv2.settings, evidence(net((50,), ended="crashed"))
-    runs = [net(losses=losses, run_id=name, session="s") for name, losses in (("a", (2, 1, 0.5)), ("b", (4, 4, 4)))]
-    yield "a curve is the median of runs", mobilenetv2.losses, evidence(*runs, changed(runs[0], repeat=1))
+    runs = [
+        net(losses=losses, run_id=name, session="s")
+        for name, losses in (("a", (2, 1, 0.5)), ("b", (4, 4, 4)))
+    ]
+    yield (
+        "a curve is the median of runs",
+        mobilenetv2.losses,
+        evidence(*runs, changed(runs[0], repeat=1)),
+    )
     columns = (
         {}, {"losses": (2.0, 1.95, 1.94)}, {"accuracy": 0.24}, {"rates": (9.0,)}, {"settings": {"weights": "random"}},
         {"losses": (2.0, float("nan")), "status": "diverged"}, {"dataset": "pets-jpeg"}, {"dataset": "cifar10-jpeg"},
@@ -100,7 +138,10 @@ def of_mobilenet() -> Iterator[Edge]:
     for change in columns:
         yield f"converged with {change}", mobilenetv2.convergence, evidence(net(**change))
     trained = net((10, 20), settings={"trainable": True}, device="metal", **BOARD)
-    others = [net(device="metal", batch_size=32), changed(net(device="metal", framework="torch"), loss=2.0)]
+    others = [
+        net(device="metal", batch_size=32),
+        changed(net(device="metal", framework="torch"), loss=2.0),
+    ]
     claimed = evidence(trained, net((60,), device="metal"), *others, net())
     yield "the article's setting on an accelerator", mobilenetv2.STUDY.quantities, claimed
     stuck = {"losses": (2.0, 2.0), "device": "metal"}
@@ -117,18 +158,36 @@ def of_mobilenet() -> Iterator[Edge]:
         *({"status": other} for other in ("interrupted", "out_of_memory", "unavailable", "timeout")),
         {"framework": "torch"}, {"device": "cpu"}, {"image_size": 160}, {"variant": "tuned"},
     )  # fmt: skip
-    for end in ends:  # the article's crash is a fault that ends TensorFlow while it trains on more than 196 pixels
+    # the article's crash is a fault that ends TensorFlow while it trains on more than 196 pixels
+    for end in ends:
         last = {"message": DIED, "phase": "train"} | end
         shared = {name: last[name] for name in last.keys() - {"message", "phase", "status"}}
-        rows = [row | (last if row["status"] == "crashed" else {}) for row in net((), ended="crashed", **own)]
+        rows = [
+            row | (last if row["status"] == "crashed" else {})
+            for row in net((), ended="crashed", **own)
+        ]
         yield f"crashed with {end}", mobilenetv2.STUDY.quantities, evidence(changed(rows, **shared))
     yield "not crashed", mobilenetv2.STUDY.quantities, evidence(net(**own))
     died = changed(net((), ended="crashed", **own), run_id="other", message=DIED)
     some = evidence(net(**own), died, net(device="metal"), net(**stuck, batch_size=32))
     yield "an event in some processes or points", mobilenetv2.STUDY.quantities, some
-    larger = {"framework": "tensorflow", "dataset": "cifar10", "image_size": 128, "batch_size": 64, "device": "metal"}
-    yield "the larger network", resnet50.STUDY.quantities, evidence(point("resnet50_cost", **larger))
-    for verdicts in (["did not converge", "converged", "not judged"], ["converged"], ["not judged"]):
+    larger = {
+        "framework": "tensorflow",
+        "dataset": "cifar10",
+        "image_size": 128,
+        "batch_size": 64,
+        "device": "metal",
+    }
+    yield (
+        "the larger network",
+        resnet50.STUDY.quantities,
+        evidence(point("resnet50_cost", **larger)),
+    )
+    for verdicts in (
+        ["did not converge", "converged", "not judged"],
+        ["converged"],
+        ["not judged"],
+    ):
         rates = [0.1, 0.01, 0.001][: len(verdicts)]
         judged = pandas.DataFrame({"verdict": verdicts, "learning_rate": rates})
         yield f"{verdicts} counted", mobilenetv2.convergence_sentence, judged
@@ -142,7 +201,8 @@ def of_simclr() -> Iterator[Edge]:
     yield "the last run that tried", simclr.support_matrix, evidence(matrix(one), later)
     rows = changed(matrix(one), device="mps")
     refused = [
-        row | {"status": "unsupported"} if row["compiled"] or "bf16" in row["precision"] else row for row in rows
+        row | {"status": "unsupported"} if row["compiled"] or "bf16" in row["precision"] else row
+        for row in rows
     ]
     half = [*rows[:2], rows[2] | {"precision": "bf16"}]
     for name, own in {
@@ -153,17 +213,33 @@ def of_simclr() -> Iterator[Edge]:
         "of the CPU": changed(refused, device="cpu"),
     }.items():
         yield f"the matrix {name}", claims, evidence(own)
-    whole = {"device": "cuda", "session": "s", "samples": 200 * 49_920, "peak_memory_bytes": 1_500_000_000}
-    runs = [point(SIMCLR, (900,), accuracy=0.84 + run / 100, run_id=f"run-{run}", **whole) for run in range(3)]
+    whole = {
+        "device": "cuda",
+        "session": "s",
+        "samples": 200 * 49_920,
+        "peak_memory_bytes": 1_500_000_000,
+    }
+    runs = [
+        point(SIMCLR, (900,), accuracy=0.84 + run / 100, run_id=f"run-{run}", **whole)
+        for run in range(3)
+    ]
     for device in ("cuda", "cpu"):
-        yield f"the article's epochs on {device}", claims, evidence(*(changed(run, device=device) for run in runs))
+        yield (
+            f"the article's epochs on {device}",
+            claims,
+            evidence(*(changed(run, device=device) for run in runs)),
+        )
     own = point(SIMCLR, (64, 60, 62), accuracy=0.25)
     yield "resident views", simclr.reading, evidence(own, tried(own[3], "resident", (75.0,)))
 
 
 def of_the_others() -> Iterator[Edge]:
     broken = {"losses": [float("nan")], "status": "diverged", "rates": (900,)}
-    runs = autoencoder(), autoencoder(device="mps", **broken), autoencoder(device="cuda", dataset="digits", **broken)
+    runs = (
+        autoencoder(),
+        autoencoder(device="mps", **broken),
+        autoencoder(device="cuda", dataset="digits", **broken),
+    )
     yield "divergence", vae.STUDY.quantities, evidence(*runs)
     first = evidence(steps([0.0] * 31, device="mps"), steps([0.1] * 11))
     yield "first losses", vae.STUDY.quantities, first
@@ -177,8 +253,15 @@ def of_the_others() -> Iterator[Edge]:
     rates = {4: (8.0, 9.0), 32: (12.0, 12.5), 64: (10.0, 10.0)}
     runs = [point(OWN, rate, batch_size=size) for size, rate in rates.items()]
     runs.append(point(OWN, (), ended="out_of_memory", batch_size=256))
-    yield "the fastest and the largest batch", your_network.batch_sizes_title, your_network.rates(evidence(*runs))
-    for other in ({"image_size": 96}, {"settings": {"optimizer": "adam"}}):  # other work is no other batch size
+    yield (
+        "the fastest and the largest batch",
+        your_network.batch_sizes_title,
+        your_network.rates(evidence(*runs)),
+    )
+    for other in (
+        {"image_size": 96},
+        {"settings": {"optimizer": "adam"}},
+    ):  # other work is no other batch size
         both = evidence(runs[0], point(OWN, (20.0,), batch_size=16, **other))
         yield f"{other} is other work", your_network.batch_sizes_title, your_network.rates(both)
 
@@ -191,7 +274,11 @@ def gpus(batch_size=64, rates=(90.0, 100.0, 110.0), count=1, stated=None, **colu
 
 def accuracy_run(accuracies, joules=10.0, stated=None, **columns):
     """Return a run of epochs of 100 seconds, each with its test."""
-    base = gpus(stated=stated, dataset="imagenet", **columns)[3] | {"run_id": "r", "point": "r", "session": "r"}
+    base = gpus(stated=stated, dataset="imagenet", **columns)[3] | {
+        "run_id": "r",
+        "point": "r",
+        "session": "r",
+    }
     energy = BOARD | {"energy_joules": joules} if joules else {}
     for epoch, accuracy in enumerate(accuracies, start=1):
         place = base | {"epoch": epoch, "index": epoch}
@@ -201,33 +288,69 @@ def accuracy_run(accuracies, joules=10.0, stated=None, **columns):
 
 def of_resnet50() -> Iterator[Edge]:
     in_euros = articles.prices().assign(currency="EUR")
-    yield "a price in another currency", resnet50.costs, evidence(gpus(), published=True, prices=in_euros)
+    yield (
+        "a price in another currency",
+        resnet50.costs,
+        evidence(gpus(), published=True, prices=in_euros),
+    )
     for boundary in ("board", "wall"):
         energy = {"energy_joules": 12_800.0, "energy_method": "nvml", "energy_boundary": boundary}
         windows = evidence(gpus(stated={"electricity_per_kwh": 0.3}, **energy))
         yield f"electricity at the {boundary}", resnet50.costs, windows
-    curve = resnet50.curves(evidence([*accuracy_run([0.2, 0.6, 0.5, 0.7], stated={"price_per_hour": 36.0})]))
+    curve = resnet50.curves(
+        evidence([*accuracy_run([0.2, 0.6, 0.5, 0.7], stated={"price_per_hour": 36.0})])
+    )
     for target in (0.6, 0.71):
         yield f"to an accuracy of {target}", functools.partial(resnet50.to_target, curve), target
-    yield "an accuracy without joules", resnet50.curves, evidence([*accuracy_run([0.2], joules=None)])
-    own = {"count": 4, "batch_size": 1024, "device": "tpu", "precision": "amp_bf16", "dataset_samples": 1_281_167}
+    yield (
+        "an accuracy without joules",
+        resnet50.curves,
+        evidence([*accuracy_run([0.2], joules=None)]),
+    )
+    own = {
+        "count": 4,
+        "batch_size": 1024,
+        "device": "tpu",
+        "precision": "amp_bf16",
+        "dataset_samples": 1_281_167,
+    }
     for change in ({}, {"precision": "fp32"}, {"count": 1}):
         run = accuracy_run([0.5, 0.757, 0.764], stated={"price_per_hour": 6.7}, **own | change)
-        yield f"four devices to an accuracy, with {change}", resnet50.STUDY.quantities, evidence([*run])
+        yield (
+            f"four devices to an accuracy, with {change}",
+            resnet50.STUDY.quantities,
+            evidence([*run]),
+        )
 
-    synthetic = [gpus(size, count=4, precision="amp_fp16", framework="tensorflow") for size in (128, 256, 1024)]
+    synthetic = [
+        gpus(size, count=4, precision="amp_fp16", framework="tensorflow")
+        for size in (128, 256, 1024)
+    ]
     yield "four GPUs", resnet50.STUDY.quantities, evidence(*synthetic)
     jump = accuracy_run([0.5] * 30 + [0.7] * 10, **own)
     yield "an accuracy that jumps when the rate falls", resnet50.STUDY.quantities, evidence([*jump])
 
 
 def loss_run(losses, tested=0, **columns):
-    """Return a run of 250 steps in a minute each, with a test after it on so many sequences; 0: on all."""
-    base = {"study": "gpt_tokens", "model": "nanogpt_char_small", "dataset": "tinyshakespeare", "sequence_length": 64}
-    base |= {"run_id": f"r{tested}", "point": "p", "session": "s", "settings": {"num_test_sequences": tested}} | columns
+    """Return a run of 250 steps in a minute each, with a test after it on so many sequences; 0:
+    on all."""
+    base = {
+        "study": "gpt_tokens",
+        "model": "nanogpt_char_small",
+        "dataset": "tinyshakespeare",
+        "sequence_length": 64,
+    }
+    base |= {
+        "run_id": f"r{tested}",
+        "point": "p",
+        "session": "s",
+        "settings": {"num_test_sequences": tested},
+    } | columns
     for epoch, loss in enumerate(losses, start=1):
         place = base | {"epoch": epoch, "index": epoch}
-        yield make_row(**place, phase="train", steps=250, seconds=60.0, samples=3000, samples_per_second=50.0)
+        yield make_row(
+            **place, phase="train", steps=250, seconds=60.0, samples=3000, samples_per_second=50.0
+        )
         yield make_row(**place, phase="evaluate", loss=loss, seconds=5.0, samples=tested or 1742)
 
 
@@ -238,10 +361,16 @@ def of_gpt() -> Iterator[Edge]:
         "of another text": [loss_run([1.5], dataset="tinyshakespeare-excerpt")],
         "of nothing": [],
     }.items():
-        yield f"minutes to a loss: {name}", gpt.to_target, gpt.curves(evidence(itertools.chain(*runs)))
+        yield (
+            f"minutes to a loss: {name}",
+            gpt.to_target,
+            gpt.curves(evidence(itertools.chain(*runs))),
+        )
     ladder = [
         "",
-        *itertools.accumulate(["tf32", "fused", "bf16", "fused_attention", "compiled", "padded"], "{} {}".format),
+        *itertools.accumulate(
+            ["tf32", "fused", "bf16", "fused_attention", "compiled", "padded"], "{} {}".format
+        ),
     ]
     rungs = [
         point(
@@ -252,7 +381,12 @@ def of_gpt() -> Iterator[Edge]:
         for size in (8, 16) for rung in ladder
     ]  # fmt: skip
     yield "the ladder", gpt.STUDY.quantities, evidence(*rungs)
-    text = {"model": "nanogpt_char", "dataset": "tinyshakespeare", "sequence_length": 256, "batch_size": 64}
+    text = {
+        "model": "nanogpt_char",
+        "dataset": "tinyshakespeare",
+        "sequence_length": 256,
+        "batch_size": 64,
+    }
     shown = point("gpt_tokens", **text, device="cuda")
     shown[-1]["loss"] = 1.47
     yield "a loss", gpt.STUDY.quantities, evidence(shown)
@@ -260,7 +394,13 @@ def of_gpt() -> Iterator[Edge]:
 
 def line(value=2.0, **columns):
     """Return a line of a chart's table."""
-    told = {"machine": "desk", "device": "cpu", "source": "measured", "variant": "reference", "status": "ok"}
+    told = {
+        "machine": "desk",
+        "device": "cpu",
+        "source": "measured",
+        "variant": "reference",
+        "status": "ok",
+    }
     told |= {"verdict": Verdict(), "low": 1.5, "high": 2.5, "num_windows": 6, "batch_size": 8}
     return told | {"value": value} | columns
 
@@ -271,7 +411,10 @@ def drawn(lines: list[dict], draw=figures.draw_bars) -> dict:
     with figures.style():
         axes = Figure().subplots()
         if draw is figures.draw_bars:
-            named = {"label": list(map(str, range(len(lines)))), "text": table["value"].fillna(0).map("{:.1f}".format)}
+            named = {
+                "label": list(map(str, range(len(lines)))),
+                "text": table["value"].fillna(0).map("{:.1f}".format),
+            }
             draw(axes, figures.ranked(table.assign(**named), "value"), "value", colours, {})
         else:
             draw(axes, table, "batch_size", "value", "a label", {"fmt": "o-", "color": "black"})
@@ -281,7 +424,9 @@ def drawn(lines: list[dict], draw=figures.draw_bars) -> dict:
 
 def charted(table: pandas.DataFrame, column="value", kind=Bars, **options) -> dict | None:
     """Return what a reader sees of a study's chart of a table."""
-    chart = kind("name", table=lambda _: table, title=lambda *_: "A title", column=column, **options)
+    chart = kind(
+        "name", table=lambda _: table, title=lambda *_: "A title", column=column, **options
+    )
     figure = chart.draw(evidence([make_row()])).figure
     return figure and seen(figure.axes[0]) | {"inches": round(figure.get_figheight(), 1)}
 
@@ -290,15 +435,30 @@ def seen(axes) -> dict:
     """Return the bars, marks, whiskers and words of axes as numbers and texts."""
     axes.figure.draw_without_rendering()
     legends = [*axes.figure.legends, *filter(None, [axes.get_legend()])]
-    errors = [part for box in axes.containers if isinstance(box, ErrorbarContainer) for part in box.lines[2]]
+    errors = [
+        part
+        for box in axes.containers
+        if isinstance(box, ErrorbarContainer)
+        for part in box.lines[2]
+    ]
     return {
-        "bars": [[b.get_width(), b.get_hatch(), to_hex(b.get_facecolor(), keep_alpha=True)] for b in axes.patches],
-        "edges": [to_hex(bar.get_edgecolor()) for bar in axes.patches if bar.get_facecolor()[3] == 0],
-        "marks": [[mark.get_marker(), [*mark.get_xdata()], mark.get_markerfacecolor()] for mark in axes.lines],
+        "bars": [
+            [b.get_width(), b.get_hatch(), to_hex(b.get_facecolor(), keep_alpha=True)]
+            for b in axes.patches
+        ],
+        "edges": [
+            to_hex(bar.get_edgecolor()) for bar in axes.patches if bar.get_facecolor()[3] == 0
+        ],
+        "marks": [
+            [mark.get_marker(), [*mark.get_xdata()], mark.get_markerfacecolor()]
+            for mark in axes.lines
+        ],
         "at the foot": [mark.get_transform() == axes.get_xaxis_transform() for mark in axes.lines],
         "whiskers": [segment.tolist() for part in errors for segment in part.get_segments()],
         "words": [[*text.get_position(), text.get_text().strip()] for text in axes.texts],
-        "ticks": [[float(label.get_position()[1]), label.get_text()] for label in axes.get_yticklabels()],
+        "ticks": [
+            [float(label.get_position()[1]), label.get_text()] for label in axes.get_yticklabels()
+        ],
         "legend": [text.get_text() for legend in legends for text in legend.get_texts()],
         "axis": axes.get_xlabel(),
     }
@@ -306,8 +466,14 @@ def seen(axes) -> dict:
 
 def of_figures() -> Iterator[Edge]:
     printed = line(source="published", verdict=None, num_windows=None)
-    failed = line(status="out_of_memory", value=None, low=None, high=None, num_windows=0, verdict=None)
-    unstable, diverged, interval = line(verdict=Verdict((("drift", 0.09),))), line(status="diverged"), "interval"
+    failed = line(
+        status="out_of_memory", value=None, low=None, high=None, num_windows=0, verdict=None
+    )
+    unstable, diverged, interval = (
+        line(verdict=Verdict((("drift", 0.09),))),
+        line(status="diverged"),
+        "interval",
+    )
     points = functools.partial(drawn, draw=figures.draw_points)
     for name, lines in {
         "unstable": [unstable], "diverged": [diverged], "stopped midway": [line(status="interrupted")],
@@ -322,28 +488,50 @@ def of_figures() -> Iterator[Edge]:
         yield f"bars: {name}", drawn, lines
     for lines in ([unstable], [diverged], [line(), failed | {"batch_size": 16}]):
         yield f"points: {[each['status'] for each in lines]} {lines[0]['verdict']}", points, lines
-    many = [{"rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)]
-    many = pandas.DataFrame([*many, {"rate": 0.5, "source": "published"}]).assign(machine="desk", device="cpu")
-    yield "very many bars", functools.partial(charted, column="rate", text="{rate}", xlabel="rate"), many
+    many = [
+        {"rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)
+    ]
+    many = pandas.DataFrame([*many, {"rate": 0.5, "source": "published"}]).assign(
+        machine="desk", device="cpu"
+    )
+    yield (
+        "very many bars",
+        functools.partial(charted, column="rate", text="{rate}", xlabel="rate"),
+        many,
+    )
     least = functools.partial(figures.ranked, column="rate", least_first=True)
     yield "the least of very many", lambda table: sorted(least(table)["rate"]), many
     machines, sizes = ["desk", "attic", *["desk"] * 5], [64, 64, 64, *[128] * 4]
-    works = pandas.DataFrame({"machine": machines, "image_size": sizes, "batch_size": [2**n for n in range(7)]})
+    works = pandas.DataFrame(
+        {"machine": machines, "image_size": sizes, "batch_size": [2**n for n in range(7)]}
+    )
     works = works.assign(value=1.0, device="cpu")
     alike = {"alike": ("image_size",), "xlabel": "images"}
     lined = {"kind": Points, "x": "batch_size", "by": ["machine"], "ylabel": "value"}
     yield "bars of one work", functools.partial(charted, text="{value}", **alike), works
     yield "points of one work", functools.partial(charted, **lined, **alike), works
     for names in ("aba", "abc"):  # a line needs two points
-        table = pandas.DataFrame({"machine": [*names], "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"})
+        table = pandas.DataFrame(
+            {"machine": [*names], "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"}
+        )
         yield f"lines of {names}", functools.partial(charted, **lined, xlabel="batch"), table
 
 
-EVERY = (of_figures, of_mnist, of_calibration, of_mobilenet, of_simclr, of_the_others, of_resnet50, of_gpt)
+EVERY = (
+    of_figures,
+    of_mnist,
+    of_calibration,
+    of_mobilenet,
+    of_simclr,
+    of_the_others,
+    of_resnet50,
+    of_gpt,
+)
 
 
 def found() -> Iterator[tuple[str, object]]:
-    """Yield what is made of each odd input: a table, lines of quantities, a sentence, or a value."""
+    """Yield what is made of each odd input: a table, lines of quantities, a sentence, or a
+    value."""
     for edges in EVERY:
         for name, function, given in edges():
             yield f"{edges.__name__.removeprefix('of_')}: {name}", function(given)

@@ -1,4 +1,5 @@
-"""A clock, a sensor, a network and a run of plain Python, whose every number is known beforehand."""
+"""A clock, a sensor, a network and a run of plain Python, whose every number is known
+beforehand."""
 
 import platform
 from pathlib import Path
@@ -61,10 +62,11 @@ class Sensor(sensors.Sensor):
 
 
 class FakeWorkload:
-    """Ten images an epoch in batches of 4, 4 and 2; the loss is 1 over the steps since the weights were fresh.
+    """Ten images an epoch in batches of 4, 4 and 2; the loss is 1 over the steps since the
+    weights were fresh.
 
-    A batch is (epoch, position, images). Attribute `log` holds what was called, in order; `broken_steps` maps
-    a step, counted from 0 over the whole life, to a loss or to an exception.
+    A batch is (epoch, position, images). Attribute `log` holds what was called, in order;
+    `broken_steps` maps a step, counted from 0 over the whole life, to a loss or to an exception.
     """
 
     batch_size = 4
@@ -79,7 +81,12 @@ class FakeWorkload:
         self.log = []
 
     def description(self) -> dict:
-        return {"model": "fake", "parameters": 1, "batch_size": self.batch_size, "dataset_samples": 10}
+        return {
+            "model": "fake",
+            "parameters": 1,
+            "batch_size": self.batch_size,
+            "dataset_samples": 10,
+        }
 
     def batches(self, epoch: int):
         for position, images in enumerate((4, 4, 2)):
@@ -139,4 +146,6 @@ def run(folder: Path, run_id: str = "run-1") -> Run:
     """Return a run whose rows are valid and whose folder is there."""
     folder.mkdir(parents=True, exist_ok=True)
     parameters = {"variant": "controlled", "device": "cpu"}
-    return Run(folder, run_id, runs.identity("mnist_speedup", "a-point", run_id, "a-machine", parameters))
+    return Run(
+        folder, run_id, runs.identity("mnist_speedup", "a-point", run_id, "a-machine", parameters)
+    )

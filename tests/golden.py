@@ -1,8 +1,9 @@
-"""Make the golden set: what the library says of committed and of made-up rows, and its networks' first losses.
+"""Make the golden set: what the library says of committed and of made-up rows, and its networks'
+first losses.
 
-`python tests/golden.py` writes tests/golden from these rows alone, and `python tests/golden.py losses` the losses
-of this kind of CPU. `--into FOLDER` writes elsewhere, for the test that compares. This is the one file of the golden
-set that imports benchbook; the others know JSON.
+`python tests/golden.py` writes tests/golden from these rows alone, and `python tests/golden.py
+losses` the losses of this kind of CPU. `--into FOLDER` writes elsewhere, for the test that
+compares. This is the one file of the golden set that imports benchbook; the others know JSON.
 """
 
 import argparse
@@ -55,27 +56,66 @@ ONE_THREAD = {
     "JAX_PLATFORMS": "cpu",
 }
 # What a record of a table is known by, as far as the table has it.
-IDENTITY = ["study", "machine", "point", "device", "framework", "variant", "loader", "source", "precision", "compiled"]
-IDENTITY += ["dataset", "model", "batch_size", "image_size", "device_count", "kind", "size", "larger_chip", "image"]
+IDENTITY = [
+    "study",
+    "machine",
+    "point",
+    "device",
+    "framework",
+    "variant",
+    "loader",
+    "source",
+    "precision",
+    "compiled",
+]
+IDENTITY += [
+    "dataset",
+    "model",
+    "batch_size",
+    "image_size",
+    "device_count",
+    "kind",
+    "size",
+    "larger_chip",
+    "image",
+]
 IDENTITY += ["epoch", "epochs", "images_seen", "step"]
-PROSE = ["sentence", "arithmetic", "published", "reason", "note", "energy_note", "message", "title", "place"]
+PROSE = [
+    "sentence",
+    "arithmetic",
+    "published",
+    "reason",
+    "note",
+    "energy_note",
+    "message",
+    "title",
+    "place",
+]
 PROSE += ["session", "run_id"]
 
 
 def values() -> dict[str, dict]:
-    """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published ones."""
+    """Return the records of each file, from the rows in BENCHBOOK_OUTPUTS and the published
+    ones."""
     merged = aggregation.merge(layout.outputs() / "runs")
     evidence = merged.evidence
-    tables = {"tuning": confirmation.table(evidence.measured), "parity": agreement.verdicts(evidence.measured)}
+    tables = {
+        "tuning": confirmation.table(evidence.measured),
+        "parity": agreement.verdicts(evidence.measured),
+    }
     for study in studies.every().values():
         tables |= behind(study, evidence)
     cost_table = costs.table(evidence, (), {})
-    cost_table = cost_table[["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]]
+    cost_table = cost_table[
+        ["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]
+    ]
     return {
         "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
-        "findings.json": {study: {"finding": numbers(finding)} for study, finding in merged.findings.items()},
+        "findings.json": {
+            study: {"finding": numbers(finding)} for study, finding in merged.findings.items()
+        },
         "tables.json": {
             f"{name} | {key}": record
             for name, table in tables.items()
@@ -89,16 +129,25 @@ def values() -> dict[str, dict]:
 
 
 def behind(study: Study, evidence: Evidence) -> dict[str, pandas.DataFrame]:
-    """Return the tables behind a study's charts, by name; drawing them takes longer and adds no number."""
-    makers = {name: make for chart in study.charts for name, make in {chart.name: chart.table, **chart.tables}.items()}
+    """Return the tables behind a study's charts, by name; drawing them takes longer and adds no
+    number."""
+    makers = {
+        name: make
+        for chart in study.charts
+        for name, make in {chart.name: chart.table, **chart.tables}.items()
+    }
     return {name: make(evidence) for name, make in makers.items()}
 
 
 def made_up() -> Iterator[tuple[str, dict]]:
-    """Yield what each study says of rows that were made up, on two machines: tables, claims' quantities, a finding."""
+    """Yield what each study says of rows that were made up, on two machines: tables, claims'
+    quantities, a finding."""
     for name, study in studies.every().items():
         evidence = study_rows.given(name)
-        tables = {f"{name} quantities": pandas.DataFrame(study.quantities(evidence)), **behind(study, evidence)}
+        tables = {
+            f"{name} quantities": pandas.DataFrame(study.quantities(evidence)),
+            **behind(study, evidence),
+        }
         for title, table in tables.items():
             for key, record in keyed(table, [*IDENTITY, "name"]).items():
                 yield f"{title} | {key}", record
@@ -110,14 +159,23 @@ def made_up() -> Iterator[tuple[str, dict]]:
 
 
 def keyed(table: pandas.DataFrame, identity: list[str]) -> dict[str, dict]:
-    """Return a table's lines by what they are of; of several of one name the later ones are numbered."""
+    """Return a table's lines by what they are of; of several of one name the later ones are
+    numbered."""
     named, counts = {}, Counter()
     for line in table.to_dict("records"):
-        parts = [line[name] for name in identity if name in line and pandas.notna(line[name]) and line[name] != ""]
+        parts = [
+            line[name]
+            for name in identity
+            if name in line and pandas.notna(line[name]) and line[name] != ""
+        ]
         key = " | ".join(f"{part:g}" if isinstance(part, float) else str(part) for part in parts)
         counts[key] += 1
         left_out = (*PROSE, *identity)
-        record = {name: value for name, value in line.items() if name not in left_out and value is not pandas.NA}
+        record = {
+            name: value
+            for name, value in line.items()
+            if name not in left_out and value is not pandas.NA
+        }
         if isinstance(record.get("verdict"), (str, Verdict)):
             record["verdict"] = re.split("[:;(]", str(record["verdict"]))[0].strip()
         named[f"{key} #{counts[key]}" if counts[key] > 1 else key] = record
@@ -149,8 +207,8 @@ def predictions() -> dict[str, dict]:
 
 
 def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
-    """Yield what `benchbook validate` says of each bad file: its verdict, the file and line that it names, and how many
-    rows a report keeps of the case.
+    """Yield what `benchbook validate` says of each bad file: its verdict, the file and line that
+    it names, and how many rows a report keeps of the case.
 
     Args:
         runs: the folder of all machines' rows, in which each case has its turn as a machine.
@@ -171,20 +229,29 @@ def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
         except ValueError as error:
             place = re.search(r"([^/\s]+\.(?:csv|json))\b(?:, line (\d+))?", str(error))
             file, line = place.groups() if place else (None, None)
-            yield name, {"verdict": "refused", "file": file, "line": line and int(line), "rows": len(kept)}
+            yield (
+                name,
+                {"verdict": "refused", "file": file, "line": line and int(line), "rows": len(kept)},
+            )
         except Exception as error:
             yield name, {"verdict": f"crashed: {type(error).__name__}"}
         shutil.rmtree(folder)
 
 
 def losses() -> dict[str, dict]:
-    """Return the first losses of each study, framework and variant of the smallest profile, on this CPU."""
+    """Return the first losses of each study, framework and variant of the smallest profile, on
+    this CPU."""
     points = {}
     for point in profiles.read("smoke", device="cpu"):
-        of = (point.study, point.parameters.get("framework", "torch"), point.parameters.get("variant", "reference"))
+        of = (
+            point.study,
+            point.parameters.get("framework", "torch"),
+            point.parameters.get("variant", "reference"),
+        )
         if point.study != "calibrate":
             points.setdefault(" | ".join(of), point)
-    # A process each: Keras computes with one framework in a process, and no network finds another one's switches.
+    # A process each: Keras computes with one framework in a process, and no network finds another
+    # one's switches.
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
         made = {}
@@ -195,7 +262,8 @@ def losses() -> dict[str, dict]:
 
 
 def first_losses(point: profiles.Point) -> dict:
-    """Return the first losses of a point, trained with the workload that its notebook's cells build.
+    """Return the first losses of a point, trained with the workload that its notebook's cells
+    build.
 
     What a search chooses hangs on the clock: `tuned` is built with the reference's settings.
     """
@@ -219,12 +287,15 @@ def first_losses(point: profiles.Point) -> dict:
 
 
 def copy_runs(runs: Iterable[str], folder: Path) -> None:
-    """Copy committed runs of MACHINE below a folder: a working tree may hold others, of the same name too."""
+    """Copy committed runs of MACHINE below a folder: a working tree may hold others, of the same
+    name too."""
     committed = ROOT / "outputs" / "runs" / MACHINE
     for run in runs:
         paths = sorted(committed.glob(f"*/*/{run}.csv")) + sorted(committed.glob(f"*/*/{run}.json"))
         if not paths:
-            raise FileNotFoundError(f"run {run} of {golden_files.FOLDER.name}/runs.json is not in {committed}")
+            raise FileNotFoundError(
+                f"run {run} of {golden_files.FOLDER.name}/runs.json is not in {committed}"
+            )
         for path in paths:
             target = folder / "runs" / path.relative_to(committed.parent)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -234,13 +305,18 @@ def copy_runs(runs: Iterable[str], folder: Path) -> None:
 def committed_runs() -> list[str]:
     """Return the runs of MACHINE that git has."""
     command = ["git", "ls-files", f"outputs/runs/{MACHINE}/*.csv"]
-    return [Path(path).stem for path in subprocess.check_output(command, cwd=ROOT, text=True).splitlines()]
+    return [
+        Path(path).stem
+        for path in subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", nargs="?", default="values", choices=["values", "losses"])
-    parser.add_argument("--into", type=Path, help="another folder; the runs are those of tests/golden/runs.json")
+    parser.add_argument(
+        "--into", type=Path, help="another folder; the runs are those of tests/golden/runs.json"
+    )
     options = parser.parse_args()
     kept = golden_files.FOLDER / "runs.json"
     runs = golden_files.read(kept) if options.into else committed_runs()

@@ -1,4 +1,5 @@
-"""Files of golden values: JSON, one record a line, and what differs between two of them. Nothing of benchbook."""
+"""Files of golden values: JSON, one record a line, and what differs between two of them. Nothing
+of benchbook."""
 
 import csv
 import json
@@ -15,18 +16,31 @@ TOLERANCE = 1e-8  # relative
 # Other BLAS libraries and numbers of threads round the fit of a model differently.
 TOLERANCES = {"predictions.json": 1e-6, "costs.json": 1e-6}
 # Sets of instructions that decide how libraries compute, as Linux names them.
-INSTRUCTIONS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "sve", "bf16")
+INSTRUCTIONS = (
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "sve",
+    "bf16",
+)
 
 Record = dict[str, object]
 
 
 def write(records: dict[str, Record], path: Path) -> None:
-    """Write records by key, so that a commit's diff shows which number changed; what did not change stays as it was."""
+    """Write records by key, so that a commit's diff shows which number changed; what did not
+    change stays as it was."""
     old, lines = read(path) if path.exists() else {}, []
     for key in sorted(records):
         record = _plain(records[key])
         same = key in old and not _differing(old[key], record, path.name)
-        lines.append(f"{json.dumps(key)}: {json.dumps(old[key] if same else record, sort_keys=True)}")
+        lines.append(
+            f"{json.dumps(key)}: {json.dumps(old[key] if same else record, sort_keys=True)}"
+        )
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
@@ -35,28 +49,53 @@ def read(path: Path) -> dict[str, Record]:
 
 
 def differences(was: Path, now: Path) -> list[str]:
-    """Return a line for each value in which two files differ by more than the tolerance: `file: key: was -> is`."""
+    """Return a line for each value in which two files differ by more than the tolerance: `file:
+    key: was -> is`."""
     return [f"{was.name}: {line}" for line in _differing(read(was), read(now), was.name)]
 
 
 def questions() -> Iterator[tuple[dict[str, str | int], str]]:
-    """Yield what is asked of predictions, far apart, and why it is refused; empty: it is answered."""
+    """Yield what is asked of predictions, far apart, and why it is refused; empty: it is
+    answered."""
     with FOLDER.with_name("questions.csv").open(newline="") as file:
         for line in csv.DictReader(file):
             missing = line.pop("missing")
-            yield {name: int(text) if text.isdigit() else text for name, text in line.items() if text}, missing
+            yield (
+                {
+                    name: int(text) if text.isdigit() else text
+                    for name, text in line.items()
+                    if text
+                },
+                missing,
+            )
 
 
 def kind_of_cpu() -> str:
-    """Return the kind of this computer's CPU, as part of a file's name: losses are equal on one kind only."""
+    """Return the kind of this computer's CPU, as part of a file's name: losses are equal on one
+    kind only."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
-        name = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True).stdout
+        name = subprocess.run(
+            ["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True
+        ).stdout
         return _slug(f"{name or platform.processor()} {platform.machine()}")
-    fields = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", cpuinfo.read_text().partition("\n\n")[0], re.MULTILINE))
+    fields = dict(
+        re.findall(r"^([^\t:]+?)\s*: (.*)$", cpuinfo.read_text().partition("\n\n")[0], re.MULTILINE)
+    )
     flags = (fields.get("flags") or fields.get("Features") or "").split()
-    names = ("model name", "cpu family", "model", "CPU implementer", "CPU part")  # the last two are Arm's
-    return _slug(" ".join([fields[name] for name in names if name in fields] + [i for i in INSTRUCTIONS if i in flags]))
+    names = (
+        "model name",
+        "cpu family",
+        "model",
+        "CPU implementer",
+        "CPU part",
+    )  # the last two are Arm's
+    return _slug(
+        " ".join(
+            [fields[name] for name in names if name in fields]
+            + [i for i in INSTRUCTIONS if i in flags]
+        )
+    )
 
 
 def _slug(text: str) -> str:
@@ -64,7 +103,8 @@ def _slug(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON has it: numbers rounded, whole ones without a point, what is missing left out."""
+    """Return a value as JSON has it: numbers rounded, whole ones without a point, what is
+    missing left out."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items() if not _is_missing(part)}
     if isinstance(value, list | tuple):
@@ -86,13 +126,22 @@ def _differing(was: object, now: object, name: str) -> list[str]:
     return [
         f"{key}: {_shown(old, key)} -> {_shown(new, key)}"
         for key in dict.fromkeys([*old, *new])
-        if key not in old or key not in new or not _alike(old[key], new[key], TOLERANCES.get(name, TOLERANCE))
+        if key not in old
+        or key not in new
+        or not _alike(old[key], new[key], TOLERANCES.get(name, TOLERANCE))
     ]
 
 
 def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
-    """Yield every number, text and truth, with the keys that lead to it; of a list its places are keys."""
-    parts = value.items() if isinstance(value, dict) else [*enumerate(value)] if isinstance(value, list) else None
+    """Yield every number, text and truth, with the keys that lead to it; of a list its places
+    are keys."""
+    parts = (
+        value.items()
+        if isinstance(value, dict)
+        else [*enumerate(value)]
+        if isinstance(value, list)
+        else None
+    )
     if not parts:
         yield place, value
         return
@@ -101,8 +150,14 @@ def _leaves(value: object, place: str = "") -> Iterator[tuple[str, object]]:
 
 
 def _alike(was: object, now: object, tolerance: float) -> bool:
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (was, now))
-    return math.isclose(was, now, rel_tol=tolerance) if numbers else was == now and type(was) is type(now)
+    numbers = all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in (was, now)
+    )
+    return (
+        math.isclose(was, now, rel_tol=tolerance)
+        if numbers
+        else was == now and type(was) is type(now)
+    )
 
 
 def _shown(leaves: dict[str, object], key: str) -> str:

@@ -30,7 +30,8 @@ def die(number: int) -> None:
 
 
 def hang(marker: str) -> None:
-    """Write this process's id to a file, and never end but by an interrupt, which is written to the file too."""
+    """Write this process's id to a file, and never end but by an interrupt, which is written to
+    the file too."""
     Path(marker).write_text(str(os.getpid()))
     try:
         time.sleep(600)
@@ -40,7 +41,8 @@ def hang(marker: str) -> None:
 
 
 def train_replica(folder: str, choices: dict, killed_at: int = 0) -> list[float]:
-    """Train ResNet-50's replica of a rank on a small network; return the losses; rank 1 may kill itself in a step."""
+    """Train ResNet-50's replica of a rank on a small network; return the losses; rank 1 may kill
+    itself in a step."""
     from benchbook.frameworks.torch import replicas
     from small_replica import build
 

@@ -1,4 +1,5 @@
-"""Faults of training that parity has to see, planted in built workloads and in the code that all of them share."""
+"""Faults of training that parity has to see, planted in built workloads and in the code that all
+of them share."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ Plant = Callable[[Any], None]  # changes a built workload, which then has the fa
 
 
 class Tiny(nn.Module):
-    """A convolution, a batch norm, a ReLU, dropout and a dense layer: (n, 1, 6, 6) to logits of three classes."""
+    """A convolution, a batch norm, a ReLU, dropout and a dense layer: (n, 1, 6, 6) to logits of
+    three classes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,14 +33,19 @@ class Tiny(nn.Module):
         return self.dense(self.dropout(F.relu(self.norm(self.convolution(images))).flatten(1)))
 
 
-def tiny(precision: str = "fp32", seed: int = 0, count: int = 48, batch_size: int = 8) -> TorchWorkload:
-    """Return a workload of small images that takes milliseconds a step, with momentum and weight decay.
+def tiny(
+    precision: str = "fp32", seed: int = 0, count: int = 48, batch_size: int = 8
+) -> TorchWorkload:
+    """Return a workload of small images that takes milliseconds a step, with momentum and weight
+    decay.
 
     Parity compares batches of 8.
     """
     torch.manual_seed(seed)
     labels = (numpy.arange(count) % 3).astype("int64")
-    pixels = numpy.random.default_rng(seed).integers(0, 150, (count, 6, 6)) + 50 * labels[:, None, None]
+    pixels = (
+        numpy.random.default_rng(seed).integers(0, 150, (count, 6, 6)) + 50 * labels[:, None, None]
+    )
     stored = LabelsByImage(pixels.astype("uint8"), labels)
     images, target = torch.from_numpy(pixels[:, None] / 255).float(), torch.from_numpy(labels)
 
@@ -76,7 +83,8 @@ def no_update(workload: TorchWorkload) -> None:
 
 
 def option(name: str, change: Callable[[float], float]) -> Plant:
-    """Return a plant that changes an option of the built optimiser, and of the schedule that sets it."""
+    """Return a plant that changes an option of the built optimiser, and of the schedule that
+    sets it."""
 
     def plant(workload: TorchWorkload) -> None:
         for group in workload.optimizer.param_groups:
@@ -126,7 +134,9 @@ def half_batches(workload: TorchWorkload) -> None:
 def rolled_labels(workload: TorchWorkload) -> None:
     """Let the loader hand each image its neighbour's label."""
     batches = workload.train_batches
-    workload.train_batches = lambda epoch: ((images, labels.roll(1)) for images, labels in batches(epoch))
+    workload.train_batches = lambda epoch: (
+        (images, labels.roll(1)) for images, labels in batches(epoch)
+    )
 
 
 def hidden_overflow(workload: TorchWorkload) -> None:
@@ -160,7 +170,8 @@ def lost_statistics(workload: TorchWorkload) -> None:
 
 
 def no_relu(workload: TorchWorkload) -> None:
-    """Leave out ReLUs, as somebody might who makes `tuned` faster: the first that is a layer, or those of functions."""
+    """Leave out ReLUs, as somebody might who makes `tuned` faster: the first that is a layer, or
+    those of functions."""
     for name, part in workload.model.named_modules():
         if isinstance(part, (nn.ReLU, nn.ReLU6)):
             workload.model.set_submodule(name, nn.Identity())
@@ -168,7 +179,10 @@ def no_relu(workload: TorchWorkload) -> None:
     forward = type(workload.model).forward
 
     def without(model: nn.Module, *inputs: torch.Tensor):
-        with mock.patch.object(F, "relu_", lambda hidden: hidden), mock.patch.object(F, "relu", lambda hidden: hidden):
+        with (
+            mock.patch.object(F, "relu_", lambda hidden: hidden),
+            mock.patch.object(F, "relu", lambda hidden: hidden),
+        ):
             return forward(model, *inputs)
 
     workload.model.forward = MethodType(without, workload.model)
@@ -180,8 +194,11 @@ def counted_twice(workload: Any) -> None:
     workload.num_samples = lambda batch: 2 * count(batch)
 
 
-def half_of_large_batches(workload: Any, part: slice | tuple = slice(0, None, 2), after: int = 0) -> None:
-    """Train on a part of batches larger than those compared with float64, or of any batch after some steps."""
+def half_of_large_batches(
+    workload: Any, part: slice | tuple = slice(0, None, 2), after: int = 0
+) -> None:
+    """Train on a part of batches larger than those compared with float64, or of any batch after
+    some steps."""
     step, taken = workload.step, itertools.count()
     largest = 0 if after else workload.plain.batch_size
 
@@ -218,7 +235,9 @@ def evaluated_in_training_mode(workload: Any) -> None:
             network.model.stateless_call(trained, others, inputs, training=True)[0]
         )
     else:
-        network._predict_body = lambda inputs: network._outputs(network.model(inputs, training=True))
+        network._predict_body = lambda inputs: network._outputs(
+            network.model(inputs, training=True)
+        )
     network._prepare()
 
 
@@ -243,7 +262,8 @@ OF_LARGE_BATCHES: dict[str, Plant] = {
         made, slice(made.batch_size // 2, None)
     ),
 }
-# Faults of the work in a window that a comparison of batches before it does not see; for any workload.
+# Faults of the work in a window that a comparison of batches before it does not see; for any
+# workload.
 OF_WORK: dict[str, Plant] = OF_LARGE_BATCHES | {
     "counted twice": counted_twice,
     "one batch for ever": some_batches(1, 100),
@@ -258,7 +278,9 @@ OF_WORK: dict[str, Plant] = OF_LARGE_BATCHES | {
 
 def half_sequences(workload: Any) -> None:
     """Drop the second half of each sequence of batches larger than those compared with float64."""
-    half_of_large_batches(workload, (slice(None), slice(workload.description()["sequence_length"] // 2)))
+    half_of_large_batches(
+        workload, (slice(None), slice(workload.description()["sequence_length"] // 2))
+    )
 
 
 # Those of momentum, weight decay and a scaler need a workload that has them.

@@ -1,4 +1,5 @@
-"""What tests run in a process of its own: commands of this project, and tests of another framework."""
+"""What tests run in a process of its own: commands of this project, and tests of another
+framework."""
 
 import os
 import subprocess
@@ -11,23 +12,31 @@ import pytest
 
 from benchbook.frameworks import devices
 
-# The framework that tests of several compute with in this process; those of the others run in one of their own.
+# The framework that tests of several compute with in this process; those of the others run in one
+# of their own.
 FRAMEWORK = os.environ.get("BENCHBOOK_TEST_FRAMEWORK") or devices.installed()[0]
-NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # of a second pytest: importing hypothesis takes seconds
+NO_PLUGINS = {
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+}  # of a second pytest: importing hypothesis takes seconds
 # XLA compiles tests' networks in half the time if it may compile them badly.
 COMPILE_BADLY = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def needs(framework: str) -> pytest.MarkDecorator:
-    """Return a mark that skips where a framework is not installed, and does not import it to see."""
-    return pytest.mark.skipif(framework not in devices.installed(), reason=f"{framework} is not installed")
+    """Return a mark that skips where a framework is not installed, and does not import it to
+    see."""
+    return pytest.mark.skipif(
+        framework not in devices.installed(), reason=f"{framework} is not installed"
+    )
 
 
 def study(outputs: Path, *options: str, **settings: str) -> subprocess.Popen:
     """Start a study as `make study` does, with no data set on the machine."""
     return subprocess.Popen(
         [sys.executable, "-m", "benchbook", "study", *options],
-        env=environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"} | settings,
+        env=environment_of_tests()
+        | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONUNBUFFERED": "1"}
+        | settings,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -48,17 +57,25 @@ def wait_for(what: Callable[[], object], process: subprocess.Popen | None = None
 
 
 def run_python(program: str, **environment: str) -> str:
-    """Run a program in a Python of its own, with warnings as errors; it must print nothing to stderr."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")}
+    """Run a program in a Python of its own, with warnings as errors; it must print nothing to
+    stderr."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL")
+    }
     command = [sys.executable, "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=kept | environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=kept | environment
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
 
 
 def run_cases(file: str, framework: str, *options: str) -> str:
-    """Run a file of tests in a process of its own, with options of pytest; return what pytest printed."""
+    """Run a file of tests in a process of its own, with options of pytest; return what pytest
+    printed."""
     path = str(Path(__file__).parent / file)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
     environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework} | NO_PLUGINS
@@ -68,14 +85,18 @@ def run_cases(file: str, framework: str, *options: str) -> str:
 
 
 def run_cells(outputs: Path, *words: str) -> None:
-    """Run cells.py, which says what the words are, with a session's name; its rows go to a folder."""
+    """Run cells.py, which says what the words are, with a session's name; its rows go to a
+    folder."""
     command = [sys.executable, str(Path(__file__).with_name("cells.py")), *words]
     environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs)}
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    ended = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert ended.returncode == 0, ended.stdout[-6000:]
 
 
 def environment_of_tests() -> dict[str, str]:
-    """Return the environment of such a process: Keras takes the framework it is asked for, XLA hurries."""
+    """Return the environment of such a process: Keras takes the framework it is asked for, XLA
+    hurries."""
     kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
     return kept | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_BADLY}".strip()}

@@ -1,4 +1,5 @@
-"""Rows to test with: a valid training window, with what a test needs changed, and the committed machine."""
+"""Rows to test with: a valid training window, with what a test needs changed, and the committed
+machine."""
 
 import json
 import stat
@@ -23,22 +24,29 @@ ROW = yaml.safe_load("""
 
 
 def make_row(**columns) -> dict:
-    """Return one measured training window of 640 images in 2 seconds, with these columns changed."""
+    """Return one measured training window of 640 images in 2 seconds, with these columns
+    changed."""
     return {"schema_version": records.SCHEMA_VERSION, **ROW, "settings": {}} | columns
 
 
 def windows(rates, **columns) -> list[dict]:
-    """Return a training window of 640 images for each rate, in images a second, with these columns changed."""
+    """Return a training window of 640 images for each rate, in images a second, with these
+    columns changed."""
     lines = []
     for index, rate in enumerate(rates):
         row = make_row(**{"index": index, "samples_per_second": rate and float(rate)} | columns)
-        lines.append({"seconds": row["samples"] / row["samples_per_second"]} if rate and row["samples"] else {})
+        lines.append(
+            {"seconds": row["samples"] / row["samples_per_second"]}
+            if rate and row["samples"]
+            else {}
+        )
         lines[-1] = row | lines[-1] | columns
     return lines
 
 
 def write(*rows: dict) -> Path:
-    """Append rows where measured ones lie, a file for each run; return the folder of all machines."""
+    """Append rows where measured ones lie, a file for each run; return the folder of all
+    machines."""
     for row in rows:
         folder = layout.point(row["machine"], row["study"], row["point"])
         folder.mkdir(parents=True, exist_ok=True)
@@ -47,14 +55,19 @@ def write(*rows: dict) -> Path:
 
 
 def make_rows(rows: list[dict]) -> pandas.DataFrame:
-    """Return rows as a frame with the schema's types, unchecked; no rows make an empty frame of the same types."""
+    """Return rows as a frame with the schema's types, unchecked; no rows make an empty frame of
+    the same types."""
     table = pandas.DataFrame(rows, columns=records.COLUMNS, dtype=object)
     settings = [json.loads(each) if isinstance(each, str) else each for each in table["settings"]]
     settings = [each if isinstance(each, dict) else {} for each in settings]
-    return table.astype(records.DTYPES).assign(settings=pandas.Series(settings, table.index, dtype=object))
+    return table.astype(records.DTYPES).assign(
+        settings=pandas.Series(settings, table.index, dtype=object)
+    )
 
 
-def make_zip(path: Path, members: dict, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED) -> Path:
+def make_zip(
+    path: Path, members: dict, mode: int = stat.S_IFREG | 0o644, method: int = zipfile.ZIP_STORED
+) -> Path:
     """Write a zip of these contents by name, unchecked, all of one kind; return its path.
 
     A mapping stands for a file of one row with these columns changed.
@@ -71,4 +84,7 @@ def make_zip(path: Path, members: dict, mode: int = stat.S_IFREG | 0o644, method
 
 def contents(folder: Path) -> dict[str, bytes | None]:
     """Return every path below a folder, with what each file holds."""
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }

@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files without a word; below a folder `broken` only half of each, so that the connection breaks off."""
+    """Serves files without a word; below a folder `broken` only half of each, so that the
+    connection breaks off."""
 
     def log_message(self, *words) -> None:
         """Say nothing."""
@@ -22,7 +23,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @contextmanager
 def serve(folder: Path) -> Iterator[str]:
-    """Serve a folder's files by HTTP inside a `with` block; yield the address, which ends in a slash."""
+    """Serve a folder's files by HTTP inside a `with` block; yield the address, which ends in a
+    slash."""
     handler = functools.partial(Handler, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

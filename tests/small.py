@@ -1,4 +1,5 @@
-"""Every study's workload at its smallest, of random data: for their contract, and for accelerators not there."""
+"""Every study's workload at its smallest, of random data: for their contract, and for
+accelerators not there."""
 
 import dataclasses
 import functools
@@ -15,7 +16,10 @@ from benchbook.machine.kinds import KINDS
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
 from benchbook.studies.experiments.plan import StudyPlan
 
-EVERY = {name: tuple(kind for kind in KINDS if name in KINDS[kind].frameworks) for name in devices.FRAMEWORKS}
+EVERY = {
+    name: tuple(kind for kind in KINDS if name in KINDS[kind].frameworks)
+    for name in devices.FRAMEWORKS
+}
 PLANS = {
     name: importlib.import_module(f"benchbook.studies.{name}.plan").Plan
     for name in studies.names()
@@ -24,8 +28,12 @@ PLANS = {
 
 
 def has(monkeypatch, kinds: dict[str, tuple[str, ...]], count: int = 1) -> None:
-    """Let this computer have these frameworks with their kinds of device, and so many of each accelerator."""
-    answers = {name: survey.Answer(tuple(Device(kind, "a chip") for kind in own)) for name, own in kinds.items()}
+    """Let this computer have these frameworks with their kinds of device, and so many of each
+    accelerator."""
+    answers = {
+        name: survey.Answer(tuple(Device(kind, "a chip") for kind in own))
+        for name, own in kinds.items()
+    }
     monkeypatch.setattr(devices, "installed", lambda: tuple(kinds))
     monkeypatch.setattr(survey, "ask", lambda name: dataclasses.replace(answers[name], count=count))
 
@@ -40,7 +48,9 @@ def images(shape: tuple[int, ...], count: int = 26, num_tests: int = 6) -> Datas
 GREY, COLOURED = images((28, 28)), images((16, 16, 3))
 PICTURES = Collection("random", *(Pictures(COLOURED.train_images, COLOURED.train_labels),) * 2, 3)
 TOKENS = numpy.random.default_rng(3).integers(0, 65, 10_000, dtype=numpy.uint8)
-TEXT = Text("random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65))))  # 6 sequences of 16 in the test
+TEXT = Text(
+    "random", TOKENS[:-100], TOKENS[-100:], "".join(map(chr, range(65)))
+)  # 6 sequences of 16 in the test
 # The data of a study that has one of these; images of other studies are drawn as their plan says.
 DATA = {"mnist": GREY, "cifar10": COLOURED, "tinyshakespeare": TEXT, "digits": GREY}
 
@@ -61,13 +71,17 @@ WAYS = {
     "vae_stability": ({"data_resident": True}, {}),
     "mobilenetv2_energy": ({"data_resident": True}, {"variant": "reference"}),
     "simclr_epochs": ({"parity_batch_size": 4}, {"variant": "controlled", "num_workers": 1}),
-    "segmentation_scaling": ({"data_resident": True, "width": 0.05}, {"variant": "reference", "width": 0.05}),
+    "segmentation_scaling": (
+        {"data_resident": True, "width": 0.05},
+        {"variant": "reference", "width": 0.05},
+    ),
     "resnet50_cost": (RESNET50 | {"data": None}, RESNET50),
 }
 
 
 def build(study: str, device: Device | str, **options):
-    """Build a study's workload on a device, or a framework's CPU; `data` in the options replaces the random data."""
+    """Build a study's workload on a device, or a framework's CPU; `data` in the options replaces
+    the random data."""
     workers = {} if study == "simclr_epochs" else {"num_workers": 0}
     options = {"data": data(study), "batch_size": 8} | workers | PLANS[study].SMALLEST | options
     device = device if isinstance(device, Device) else devices.pick("cpu", device)
@@ -86,7 +100,8 @@ def build_either_way(study: str, device: Device, resident: bool = True, **option
 
 
 def keras_model(trainable: bool = True, dropout: float = 0.3, is_separable: bool = False):
-    """Return a convolution, which may be frozen, a batch norm, a ReLU, dropout and a dense layer in Keras.
+    """Return a convolution, which may be frozen, a batch norm, a ReLU, dropout and a dense layer
+    in Keras.
 
     A separable convolution may stand before the batch norm.
     """
@@ -101,15 +116,21 @@ def keras_model(trainable: bool = True, dropout: float = 0.3, is_separable: bool
     return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Dropout(dropout)(hidden)))
 
 
-def keras_workload(device: Device, batches: Callable, tests: list, labels: Callable | None = None, **options):
-    """Return a workload with a momentum and a rate that falls, around the network above or that of the options.
+def keras_workload(
+    device: Device, batches: Callable, tests: list, labels: Callable | None = None, **options
+):
+    """Return a workload with a momentum and a rate that falls, around the network above or that
+    of the options.
 
     Batches are of eight images; float64 compares four, and a whole one.
     """
     from benchbook.frameworks.keras.runtime import import_keras
     from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
 
-    optimizers, make_model = import_keras(device.framework).optimizers, options.get("make_model", keras_model)
+    optimizers, make_model = (
+        import_keras(device.framework).optimizers,
+        options.get("make_model", keras_model),
+    )
     decayed = optimizers.schedules.ExponentialDecay
     made = {
         "make_model": make_model,
@@ -123,5 +144,10 @@ def keras_workload(device: Device, batches: Callable, tests: list, labels: Calla
             labels=labels,
         ),
     }
-    made |= {"device": device, "batch_size": 8, "train_batches": batches, "test_batches": lambda: tests}
+    made |= {
+        "device": device,
+        "batch_size": 8,
+        "train_batches": batches,
+        "test_batches": lambda: tests,
+    }
     return KerasWorkload(**made | options)

@@ -1,4 +1,5 @@
-"""A workload that ranks of a test build: ResNet-50's training around a network of one convolution."""
+"""A workload that ranks of a test build: ResNet-50's training around a network of one
+convolution."""
 
 import os
 import signal
@@ -18,15 +19,18 @@ FIRST_PART = 4  # images of a batch of 8 for two ranks
 class Tiny(nn.Module):
     """A convolution and a layer; weights are drawn from a fixed seed.
 
-    In training the first rank's part of a batch changes a batch norm's moving statistics, which count in a test alone:
-    one process with whole batches agrees with ranks.
+    In training the first rank's part of a batch changes a batch norm's moving statistics, which
+    count in a test alone: one process with whole batches agrees with ranks.
     """
 
     def __init__(self, plan):
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            self.convolution, self.norm = nn.Conv2d(3, 8, 3, 2, bias=False), nn.BatchNorm2d(8, affine=False)
+            self.convolution, self.norm = (
+                nn.Conv2d(3, 8, 3, 2, bias=False),
+                nn.BatchNorm2d(8, affine=False),
+            )
             self.head = nn.Linear(8, plan.num_classes)
 
     def forward(self, images):
@@ -39,15 +43,20 @@ class Tiny(nn.Module):
 
 
 def build(device, group, dataset, precision="fp64", killed_at=0, **options):
-    """Return the study's workload on shapes, with the network above; rank 1 kills itself in a step."""
+    """Return the study's workload on shapes, with the network above; rank 1 kills itself in a
+    step."""
     collection = datasets.collect(dataset, "", True)
-    # Put back afterwards: a test also builds this in its own process, where other tests follow. 300 test images are
-    # several batches, of which each process takes its part.
+    # Put back afterwards: a test also builds this in its own process, where other tests follow. 300
+    # test images are several batches, of which each process takes its part.
     with (
         mock.patch.multiple(torch_side, Network=Tiny, MOST_TEST_IMAGES=300),
-        mock.patch.object(resnet50.weights, "draw", return_value={}),  # 25 million numbers, of no use here
+        mock.patch.object(
+            resnet50.weights, "draw", return_value={}
+        ),  # 25 million numbers, of no use here
     ):
-        made = resnet50.Plan.build(collection, device, group=group, settings=Settings(precision), **options)
+        made = resnet50.Plan.build(
+            collection, device, group=group, settings=Settings(precision), **options
+        )
     step, taken = made.step, []
 
     def dying(batch):

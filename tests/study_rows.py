@@ -1,4 +1,5 @@
-"""Rows of every study's points, as its notebook writes them: for the contract of all studies, and for their numbers."""
+"""Rows of every study's points, as its notebook writes them: for the contract of all studies,
+and for their numbers."""
 
 import functools
 import json
@@ -41,7 +42,8 @@ def point(
     accuracy=0.6,
     **columns,
 ):
-    """Return the rows of a run: set-up, first call, warm-up, windows, a test; or windows and how it failed.
+    """Return the rows of a run: set-up, first call, warm-up, windows, a test; or windows and how
+    it failed.
 
     Args:
         study: its name.
@@ -52,14 +54,37 @@ def point(
         losses: of the windows; the last one of all that follow.
         columns: of all rows.
     """
-    own = {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"} | OWN.get(study, {}) | columns
+    own = (
+        {"study": study, "machine": "desk", "device": "cpu", "variant": "reference"}
+        | OWN.get(study, {})
+        | columns
+    )
     settings = OWN.get(study, {}).get("settings", {}) | (settings or {})
-    told = ["variant", "device", "framework", "dataset", "batch_size", "image_size", "device_count", "model"]
+    told = [
+        "variant",
+        "device",
+        "framework",
+        "dataset",
+        "batch_size",
+        "image_size",
+        "device_count",
+        "model",
+    ]
     told += ["precision"]
     name = "-".join(str(part) for part in (*(own.get(column) for column in told), settings))
-    named = {"point": name, "run_id": f"{own['machine']}-{name}", "session": f"{own['machine']}-{name}"}
+    named = {
+        "point": name,
+        "run_id": f"{own['machine']}-{name}",
+        "session": f"{own['machine']}-{name}",
+    }
     common = named | own | {"settings": json.dumps(settings)}
-    rows = [make_row(**common | {"phase": "setup", "seconds": 0.25} | dict.fromkeys(("samples", "samples_per_second")))]
+    rows = [
+        make_row(
+            **common
+            | {"phase": "setup", "seconds": 0.25}
+            | dict.fromkeys(("samples", "samples_per_second"))
+        )
+    ]
     rows += [make_row(**common | {"phase": "compile", "seconds": 1.5, "samples_per_second": 40.0})]
     rows += [make_row(**common | {"phase": "warmup", "seconds": 100.0, "samples_per_second": 1.0})]
     for index, rate in enumerate(rates):
@@ -67,7 +92,11 @@ def point(
         rows.append(make_row(**common | {"loss": losses[min(index, len(losses) - 1)]} | window))
     if ended:
         rows.append(
-            make_row(**common | NOTHING | {"phase": "warmup", "index": 9, "status": ended, "message": "planted"})
+            make_row(
+                **common
+                | NOTHING
+                | {"phase": "warmup", "index": 9, "status": ended, "message": "planted"}
+            )
         )
     elif test:
         tested = {"phase": "evaluate", "samples": 1000, "samples_per_second": 5000.0}
@@ -79,44 +108,90 @@ def tried(row, what, rates, **columns):
     """Return windows of what a run tried besides its training: resident batches, the matrix."""
     settings = json.loads(row["settings"]) | {"tried": what}
     common = row | {"phase": "calibrate", "settings": json.dumps(settings)} | columns
-    return [common | {"index": 20 + index, "samples_per_second": float(rate)} for index, rate in enumerate(rates)]
+    return [
+        common | {"index": 20 + index, "samples_per_second": float(rate)}
+        for index, rate in enumerate(rates)
+    ]
 
 
 def steps(errors, **columns):
-    """Return the autoencoder's steps that were compared with float64, at these relative errors of the loss."""
-    common = point("vae_stability", **columns)[0] | {"phase": "parity", "samples": 128, "seconds": None}
-    agreed = dict.fromkeys(("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), 1.0)
+    """Return the autoencoder's steps that were compared with float64, at these relative errors
+    of the loss."""
+    common = point("vae_stability", **columns)[0] | {
+        "phase": "parity",
+        "samples": 128,
+        "seconds": None,
+    }
+    agreed = dict.fromkeys(
+        ("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"), 1.0
+    )
     return [
         common
-        | {"index": index, "loss": 500.0 * (1 + error), "status": "ok" if error == error else "diverged"}
+        | {
+            "index": index,
+            "loss": 500.0 * (1 + error),
+            "status": "ok" if error == error else "diverged",
+        }
         | {"settings": json.dumps(agreed | {"step": index + 1, "reference_loss": 500.0})}
         for index, error in enumerate(errors)
     ]
 
 
 def calibration(rate=4e12, session="calibrated", model="matmul", **columns):
-    """Return a ceiling's window: a rate of operations of one FLOP, or of one byte where the model is a copy."""
-    work = {"flops_per_sample": 1.0, "precision": "fp32"} if model == "matmul" else {"bytes_per_sample": 1.0}
+    """Return a ceiling's window: a rate of operations of one FLOP, or of one byte where the
+    model is a copy."""
+    work = (
+        {"flops_per_sample": 1.0, "precision": "fp32"}
+        if model == "matmul"
+        else {"bytes_per_sample": 1.0}
+    )
     named = dict.fromkeys(("point", "run_id"), f"{model}-{session}-{rate:g}")
-    row = {"study": "calibrate", "phase": "calibrate", "model": model, "session": session, "batch_size": 64}
+    row = {
+        "study": "calibrate",
+        "phase": "calibrate",
+        "model": model,
+        "session": session,
+        "batch_size": 64,
+    }
     return make_row(**row | named | work | {"samples_per_second": rate} | columns)
 
 
 def matrix(row):
-    """Return the windows of a support matrix: fp32, one precision that works, and one that does not."""
-    cells = [*tried(row, "matrix", (10.0, 20.0)), *tried(row, "matrix", (45.0,), precision="amp_bf16")]
+    """Return the windows of a support matrix: fp32, one precision that works, and one that does
+    not."""
+    cells = [
+        *tried(row, "matrix", (10.0, 20.0)),
+        *tried(row, "matrix", (45.0,), precision="amp_bf16"),
+    ]
     refused = {"precision": "amp_fp16", "status": "unsupported", "message": "no half"}
-    return [*cells, *tried(row | refused, "matrix", (0,)), *tried(row, "matrix", (30.0,), compiled=True)]
+    return [
+        *cells,
+        *tried(row | refused, "matrix", (0,)),
+        *tried(row, "matrix", (30.0,), compiled=True),
+    ]
 
 
 def machine(study, name="desk", device="cpu", faster=1.0):
-    """Return the rows of one machine in one study: every path to its charts that a machine can take."""
+    """Return the rows of one machine in one study: every path to its charts that a machine can
+    take."""
     place = {"machine": name, "device": device, "chip": f"Chip {name}"}
     rates = tuple(faster * rate for rate in (1000.0, 1200.0, 1600.0))
     if study == "calibrate":
-        trained = point("mnist_speedup", rates, flops_per_sample=1e6, precision="fp32", session="calibrated", **place)
+        trained = point(
+            "mnist_speedup",
+            rates,
+            flops_per_sample=1e6,
+            precision="fp32",
+            session="calibrated",
+            **place,
+        )
         copy = calibration(2e10, model="copy", **place)
-        return [calibration(4e9 * faster, **place), calibration(9e9, precision="bf16", **place), copy, *trained]
+        return [
+            calibration(4e9 * faster, **place),
+            calibration(9e9, precision="bf16", **place),
+            copy,
+            *trained,
+        ]
     rows = point(study, rates, **place)
     energy = {"energy_joules": 50.0, "energy_method": "nvml", "energy_boundary": "board"}
     tuned = point(study, (faster * 2000.0,), variant="tuned", settings={"chosen": "tuned"}, **place)
@@ -124,7 +199,9 @@ def machine(study, name="desk", device="cpu", faster=1.0):
     if study == "mnist_speedup":
         resident = {"variant": "controlled", "settings": {"data_resident": True}, **place}
         more = point(study, rates, variant="controlled", **place)
-        more += point(study, (faster * 2500,), **resident) + point(study, (faster * 3200,), batch_size=256, **resident)
+        more += point(study, (faster * 2500,), **resident) + point(
+            study, (faster * 3200,), batch_size=256, **resident
+        )
     elif study == "vae_stability":
         more = steps([0.0, 1e-5], **place) + point(
             study, rates[:1], losses=[float("nan")], dataset="digits-28px", **place
@@ -153,13 +230,34 @@ def machine(study, name="desk", device="cpu", faster=1.0):
     elif study == "gpt_tokens":
         ladder = {"variant": "controlled", **place}
         more = point(study, rates, settings={"ladder": ""}, **ladder)
-        more += point(study, [2 * rate for rate in rates], settings={"ladder": "tf32"}, precision="tf32", **ladder)
-        text = {"model": "nanogpt_char_small", "parameters": 804_096, "dataset": "tinyshakespeare", "steps": 250}
+        more += point(
+            study,
+            [2 * rate for rate in rates],
+            settings={"ladder": "tf32"},
+            precision="tf32",
+            **ladder,
+        )
+        text = {
+            "model": "nanogpt_char_small",
+            "parameters": 804_096,
+            "dataset": "tinyshakespeare",
+            "steps": 250,
+        }
         for count in (1, 3):
-            shown = point(study, rates[:count], sequence_length=64, batch_size=4 * count, **text, **energy, **place)
+            shown = point(
+                study,
+                rates[:count],
+                sequence_length=64,
+                batch_size=4 * count,
+                **text,
+                **energy,
+                **place,
+            )
             more += [row | ({"loss": 1.8} if row["phase"] == "evaluate" else {}) for row in shown]
     else:
-        more = point(study, (8.0, 9.0), batch_size=4, **place) + point(study, (12.0,), batch_size=64, **place)
+        more = point(study, (8.0, 9.0), batch_size=4, **place) + point(
+            study, (12.0,), batch_size=64, **place
+        )
         more += tried(rows[0], "resident", (faster * 2500,))
     return [*rows, *tuned, *failed, *more]
 
@@ -172,7 +270,9 @@ def published_rows():
 def evidence(*parts, published=False, **more):
     """Return the evidence of these lists of rows, with what articles printed where `published`."""
     rows = make_rows([row for part in parts for row in part])
-    return Evidence(pandas.concat([rows, published_rows()], ignore_index=True) if published else rows, **more)
+    return Evidence(
+        pandas.concat([rows, published_rows()], ignore_index=True) if published else rows, **more
+    )
 
 
 def only(table, **equal):

@@ -1,4 +1,5 @@
-"""CONTRIBUTING's lines that add a study, in a copy of the project; its `make` lines run here without set-up."""
+"""CONTRIBUTING's lines that add a study, in a copy of the project; its `make` lines run here
+without set-up."""
 
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from toy import copy_parts
 
 CONTRACT = "tests/test_plans.py tests/test_points.py tests/test_studies.py tests/test_notebooks.py tests/frameworks"
 TESTED = f'-m pytest -q -p no:cacheprovider -k "${{2#STUDY=}} and not an_example" -m "not slow" {CONTRACT}'
-# Its notebook's cells, in one process: test_session.py has a study that is added, in kernels and with a report.
+# Its notebook's cells, in one process: test_session.py has a study that is added, in kernels and
+# with a report.
 STUDY = """
 import pathlib, sys, cells
 from benchbook import studies
@@ -31,10 +33,18 @@ def test_the_toy_study_is_added_passes_the_contract_and_is_measured(tmp_path):
     (tmp_path / "study.py").write_text(STUDY)
     study = 'study.py "${2#PROFILE=}" "${3#STUDIES=}"'
     made = f'make() {{ if [ "$1" = test ]; then {sys.executable} {TESTED}; else {sys.executable} {study}; fi; }}\n'
-    folders = {"PYTHONPATH": f"{tmp_path}/lib:{tmp_path}/tests", "BENCHBOOK_OUTPUTS": str(tmp_path / "measured")}
+    folders = {
+        "PYTHONPATH": f"{tmp_path}/lib:{tmp_path}/tests",
+        "BENCHBOOK_OUTPUTS": str(tmp_path / "measured"),
+    }
     command = ["sh", "-e", "-c", made + script]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment_of_tests() | folders, capture_output=True, text=True, check=False
+        command,
+        cwd=tmp_path,
+        env=environment_of_tests() | folders,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "Softmax regression reads 60,000 images in" in done.stdout

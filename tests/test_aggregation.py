@@ -45,7 +45,10 @@ def shown(outputs):
     """Return what the article's cells show, by kind of content."""
     cells = nbformat.read(kernel.executed() / site.AGGREGATED, as_version=4).cells
     data = [output.get("data", {}) for cell in cells for output in cell.get("outputs", ())]
-    return {kind: [each[kind] for each in data if kind in each] for kind in ("text/html", "text/markdown", "image/png")}
+    return {
+        kind: [each[kind] for each in data if kind in each]
+        for kind in ("text/html", "text/markdown", "image/png")
+    }
 
 
 def test_the_article_has_short_tables_and_a_figure_for_each_study(shown):
@@ -57,7 +60,11 @@ def test_the_article_has_short_tables_and_a_figure_for_each_study(shown):
 
 def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(merged, shown):
     assert merged.machines["machine"].iloc[0] == YOURS
-    named = [name for name in map(merged.evidence.names.machine, merged.machines["machine"]) if "(yours)" in name]
+    named = [
+        name
+        for name in map(merged.evidence.names.machine, merged.machines["machine"])
+        if "(yours)" in name
+    ]
     assert named == [merged.evidence.names.machine(YOURS)]
     first = shown["text/markdown"][0]
     own = merged.evidence.measured.query("machine == @YOURS")["study"]
@@ -76,7 +83,8 @@ def test_each_figure_links_its_numbers(outputs, shown):
 
 
 def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
-    """Compare data, terminal, figures' tables, pages and the article, for every point and every task."""
+    """Compare data, terminal, figures' tables, pages and the article, for every point and every
+    task."""
     report, figures = outputs / "report", outputs / "figures"
     points = pandas.read_csv(report / "points.csv").set_index(["machine", "study", "point"])
     summary = merged.evidence.summary.set_index(["machine", "study", "point"]).loc[points.index]
@@ -85,19 +93,26 @@ def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
 
     # A table on the page of all points has each point's number, in its own words.
     soup = BeautifulSoup((report / "points.html").read_text(), "html.parser")
-    header, *lines = [[cell.get_text() for cell in row(["th", "td"])] for row in soup.find(id="summary")("tr")]
-    on_page = {line["rows"]: line for line in (dict(zip(header, line, strict=True)) for line in lines)}
+    header, *lines = [
+        [cell.get_text() for cell in row(["th", "td"])] for row in soup.find(id="summary")("tr")
+    ]
+    on_page = {
+        line["rows"]: line for line in (dict(zip(header, line, strict=True)) for line in lines)
+    }
     assert set(on_page) == {"/".join(key) for key in points.index}
     for key, point in points.iterrows():
         assert on_page["/".join(key)]["samples/s"] == tables.text(point["samples_per_second"])
 
-    # The start page counts the points, and the terminal says each point's rate and bounds, which have no other home.
+    # The start page counts the points, and the terminal says each point's rate and bounds, which
+    # have no other home.
     start = BeautifulSoup((report / "index.html").read_text(), "html.parser").get_text()
     assert f"{len(points)} points on" in start
     for key, point in summary[summary["samples_per_second"].notna()].iterrows():
         rate, low, high, unit = statistics.in_units(point)
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
-        assert f"{wording.rate(rate)} {unit}/s ({bounds})" in progress.result((outputs / "runs").joinpath(*key))
+        assert f"{wording.rate(rate)} {unit}/s ({bounds})" in progress.result(
+            (outputs / "runs").joinpath(*key)
+        )
 
     # The start page, the data, a figure and the article say one time of a task.
     marks = marks_of(report)

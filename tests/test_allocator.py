@@ -1,4 +1,5 @@
-"""What the real C library does with freed memory, in fresh processes; and on which devices it is asked to keep it."""
+"""What the real C library does with freed memory, in fresh processes; and on which devices it is
+asked to keep it."""
 
 import ctypes
 import os
@@ -37,7 +38,11 @@ print(max(faults_of_a_step() for _ in range(3)) * resource.getpagesize())
 def bytes_requested(*words: str, **variables: str) -> int:
     """Return the most bytes that a later step requests from the system, in a new process."""
     command = [sys.executable, "-c", STEPS, *words]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | variables).stdout)
+    return int(
+        subprocess.run(
+            command, capture_output=True, text=True, check=True, env=os.environ | variables
+        ).stdout
+    )
 
 
 @GLIBC
@@ -51,13 +56,19 @@ def test_a_process_that_keeps_its_memory_requests_none_again():
     ("device", "library", "can"),
     [
         (Device("cpu", "a processor"), ("glibc", "2.36"), True),
-        (Device("cpu", "a processor"), ("", ""), False),  # macOS, and musl, where CPython finds no version
+        (
+            Device("cpu", "a processor"),
+            ("", ""),
+            False,
+        ),  # macOS, and musl, where CPython finds no version
         (Device("cpu", "a processor"), ("musl", "1.2.5"), False),
         (Device("cpu", "a processor", "tensorflow"), ("glibc", "2.36"), False),
         (Device("cuda", "a GPU"), ("glibc", "2.36"), False),
     ],
 )
-def test_memory_is_kept_where_steps_free_it_to_a_library_with_the_switch(monkeypatch, device, library, can):
+def test_memory_is_kept_where_steps_free_it_to_a_library_with_the_switch(
+    monkeypatch, device, library, can
+):
     calls, answer = [], 1
 
     def mallopt(*given):
@@ -68,7 +79,9 @@ def test_memory_is_kept_where_steps_free_it_to_a_library_with_the_switch(monkeyp
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
     monkeypatch.setattr(os, "environ", {})
     assert allocator.keep_memory(device) is can
-    assert (dict(calls), os.environ) == ((allocator.MALLOPT_VALUES, allocator.ENVIRONMENT) if can else ({}, {}))
+    assert (dict(calls), os.environ) == (
+        (allocator.MALLOPT_VALUES, allocator.ENVIRONMENT) if can else ({}, {})
+    )
     if can:
         answer = 0  # an error, as mallopt(3) has it
         with pytest.raises(OSError, match="refused"):

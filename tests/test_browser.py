@@ -1,4 +1,5 @@
-"""The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the dark."""
+"""The report in Chromium, as a reader has it: from a folder, from a host, on a phone, in the
+dark."""
 
 import datetime
 import re
@@ -19,32 +20,54 @@ from test_report import PIXEL, html_output, write_notebook
 
 pytestmark = pytest.mark.browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 HOST = "https://report.example"
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
-PAGES = ("index.html", "90_aggregate.html", "points.html", "01_mnist_speedup.html", "docs/measuring.html")
+PAGES = (
+    "index.html",
+    "90_aggregate.html",
+    "points.html",
+    "01_mnist_speedup.html",
+    "docs/measuring.html",
+)
 PAGES += ("search.html",)
 
 
 def measured_rows():
-    """Return rows of a desk with 25 points, of a machine with a hostile name, of SimCLR on two, and of a failure."""
+    """Return rows of a desk with 25 points, of a machine with a hostile name, of SimCLR on two,
+    and of a failure."""
     lines = []
     for number in range(25):
         name = f"controlled-cpu-batch_size_{number + 1}"
-        lines += windows([300.0 + number] * 6, run_id=f"run-{number}", point=name, batch_size=number + 1)
+        lines += windows(
+            [300.0 + number] * 6, run_id=f"run-{number}", point=name, batch_size=number + 1
+        )
     lines += windows([5.0] * 6, machine=HOSTILE, run_id="run-hostile")
-    simclr = {"study": "simclr_epochs", "image_size": 32, "dataset": "cifar10", "batch_size": 128, "precision": "fp32"}
+    simclr = {
+        "study": "simclr_epochs",
+        "image_size": 32,
+        "dataset": "cifar10",
+        "batch_size": 128,
+        "precision": "fp32",
+    }
     for machine, rate in (("desk", 80.0), ("attic", 160.0)):
         for process in range(3):
             run_id = f"run-simclr-{machine}-{process}"
-            lines += windows([rate + index for index in range(6)], machine=machine, run_id=run_id, **simclr)
-    failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"=1+1 {HOSTILE}")
+            lines += windows(
+                [rate + index for index in range(6)], machine=machine, run_id=run_id, **simclr
+            )
+    failed = make_row(
+        run_id="run-2", point="tuned-cpu", status="crashed", message=f"=1+1 {HOSTILE}"
+    )
     return make_rows([*lines, failed | study_rows.NOTHING])
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return the folder of a report of those rows and all published ones, with the article's example and a notebook."""
+    """Return the folder of a report of those rows and all published ones, with the article's
+    example and a notebook."""
     place = tmp_path_factory.mktemp("site")
     evidence = Evidence(pandas.concat([measured_rows(), articles.rows()], ignore_index=True))
     merged = aggregation.Aggregation(evidence, {}, [f"a file: {HOSTILE}"])
@@ -54,7 +77,9 @@ def folder(tmp_path_factory):
     picture = new_output("display_data", {"image/png": PIXEL})
     outputs = [html_output(f"{table}<script>document.title='run'</script>"), picture]
     outputs += [new_output("stream", text="a long line " * 30)]
-    executed = write_notebook(place / "01_mnist_speedup.ipynb", *outputs, source=f"x = '{'long ' * 40}'")
+    executed = write_notebook(
+        place / "01_mnist_speedup.ipynb", *outputs, source=f"x = '{'long ' * 40}'"
+    )
     article = site.layout.root() / "outputs" / "examples" / site.AGGREGATED
     return site.build(place / "figures", place / "report", [executed, article]).parent
 
@@ -62,7 +87,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def browser():
     """Return Chromium; skip where it, or what drives it, is not installed."""
-    driver = pytest.importorskip("playwright.sync_api", reason="playwright is not in this environment")
+    driver = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not in this environment"
+    )
     if not CHROMIUM:
         pytest.skip("Chromium is not installed (Debian: apt install chromium)")
     with driver.sync_playwright() as playwright:
@@ -73,7 +100,8 @@ def browser():
 
 @pytest.fixture
 def visit(browser, folder):
-    """Return a function that opens a page of the report; what went wrong there is an error at the end of the test."""
+    """Return a function that opens a page of the report; what went wrong there is an error at
+    the end of the test."""
     contexts, faults = [], []
 
     def serve(route):
@@ -91,7 +119,10 @@ def visit(browser, folder):
         contexts.append(context)
         context.route("**/*", serve)
         page = context.new_page()
-        page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console",
+            lambda said: faults.append(said.text) if said.type in ("error", "warning") else None,
+        )
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.goto(f"{start}/{name}", wait_until="load")
         return page
@@ -124,13 +155,23 @@ LIGHT = [pytest.param(name, "light", 1280, marks=pytest.mark.slow) for name in P
 
 
 @pytest.mark.parametrize(
-    ("name", "scheme", "width"), [("index.html", "light", 1280), *((name, "dark", 390) for name in PAGES), *LIGHT]
+    ("name", "scheme", "width"),
+    [("index.html", "light", 1280), *((name, "dark", 390) for name in PAGES), *LIGHT],
 )
 def test_a_page_fits_a_phone_and_axe_finds_no_fault(visit, name, scheme, width):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not in this environment")
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe is not in this environment"
+    )
     page = visit(name, color_scheme=scheme, width=width)
-    assert page.evaluate("[...document.images].filter(image => !image.naturalWidth).map(image => image.src)") == []
-    assert page.evaluate("document.documentElement.scrollWidth") == width  # boxes alone scroll sideways
+    assert (
+        page.evaluate(
+            "[...document.images].filter(image => !image.naturalWidth).map(image => image.src)"
+        )
+        == []
+    )
+    assert (
+        page.evaluate("document.documentElement.scrollWidth") == width
+    )  # boxes alone scroll sideways
     rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
     results = axe.Axe().run(page, options={"runOnly": rules, "resultTypes": ["violations"]})
     assert results.violations_count == 0, results.generate_report()
@@ -149,12 +190,15 @@ def test_a_long_table_sorts_by_number_and_filters(visit):
         page.locator("#summary th button", has_text="samples/s").click()
         assert page.locator(f"#summary th[aria-sort={order}]").inner_text() == "samples/s"
         assert next(filter(None, rates.all_inner_texts())) == first
-    page.get_by_role("searchbox", name="Filter: Rates of all points").fill("out of reach of any row")
+    page.get_by_role("searchbox", name="Filter: Rates of all points").fill(
+        "out of reach of any row"
+    )
     assert page.locator("#summary tbody tr:visible").count() == 0
 
 
 def ask(page, **choice):
-    """Make a choice on the start page as a reader does; return the card's cells by line, without its first column."""
+    """Make a choice on the start page as a reader does; return the card's cells by line, without
+    its first column."""
     if {"third", "fourth", "devices"} & set(choice):
         page.locator("#choice details:not([open]) summary").click()
     for name, value in choice.items():
@@ -164,7 +208,10 @@ def ask(page, **choice):
         else:
             element.fill(value)
     lines = page.locator("#card tr").all()
-    return {line.locator("th").first.inner_text(): line.locator("td, th + th").all_inner_texts() for line in lines}
+    return {
+        line.locator("th").first.inner_text(): line.locator("td, th + th").all_inner_texts()
+        for line in lines
+    }
 
 
 def said(page):
@@ -178,16 +225,31 @@ def test_m1_against_rtx_6000_asks_which_one_and_takes_no_other_chip(visit):
     assert "NVIDIA Quadro RTX 6000" in offered
     assert all("RTX" in name and "6000" in name and "A6000" not in name for name in offered)
     page.locator("#none button", has_text="Quadro RTX 6000").click()
-    assert page.locator("#card th[scope=col]").all_inner_texts() == ["Apple M1", "NVIDIA Quadro RTX 6000"]
+    assert page.locator("#card th[scope=col]").all_inner_texts() == [
+        "Apple M1",
+        "NVIDIA Quadro RTX 6000",
+    ]
     assert page.locator("#none p").count() == 0
 
 
 def test_a_typed_name_means_what_the_commands_mean(visit):
-    texts = ("M1", "m1 MAX", "RTX 6000", "rtx4090", "SXM4 80", "6000", "A6000", "GeForce RTX 3090", "no such chip")
+    texts = (
+        "M1",
+        "m1 MAX",
+        "RTX 6000",
+        "rtx4090",
+        "SXM4 80",
+        "6000",
+        "A6000",
+        "GeForce RTX 3090",
+        "no such chip",
+    )
     page = visit()
     for text in texts:
         marks = "chips => [Object.keys(chips).map(chip => ({name: chip, chip})), text]"
-        found = page.evaluate(f"text => meant(...({marks})(window.benchbook.chips)).map(mark => mark.chip)", text)
+        found = page.evaluate(
+            f"text => meant(...({marks})(window.benchbook.chips)).map(mark => mark.chip)", text
+        )
         wanted = [chips.listed(text)] if chips.listed(text) else list(chips.search(text).index)
         assert sorted(found) == sorted(wanted), text
 
@@ -199,7 +261,9 @@ def test_a_mac_a_card_and_a_rented_gpu_stand_side_by_side_with_dollars(visit):
     assert set(card["Precision"]) == {"fp32 or tf32"}  # there is no prediction of a Mac in 16 bits
     assert card["Rent for this task"][0] == "unknown"
     assert all(re.match(r"\$\d", text) for text in card["Rent for this task"][1:])
-    assert card["Price"][0].startswith("none of this configuration; $2,000")  # of 36 GB, not of 128 GB
+    assert card["Price"][0].startswith(
+        "none of this configuration; $2,000"
+    )  # of 36 GB, not of 128 GB
     assert card["Price"][0].endswith("Mac Studio, 36 GB")
     assert re.match(r"\$[\d,]+ \(20\d\d-\d\d", card["Price"][1])
     assert all(re.match(r"[\d,]+ hours", text) for text in card["Buying beats renting after"][1:])
@@ -216,12 +280,16 @@ def test_a_pair_of_one_author_is_a_line_that_decides_nothing(visit):
     assert "1 work in 1 publication" in first
     assert "not decided" in second
     works = page.locator("#works tr").all_inner_texts()
-    assert any("GPU-Insights" in text and "94.8 img/s" in text and "times)" in text for text in works)
+    assert any(
+        "GPU-Insights" in text and "94.8 img/s" in text and "times)" in text for text in works
+    )
     ask(page, have="M1 Max", consider="RTX 3090", train="gpt2")  # of which no time is known
     assert said(page)[0].startswith("Published pairs: NVIDIA RTX 3090 over Apple M1 Max: ")
     page.locator("#source").select_option(label="Raschka ch07 instruction fine-tuning")
     works = page.locator("#works tr").all_inner_texts()
-    assert any("Apple M3 3.73 min" in text and "NVIDIA A100 0.39 min (15 times)" in text for text in works)
+    assert any(
+        "Apple M3 3.73 min" in text and "NVIDIA A100 0.39 min (15 times)" in text for text in works
+    )
 
 
 def test_no_sentence_is_made_of_a_range_over_all_pairs(visit):
@@ -246,36 +314,57 @@ def test_a_ratio_of_two_intervals_is_that_of_every_other_ratio(visit):
     numbers = [Interval(100.0, 90.0, 110.0, "interval"), Interval(40.0, 38.0, 43.0, "interval")]
     marks = [
         vars(each)
-        | {"seconds": each.value, "name": name, "source": "measured", "interval": each.kind, "family": "fp32"}
+        | {
+            "seconds": each.value,
+            "name": name,
+            "source": "measured",
+            "interval": each.kind,
+            "family": "fp32",
+        }
         for each, name in zip(numbers, "ab", strict=True)
     ]
     ratio = divide(*numbers)
     text = visit().evaluate("marks => verdict(...marks)", marks)
     assert (
-        text == f"b is faster (measured, fp32 or tf32): 2.5 times as fast as a ({ratio.low:.2g} to {ratio.high:.2g})."
+        text
+        == f"b is faster (measured, fp32 or tf32): 2.5 times as fast as a ({ratio.low:.2g} to {ratio.high:.2g})."
     )
 
 
 def test_forms_tell_measured_published_and_predicted_apart(visit):
-    page = visit("index.html#have=no.+2&consider=NVIDIA+RTX+A6000&train=simclr&precision=fp32&devices=1")
+    page = visit(
+        "index.html#have=no.+2&consider=NVIDIA+RTX+A6000&train=simclr&precision=fp32&devices=1"
+    )
     own, considered, *_ = page.locator("#list th").all_inner_texts()
     assert [own, considered] == page.locator("#card th[scope=col]").all_inner_texts()
     style = "bar => (own => [own.borderStyle, own.backgroundImage, own.backgroundColor].join())(getComputedStyle(bar))"
     forms = [page.locator("#list .measured i").first.evaluate(style)]
     page.locator("[name=train]").select_option("resnet50")
-    forms += [page.locator(f"#list .{source} i").first.evaluate(style) for source in ("published", "predicted")]
+    forms += [
+        page.locator(f"#list .{source} i").first.evaluate(style)
+        for source in ("published", "predicted")
+    ]
     assert len(set(forms)) == 3
 
 
 def test_the_published_rates_of_resnet50_are_in_the_chart(visit):
     page = visit()
     figures = articles.read()
-    figures = figures[figures["network"].eq("resnet50") & figures["image_size"].eq(224) & figures["device_count"].eq(1)]
-    figures = figures[figures["rate"].gt(0) & figures["phase"].eq("train") & figures["refused"].eq("")]
+    figures = figures[
+        figures["network"].eq("resnet50")
+        & figures["image_size"].eq(224)
+        & figures["device_count"].eq(1)
+    ]
+    figures = figures[
+        figures["rate"].gt(0) & figures["phase"].eq("train") & figures["refused"].eq("")
+    ]
     shown = 0
     for precision in ("fp32", "half"):
         ask(page, train="resnet50", precision=precision)
-        ticks, lines = page.locator("#list .published b").count(), page.locator("#list .published:not(:has(b))").count()
+        ticks, lines = (
+            page.locator("#list .published b").count(),
+            page.locator("#list .published:not(:has(b))").count(),
+        )
         shown += ticks + lines
     assert shown >= figures["computed"].notna().sum() >= 155
 
@@ -307,7 +396,9 @@ def test_whether_1_70_times_is_true_stands_in_the_article_of_all_machines(visit)
 def test_an_h100_or_a_tpu_v4_to_an_accuracy_is_published_alone(visit):
     page = visit()
     card = ask(page, train="resnet50-accuracy", devices="", have="8 x NVIDIA H100 80GB SXM")
-    assert set(card["Precision"]) == {"the precision of its source"}  # the only one of these sources
+    assert set(card["Precision"]) == {
+        "the precision of its source"
+    }  # the only one of these sources
     assert page.locator("#list .predicted").count() == 0
     assert page.locator("#list .published").count() > 10
 
@@ -316,14 +407,22 @@ def test_a_row_and_a_card_say_where_they_come_from(visit):
     page = visit()
     ask(page, train="simclr", precision="fp32", have="no. 3", consider="M2 Max")
     page.locator("#side summary").click()
-    assert "rows in outputs/runs/desk/simclr_epochs/reference-cpu" in page.locator("#sure li").first.inner_text()
+    assert (
+        "rows in outputs/runs/desk/simclr_epochs/reference-cpu"
+        in page.locator("#sure li").first.inner_text()
+    )
     assert visit("points.html").get_by_text("desk/simclr_epochs/reference-cpu").count() == 1
 
 
 def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):
-    page = visit("index.html#have=no+such+chip&consider=NVIDIA+A100+80GB+SXM&train=resnet50&precision=best&devices=1")
+    page = visit(
+        "index.html#have=no+such+chip&consider=NVIDIA+A100+80GB+SXM&train=resnet50&precision=best&devices=1"
+    )
     assert "“no such chip” has no time for this task" in page.locator("#none").inner_text()
     assert page.locator("#card th[scope=col]").all_inner_texts() == ["NVIDIA A100 80GB SXM"]
     page.locator("[name=train]").select_option("gpt2")
     assert "train=gpt2" in page.evaluate("location.hash")
-    assert datetime.date.today().isoformat()[:4] in page.locator("main, [role=main]").first.inner_text()
+    assert (
+        datetime.date.today().isoformat()[:4]
+        in page.locator("main, [role=main]").first.inner_text()
+    )

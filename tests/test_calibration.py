@@ -1,4 +1,5 @@
-"""Calibration with operations whose rate is known, and the synchronise self-test against backends that do not wait."""
+"""Calibration with operations whose rate is known, and the synchronise self-test against
+backends that do not wait."""
 
 import functools
 import json
@@ -29,7 +30,8 @@ CUDA = Device("cuda", "an NVIDIA GPU")
 
 
 class Queue:
-    """A device that works on a thread of its own: an operation is queued, and takes a twentieth of a second."""
+    """A device that works on a thread of its own: an operation is queued, and takes a twentieth
+    of a second."""
 
     def __init__(self):
         self.work = queue.Queue()
@@ -55,7 +57,8 @@ class Queue:
 
 
 class Donating(Queue):
-    """One that waits, as JAX 0.7 does on a CPU, when an output is dropped: for the operation that took its memory."""
+    """One that waits, as JAX 0.7 does on a CPU, when an output is dropped: for the operation
+    that took its memory."""
 
     class Output:
         def __init__(self, done):
@@ -74,7 +77,8 @@ class Donating(Queue):
 
 @pytest.fixture
 def rate(monkeypatch):
-    """Give every operation a known time, on a clock that nothing else moves; return seconds by (kind, size)."""
+    """Give every operation a known time, on a clock that nothing else moves; return seconds by
+    (kind, size)."""
     clock, seconds = Clock(), {}
     monkeypatch.setattr("benchbook.measuring.window.time", clock)
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
@@ -101,24 +105,33 @@ def rate(monkeypatch):
 def test_a_wait_that_waits_passes_and_one_that_does_not_or_for_another_output_is_caught(kind):
     device, seconds = kind(), 0.2
     earlier = device.operation(None)
-    assert calibration.check_synchronize(CPU, device.operation, device.read, device.wait, seconds) < 0.1
+    assert (
+        calibration.check_synchronize(CPU, device.operation, device.read, device.wait, seconds)
+        < 0.1
+    )
     for wrong in (lambda device, last: None, lambda device, last: earlier.wait()):
-        with pytest.raises(calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"):
+        with pytest.raises(
+            calibration.NotSynchronized, match=r"synchronising torch on cpu left .*% of the work"
+        ):
             calibration.check_synchronize(CPU, device.operation, device.read, wrong, seconds)
 
 
 class Apple(TorchBackend):
     """Arithmetic of Apple's GPUs in torch.
 
-    M5 rounds operands to TF32's 10 bits. M1 and M2 add what lies behind the operands of a long product to outputs of 16
-    rows and columns or more: in bmm, and until torch 2.14 in mm.
+    M5 rounds operands to TF32's 10 bits. M1 and M2 add what lies behind the operands of a long
+    product to outputs of 16 rows and columns or more: in bmm, and until torch 2.14 in mm.
     """
 
     def __init__(self, rounds: bool = False, wrong_from: int = 4):
         self.rounds, self.wrong_from = rounds, wrong_from  # dimensions of an operand
 
     def _rounded(self, part):
-        return ((part.view(numpy.int32) + 0x1000) & ~0x1FFF).view(numpy.float32) if self.rounds else part
+        return (
+            ((part.view(numpy.int32) + 0x1000) & ~0x1FFF).view(numpy.float32)
+            if self.rounds
+            else part
+        )
 
     def multiplication(self, device, first, second, dtype):
         right = super().multiplication(device, self._rounded(first), self._rounded(second), dtype)
@@ -133,9 +146,24 @@ class Apple(TorchBackend):
     ("backend", "bits", "wrong", "words"),
     [
         (TorchBackend(), 23, {}, ["it keeps 23 in mm, 23 in bmm, 23 in convolution and 2"]),
-        (Apple(rounds=True), 10, {}, ["it keeps 10 in mm, 10 in bmm, 10 in convolution and 2"]),  # M5
-        (Apple(wrong_from=2), 23, {"mm", "bmm"}, ["of 32,769 are wrong for outputs of 16 x 16 in mm, 17 x"]),  # M1
-        (Apple(wrong_from=3), 23, {"bmm"}, ["wrong for outputs of 16 x 16 in bmm, 17 x 17 in bmm and 64"]),  # M2, 2.14
+        (
+            Apple(rounds=True),
+            10,
+            {},
+            ["it keeps 10 in mm, 10 in bmm, 10 in convolution and 2"],
+        ),  # M5
+        (
+            Apple(wrong_from=2),
+            23,
+            {"mm", "bmm"},
+            ["of 32,769 are wrong for outputs of 16 x 16 in mm, 17 x"],
+        ),  # M1
+        (
+            Apple(wrong_from=3),
+            23,
+            {"bmm"},
+            ["wrong for outputs of 16 x 16 in bmm, 17 x 17 in bmm and 64"],
+        ),  # M2, 2.14
     ],
 )
 def test_arithmetic_that_rounds_or_adds_what_lies_behind_is_a_row_and_is_said(
@@ -148,15 +176,25 @@ def test_arithmetic_that_rounds_or_adds_what_lies_behind_is_a_row_and_is_said(
     found = rows[rows["model"].isin(operations.EXACT)].set_index("model")["settings"]
     assert [found[name]["mantissa_bits"] for name in ("mm", "bmm", "convolution")] == [bits] * 3
     assert found["attention"]["mantissa_bits"] >= 20  # whose weights are rounded
-    said_wrong = {name: own["wrong_outputs"] for name, own in found.items() if own.get("wrong_outputs")}
+    said_wrong = {
+        name: own["wrong_outputs"] for name, own in found.items() if own.get("wrong_outputs")
+    }
     assert said_wrong == {name: [16, 17, 64] for name in wrong}
     assert all(part in study.reading(rows) for part in words)
-    assert study.reading(pandas.concat([rows, rows], ignore_index=True)) == study.reading(rows), "of two processes"
+    assert study.reading(pandas.concat([rows, rows], ignore_index=True)) == study.reading(rows), (
+        "of two processes"
+    )
     assert set(ceilings(rows)["model"]).isdisjoint(operations.EXACT)
     assert statistics.summarise(rows)["status"].tolist() == ["ok"]
 
 
-BUDGET = {"num_windows": 1, "window_seconds": 0.01, "matrix_sizes": "8 16", "copy_mebibytes": 1, "seed": 0}
+BUDGET = {
+    "num_windows": 1,
+    "window_seconds": 0.01,
+    "matrix_sizes": "8 16",
+    "copy_mebibytes": 1,
+    "seed": 0,
+}
 BUDGET |= {"idle_seconds": 0.0}
 
 
@@ -166,7 +204,11 @@ def test_the_wait_is_the_first_row_of_a_calibration_and_no_ceiling(record, monke
     calibration.measure(CPU, record, BUDGET)
     rows = record.rows()
     first = rows.iloc[0]
-    assert (first["phase"], first["model"], first["settings"]["remaining_share"]) == ("calibrate", "synchronize", 0.012)
+    assert (first["phase"], first["model"], first["settings"]["remaining_share"]) == (
+        "calibrate",
+        "synchronize",
+        0.012,
+    )
     assert "synchronize" not in set(ceilings(rows)["model"])
     assert "Waiting for it is complete: 1.2 % of the work was left." in study.reading(rows)
 
@@ -175,7 +217,9 @@ def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):
     check = functools.partial(calibration.check_synchronize, synchronize=lambda device, last: None)
     device = Queue()
     monkeypatch.setattr(
-        calibration, "check_synchronize", lambda _: check(CPU, device.operation, device.read, work_seconds=0.2)
+        calibration,
+        "check_synchronize",
+        lambda _: check(CPU, device.operation, device.read, work_seconds=0.2),
     )
     with pytest.raises(calibration.NotSynchronized):
         calibration.measure(CPU, record, BUDGET)
@@ -184,7 +228,9 @@ def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):
     assert "synchronising torch on cpu left" in row["message"]
 
 
-@pytest.mark.parametrize("wrong", [{"num_windows": 0}, {"matrix_sizes": "0 8"}, {"matrix_sizes": ""}])
+@pytest.mark.parametrize(
+    "wrong", [{"num_windows": 0}, {"matrix_sizes": "0 8"}, {"matrix_sizes": ""}]
+)
 def test_what_is_out_of_range_is_an_error_that_names_the_value(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} .*; allowed: "):
         check("calibrate", wrong)
@@ -202,7 +248,10 @@ def test_products_are_rows_with_known_rates_and_sizes_that_are_too_slow_are_left
     rows = record.rows()
     assert set(rows["phase"]) == {"calibrate"}
     good, refused = rows[rows["status"] == "ok"], rows[rows["status"] != "ok"]
-    found = [(r["precision"], r["settings"]["matrix_size"], r["samples"]) for r in good.to_dict("records")]
+    found = [
+        (r["precision"], r["settings"]["matrix_size"], r["samples"])
+        for r in good.to_dict("records")
+    ]
     counts = {"fp32": (160, 20, 2), "bf16": (80, 10, 1)}
     assert found == [
         (name, size, count)
@@ -229,16 +278,26 @@ def test_a_device_that_cannot_multiply_in_fp32_fails(rate, record):
 
 
 def test_a_refused_precision_is_no_failure_of_the_point(rate, tmp_path):
-    refused = make_row(phase="calibrate", model="matmul", precision="fp16", status="unsupported", message="no fp16")
+    refused = make_row(
+        phase="calibrate", model="matmul", precision="fp16", status="unsupported", message="no fp16"
+    )
     rows = make_rows([make_row(phase="calibrate", model="matmul", index=1), refused])
     assert statistics.summarise(rows)["status"].tolist() == ["ok"]
     crashed = make_row(phase="calibrate", model=None, status="unsupported", index=2)
     assert statistics.summarise(make_rows([refused, crashed]))["status"].tolist() == ["unsupported"]
 
 
-@pytest.mark.parametrize(("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])])
-def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transfers(rate, record, device, transfers):
-    rate |= {("copy", 1000): 0.25, ("copy", 1000, "host_to_device"): 0.5, ("copy", 1000, "device_to_host"): 1.0}
+@pytest.mark.parametrize(
+    ("device", "transfers"), [(CPU, []), (CUDA, ["host_to_device", "device_to_host"])]
+)
+def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transfers(
+    rate, record, device, transfers
+):
+    rate |= {
+        ("copy", 1000): 0.25,
+        ("copy", 1000, "host_to_device"): 0.5,
+        ("copy", 1000, "device_to_host"): 1.0,
+    }
     rate["launch",] = 0.001
     budget = BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20}
     calibration.measure_memory(device, record, budget)
@@ -253,12 +312,19 @@ def test_bytes_read_and_written_and_launches_are_counted_and_a_cpu_has_no_transf
 
 @pytest.mark.parametrize(("seconds", "status"), [(0.13, "ok"), (0.12, "unsupported")])
 def test_a_transfer_faster_than_the_devices_memory_is_no_ceiling(rate, record, seconds, status):
-    """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in 0.125 s."""
+    """A copy of 1000 bytes reads and writes 2000 in 0.25 s: 8000 B/s, which 1000 bytes reach in
+    0.125 s."""
     rate |= {("copy", 1000): 0.25}
     rate |= {("copy", 1000, "host_to_device"): seconds, ("copy", 1000, "device_to_host"): 1.0}
-    calibration.measure_memory(CUDA, record, BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20})
+    calibration.measure_memory(
+        CUDA, record, BUDGET | {"window_seconds": 1.0, "copy_mebibytes": 1000 / 2**20}
+    )
     rows = record.rows().set_index("model")
-    assert rows["status"].to_dict() == {"copy": "ok", "host_to_device": status, "device_to_host": "ok"}
+    assert rows["status"].to_dict() == {
+        "copy": "ok",
+        "host_to_device": status,
+        "device_to_host": "ok",
+    }
     assert set(ceilings(rows.reset_index())["model"]) == set(rows.index[rows["status"] == "ok"])
     if status != "ok":
         assert "allowed: up to" in rows.loc["host_to_device", "message"]
@@ -277,14 +343,24 @@ class Twins(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("network", "images", "expected"),  # 2 per multiply-add, as often again for weights and for what is trained below
+    (
+        "network",
+        "images",
+        "expected",
+    ),  # 2 per multiply-add, as often again for weights and for what is trained below
     [
         (Twins(), (4, 5), 2 * 2 * 5 * (3 + 2)),
         *(
             (nn.Sequential(nn.Conv2d(6, 6, 1), layer), (2, 6, 8, 8), 2 * 2 * 64 * 36 + 3 * forward)
             for layer, forward in (
-                (nn.Conv2d(6, 12, 3, groups=3), 2 * 36 * 12 * 18),  # 36 positions, 12 kernels of 2 x 9
-                (nn.ConvTranspose2d(6, 4, 2, stride=2), 2 * 64 * 6 * 4 * 4),  # from 64 positions, 6 x 4 kernels of 4
+                (
+                    nn.Conv2d(6, 12, 3, groups=3),
+                    2 * 36 * 12 * 18,
+                ),  # 36 positions, 12 kernels of 2 x 9
+                (
+                    nn.ConvTranspose2d(6, 4, 2, stride=2),
+                    2 * 64 * 6 * 4 * 4,
+                ),  # from 64 positions, 6 x 4 kernels of 4
                 (nn.ConvTranspose2d(6, 6, 2, groups=6), 2 * 64 * 6 * 4),
             )
         ),
@@ -292,19 +368,40 @@ class Twins(nn.Module):
 )
 def test_arithmetic_of_a_training_step_equals_the_count_by_hand(network, images, expected):
     assert flops_per_sample(network, torch.zeros(images)) == expected
-    assert all(parameter.grad is None and parameter.device.type == "cpu" for parameter in network.parameters())
+    assert all(
+        parameter.grad is None and parameter.device.type == "cpu"
+        for parameter in network.parameters()
+    )
 
 
 def calibrated(rates, size, precision="fp32", **columns):
     settings = json.dumps({"matrix_size": size})
-    work = {"phase": "calibrate", "model": "matmul", "flops_per_sample": 1000.0, "settings": settings}
-    work |= {"study": "calibrate", "precision": precision, "run_id": f"c-{size}-{precision}-{columns}"}
-    return [make_row(index=i, samples_per_second=float(r), **work | columns) for i, r in enumerate(rates)]
+    work = {
+        "phase": "calibrate",
+        "model": "matmul",
+        "flops_per_sample": 1000.0,
+        "settings": settings,
+    }
+    work |= {
+        "study": "calibrate",
+        "precision": precision,
+        "run_id": f"c-{size}-{precision}-{columns}",
+    }
+    return [
+        make_row(index=i, samples_per_second=float(r), **work | columns)
+        for i, r in enumerate(rates)
+    ]
 
 
 def test_efficiency_is_against_the_same_device_session_framework_and_precision():
-    lines = [*calibrated([10], 64), *calibrated([40], 64, "bf16"), *calibrated([99], 64, machine="other")]
-    rows = make_rows([*lines, make_row(phase="calibrate", model="mnist_cnn")])  # a network that was only tried
+    lines = [
+        *calibrated([10], 64),
+        *calibrated([40], 64, "bf16"),
+        *calibrated([99], 64, machine="other"),
+    ]
+    rows = make_rows(
+        [*lines, make_row(phase="calibrate", model="mnist_cnn")]
+    )  # a network that was only tried
     assert set(ceilings(rows)["model"]) == {"matmul"}
     work = {"flops_per_sample": 10.0, "samples_per_second": 320.0}
     trained = {
@@ -315,7 +412,9 @@ def test_efficiency_is_against_the_same_device_session_framework_and_precision()
         "another framework": {"precision": "fp32", "framework": "jax"},
         "unknown": {"precision": "fp32", "flops_per_sample": None},
     }
-    points = make_rows([make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()])
+    points = make_rows(
+        [make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()]
+    )
     reached = efficiency(statistics.summarise(points), ceilings(rows)).set_index("point")
     assert set(reached.index) == set(trained) - {"unknown"}
     assert reached["flops_per_second"].eq(3200).all()

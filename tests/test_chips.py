@@ -10,7 +10,8 @@ from benchbook.record import articles, chips
 
 
 def test_names_that_drivers_and_systems_report_lead_to_their_chips_and_to_no_other():
-    """In names.csv, a name without a chip must stay unknown: it belongs to several, or to none in the list."""
+    """In names.csv, a name without a chip must stay unknown: it belongs to several, or to none
+    in the list."""
     with Path(__file__).with_name("names.csv").open(newline="") as file:
         expected = {line["name"]: line["chip"] for line in csv.DictReader(file)}
     assert {name: chips.listed(name) for name in expected} == expected
@@ -31,17 +32,24 @@ def test_the_clock_of_a_chips_cores_is_that_of_its_generation():
         ("RTX 9090", "benchbook chips"),
         ("M1 Max 28-core GPU", "benchbook chips"),
         ("", "benchbook chips"),
-        ("RTX 6000", "names several; allowed: one of NVIDIA Quadro RTX 6000, NVIDIA RTX 6000 Ada, "),
+        (
+            "RTX 6000",
+            "names several; allowed: one of NVIDIA Quadro RTX 6000, NVIDIA RTX 6000 Ada, ",
+        ),
     ],
 )
-def test_a_chip_that_is_not_in_the_list_is_refused_with_the_nearest_and_not_taken_for_another(name, named):
+def test_a_chip_that_is_not_in_the_list_is_refused_with_the_nearest_and_not_taken_for_another(
+    name, named
+):
     with pytest.raises(chips.UnknownChip, match=named):
         chips.resolve(name)
     assert chips.canonical(name) == name
 
 
 def test_boards_and_memories_of_a_product_are_one_and_neighbours_are_not():
-    assert {chips.product(name) for name in ("V100", "V100 32GB PCIe", "Tesla V100-SXM2-16GB")} == {"NVIDIA V100"}
+    assert {chips.product(name) for name in ("V100", "V100 32GB PCIe", "Tesla V100-SXM2-16GB")} == {
+        "NVIDIA V100"
+    }
     assert {chips.product(f"M1 Max ({cores}-core GPU)") for cores in (24, 32)} == {"Apple M1 Max"}
     assert chips.product("RTX 4090") == chips.product("RTX 4090 (48GB modified)")
     assert chips.product("RTX 4090") != chips.product("RTX 4090 D")
@@ -62,19 +70,37 @@ def test_what_is_printed_is_above_0_and_has_a_source():
 
 def test_shader_and_matrix_rates_are_apart():
     printed = chips.table()
-    ratio = (printed["matrix_tflops"] / printed["fp32_tflops"])[printed["vendor"].eq("NVIDIA")].dropna()
+    ratio = (printed["matrix_tflops"] / printed["fp32_tflops"])[
+        printed["vendor"].eq("NVIDIA")
+    ].dropna()
     assert ratio.min() >= 1.9  # no rate of shaders: GeForce cards have twice that of fp32 at least
     units = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell", "Blackwell 2.0")
     having = printed["architecture"].isin(units) & ~printed["chip"].str.contains("GTX")
     assert printed.loc[having & printed["fp32_tflops"].notna(), "matrix_tflops"].notna().all()
-    for units, there in (("Pascal", False), ("RDNA 2.0", False), ("RDNA 3.0", True), ("RDNA 4.0", True)):
-        assert printed.loc[printed["architecture"].eq(units), "matrix_tflops"].notna().eq(there).all()
-    few, many = (printed.loc[chips.resolve(f"M1 Max ({cores}-core GPU)"), "fp32_tflops"] for cores in (24, 32))
+    for units, there in (
+        ("Pascal", False),
+        ("RDNA 2.0", False),
+        ("RDNA 3.0", True),
+        ("RDNA 4.0", True),
+    ):
+        assert (
+            printed.loc[printed["architecture"].eq(units), "matrix_tflops"].notna().eq(there).all()
+        )
+    few, many = (
+        printed.loc[chips.resolve(f"M1 Max ({cores}-core GPU)"), "fp32_tflops"]
+        for cores in (24, 32)
+    )
     assert few / many == pytest.approx(24 / 32, rel=1e-3)
-    for full, cut in (("RTX 4090", "RTX 4090 D"), ("RTX 5060", "RTX 5060 Laptop"), ("RTX 3080", "RTX 3080 Max-Q")):
+    for full, cut in (
+        ("RTX 4090", "RTX 4090 D"),
+        ("RTX 5060", "RTX 5060 Laptop"),
+        ("RTX 3080", "RTX 3080 Max-Q"),
+    ):
         lesser, better = (printed.loc[chips.resolve(name)] for name in (cut, full))
         for name in ("fp16_tflops", "matrix_tflops"):
-            assert lesser[name] / lesser["fp32_tflops"] == pytest.approx(better[name] / better["fp32_tflops"], rel=0.01)
+            assert lesser[name] / lesser["fp32_tflops"] == pytest.approx(
+                better[name] / better["fp32_tflops"], rel=0.01
+            )
 
 
 def test_the_published_rows_accelerators_are_in_the_list():

@@ -1,4 +1,5 @@
-"""Claims and their quantities: recomputed from published figures, and judged against made-up machines."""
+"""Claims and their quantities: recomputed from published figures, and judged against made-up
+machines."""
 
 import itertools
 import math
@@ -18,20 +19,34 @@ from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
-CLAIM = {"id": "speedup", "study": "mnist_speedup", "article": "an article", "sentence": "It is 1.7 times as fast."}
-CLAIM |= {"machine": "m1", "other": "", "formula": "cpu_seconds / accelerator_seconds", "low": 1.695, "high": 1.705}
+CLAIM = {
+    "id": "speedup",
+    "study": "mnist_speedup",
+    "article": "an article",
+    "sentence": "It is 1.7 times as fast.",
+}
+CLAIM |= {
+    "machine": "m1",
+    "other": "",
+    "formula": "cpu_seconds / accelerator_seconds",
+    "low": 1.695,
+    "high": 1.705,
+}
 CLAIM |= {"tolerance": 0.0, "unit": "x", "relation": "equal", "reason": "", "unjudged": ""}
 
 
 def machine(name, chip, source, cpu, accelerator=None):
-    """Return a machine's quantities; each is (value, low, high), one that is None was not measured."""
+    """Return a machine's quantities; each is (value, low, high), one that is None was not
+    measured."""
     named = {"cpu_seconds": cpu, "accelerator_seconds": accelerator}
     kind = "interval" if source == "measured" else "rounding"
     return [(name, chip, source, key, *bounds, kind) for key, bounds in named.items() if bounds]
 
 
 def judged(quantities, **changes):
-    table = claims.table(pandas.DataFrame([CLAIM | changes]), pandas.DataFrame(quantities, columns=QUANTITY))
+    table = claims.table(
+        pandas.DataFrame([CLAIM | changes]), pandas.DataFrame(quantities, columns=QUANTITY)
+    )
     return {(line["machine"], line["source"]): line["verdict"] for line in table.to_dict("records")}
 
 
@@ -58,24 +73,35 @@ def printed():
     ],
 )
 def test_a_claim_says_its_bounds_and_how_much_farther_off_a_measurement_may_be(changes, said):
-    table = claims.table(pandas.DataFrame([CLAIM | changes]), pandas.DataFrame(PUBLISHED, columns=QUANTITY))
+    table = claims.table(
+        pandas.DataFrame([CLAIM | changes]), pandas.DataFrame(PUBLISHED, columns=QUANTITY)
+    )
     assert set(table["published"]) == {said}
 
 
 def test_the_bounds_of_a_formula_are_those_of_all_corners():
     bounds = {"seconds": (2.0, 1.0, 3.0), "cpu_seconds": (5.0, 4.0, 8.0), "c": (-1.0, -2.0, 0.5)}
-    quantities = pandas.DataFrame([(name, *rest, "range") for name, rest in bounds.items()], columns=QUANTITY[3:])
+    quantities = pandas.DataFrame(
+        [(name, *rest, "range") for name, rest in bounds.items()], columns=QUANTITY[3:]
+    )
     corners = [a / b - a * c for a, b, c in itertools.product((1.0, 3.0), (4.0, 8.0), (-2.0, 0.5))]
     found = claims.recompute("seconds / cpu_seconds - seconds * c", quantities)
-    assert (found.value, found.low, found.high) == pytest.approx((2 / 5 + 2, min(corners), max(corners)))
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (2 / 5 + 2, min(corners), max(corners))
+    )
     assert found.kind == "range"
 
 
-@pytest.mark.parametrize(("saved", "hours"), [((12.0, 0.0), 500), ((12.0, 4.0), 750), ((4.0, 4.0), math.inf)])
+@pytest.mark.parametrize(
+    ("saved", "hours"), [((12.0, 0.0), 500), ((12.0, 4.0), 750), ((4.0, 4.0), math.inf)]
+)
 def test_a_purchase_pays_after_its_price_over_the_rent_saved(saved, hours):
     assert prices.hours_to_pay(6000.0, *saved) == hours
     formula = "hours_to_pay(price, rent, cost)"
-    lines = [(name, value, value, value, "rounding") for name, value in zip(("rent", "cost"), saved, strict=True)]
+    lines = [
+        (name, value, value, value, "rounding")
+        for name, value in zip(("rent", "cost"), saved, strict=True)
+    ]
     lines.append(("price", 6000.0, 5400.0, 6600.0, "rounding"))
     found = claims.recompute(formula, pandas.DataFrame(lines, columns=QUANTITY[3:]))
     assert (found.value, found.low, found.high) == pytest.approx((hours, 0.9 * hours, 1.1 * hours))
@@ -87,12 +113,20 @@ def test_a_purchase_pays_after_its_price_over_the_rent_saved(saved, hours):
     tolerance=st.integers(0, 2),
     relation=st.sampled_from(["equal", "at_least"]),
 )
-def test_confirmed_is_inside_contradicted_is_outside_and_anything_wider_is_undecided(ends, tolerance, relation):
+def test_confirmed_is_inside_contradicted_is_outside_and_anything_wider_is_undecided(
+    ends, tolerance, relation
+):
     (least, most), (low, high) = sorted(ends[:2]), sorted(ends[2:])
     claim = {"relation": relation, "low": least, "high": most, "tolerance": tolerance}
     top = most if relation == "equal" else math.inf
     inside = [least - tolerance <= value <= top + tolerance for value in range(low, high + 1)]
-    verdict = claims.CONFIRMED if all(inside) else claims.UNDECIDED if any(inside) else claims.CONTRADICTED
+    verdict = (
+        claims.CONFIRMED
+        if all(inside)
+        else claims.UNDECIDED
+        if any(inside)
+        else claims.CONTRADICTED
+    )
     assert claims.judge(claim, Interval(low, low, high, "interval")) == verdict
     assert claims.judge(claim, Interval(low, low, high, "range")) == claims.UNDECIDED
     meets = any(least <= value <= top for value in range(low, high + 1))
@@ -102,13 +136,22 @@ def test_confirmed_is_inside_contradicted_is_outside_and_anything_wider_is_undec
 def test_the_articles_own_machine_comes_first_and_a_measured_one_of_its_chip_is_judged():
     measured = (40.0, 39.0, 41.0), (20.0, 19.0, 21.0)
     named = ("a-mini", "m1")  # one of them as the article's
-    quantities = [*itertools.chain(*(machine(name, "Apple M1", "measured", *measured) for name in named)), *PUBLISHED]
+    quantities = [
+        *itertools.chain(*(machine(name, "Apple M1", "measured", *measured) for name in named)),
+        *PUBLISHED,
+    ]
     published, *others = judged(quantities).items()
     assert published == (("m1", "published"), "arithmetic holds")
     assert others == [((name, "measured"), "contradicted") for name in named]
 
 
-TWO = {"machine": "m1", "other": "a6000", "formula": "cpu_seconds / other_cpu_seconds", "low": 3.0, "high": 3.5}
+TWO = {
+    "machine": "m1",
+    "other": "a6000",
+    "formula": "cpu_seconds / other_cpu_seconds",
+    "low": 3.0,
+    "high": 3.5,
+}
 BOTH = [*PUBLISHED, *machine("a6000", "A6000", "published", (10.0, 9.95, 10.05))]
 
 
@@ -122,15 +165,37 @@ def test_a_claim_about_two_machines_is_held_against_pairs_of_their_chips():
         ("m1 / a6000", "published"): "arithmetic holds",
         ("book / tower", "measured"): "contradicted",
     }
-    assert judged(PUBLISHED, **TWO)["m1 / a6000", "published"] == claims.NOT_MEASURED  # one was not printed
+    assert (
+        judged(PUBLISHED, **TWO)["m1 / a6000", "published"] == claims.NOT_MEASURED
+    )  # one was not printed
 
 
 def test_joules_of_a_claim_say_how_and_where_they_were_read():
-    energy = {"formula": "other_joules / joules", "machine": "m1", "other": "v100", "low": 5.5, "high": 6.0}
+    energy = {
+        "formula": "other_joules / joules",
+        "machine": "m1",
+        "other": "v100",
+        "low": 5.5,
+        "high": 6.0,
+    }
     present = [("m1", "Apple M1", "published", "is_present", 1, 1, 1, "rounding", None)]
     present += [("v100", "NVIDIA V100", "published", "is_present", 1, 1, 1, "rounding", None)]
-    measured = [("book", "Apple M1", "measured", "joules", 1.0, 0.95, 1.05, "interval", "apple_ioreport, soc")]
-    measured += [("cloud", "NVIDIA V100", "measured", "joules", 5.8, 5.7, 5.9, "interval", "nvml, board")]
+    measured = [
+        (
+            "book",
+            "Apple M1",
+            "measured",
+            "joules",
+            1.0,
+            0.95,
+            1.05,
+            "interval",
+            "apple_ioreport, soc",
+        )
+    ]
+    measured += [
+        ("cloud", "NVIDIA V100", "measured", "joules", 5.8, 5.7, 5.9, "interval", "nvml, board")
+    ]
     quantities = pandas.DataFrame(present + measured, columns=[*QUANTITY, "note"])
     claim = CLAIM | energy | {"tolerance": 1.0, "reason": "it prints the ratio alone"}
     line = claims.table(pandas.DataFrame([claim]), quantities).set_index("source").loc["measured"]
@@ -138,7 +203,9 @@ def test_joules_of_a_claim_say_how_and_where_they_were_read():
     assert line["reason"] == "joules: apple_ioreport, soc; other_joules: nvml, board"
 
 
-NAMES = naming.Names({"m1": naming.Name("Apple M1", None, 16), "mine": naming.Name("AMD EPYC", 2)}, {})
+NAMES = naming.Names(
+    {"m1": naming.Name("Apple M1", None, 16), "mine": naming.Name("AMD EPYC", 2)}, {}
+)
 
 
 def outcome(*quantities, **changes):
@@ -162,7 +229,10 @@ def test_a_claim_is_out_of_reach_until_its_chip_was_measured():
 
 
 def test_a_measurement_decides_and_machines_that_disagree_do_not():
-    good, bad = (machine(name, "Apple M1", "measured", *rates) for name, rates in (("m1", SLOW), ("m1b", FAST)))
+    good, bad = (
+        machine(name, "Apple M1", "measured", *rates)
+        for name, rates in (("m1", SLOW), ("m1b", FAST))
+    )
     confirmed = outcome(PUBLISHED, good)
     assert confirmed["outcome"] == claims.CONFIRMED
     assert "Apple M1" in confirmed["why"]
@@ -187,7 +257,9 @@ def test_every_published_claim_has_one_outcome_its_article_and_its_arithmetic():
     assert set(outcomes["outcome"]) <= set(claim_outcomes.OUTCOMES)
     assert outcomes["article"].to_dict() == printed["article"].to_dict()
     assert outcomes.loc["simclr-no-amp", "link"].startswith("https://")
-    assert outcomes.loc["resnet-tpu-two-percent", "why"] == "Needs 4 Google TPU v2 and 4 NVIDIA V100."
+    assert (
+        outcomes.loc["resnet-tpu-two-percent", "why"] == "Needs 4 Google TPU v2 and 4 NVIDIA V100."
+    )
 
 
 NO_PRICES = articles.prices()[:0]
@@ -212,16 +284,27 @@ def test_the_chip_of_a_machine_with_a_gpu_is_the_gpu_and_four_of_them_are_compar
     line = of(gpu)["desk", "synthetic_rate"]
     assert (line["chip"], line["value"]) == ("NVIDIA V100", 3000)
     assert of(gpu | {"device_count": 1}) == {}
-    for name, count in (("TPU v2", 8), ("TPU v3", 8), ("TPU v4", 4)):  # a chip of v2 and v3 is two devices of JAX
+    for name, count in (
+        ("TPU v2", 8),
+        ("TPU v3", 8),
+        ("TPU v4", 4),
+    ):  # a chip of v2 and v3 is two devices of JAX
         tpu = gpu | {"device": "tpu", "device_name": name}
-        assert [bool(of(tpu | {"device_count": each})) for each in (4, 8)] == [count == 4, count == 8]
+        assert [bool(of(tpu | {"device_count": each})) for each in (4, 8)] == [
+            count == 4,
+            count == 8,
+        ]
 
 
 def test_a_chips_boards_are_one_chip_so_that_a_measured_p100_judges_the_articles():
     server = {"dataset": "mnist", "device": "cuda"}
     boards = {"one": "Tesla P100-PCIE-16GB", "two": "NVIDIA Tesla P100-SXM2-16GB"}
     phases = ({}, {"phase": "evaluate", "index": 1})
-    whole = [make_row(**server, machine=m, run_id=m, device_name=b, **p) for m, b in boards.items() for p in phases]
+    whole = [
+        make_row(**server, machine=m, run_id=m, device_name=b, **p)
+        for m, b in boards.items()
+        for p in phases
+    ]
     rows = pandas.concat([make_rows(whole), articles.rows()], ignore_index=True)
     table = quantities.gather(Evidence(rows), [studies.every()["mnist_speedup"]])
     seconds = table[table["name"] == "accelerator_seconds"].set_index("machine")["chip"]
@@ -233,9 +316,13 @@ def test_a_machine_whose_figures_were_not_printed_is_there_with_its_chip(printed
     assert there[["colab-v100", "macbook-air-13-m2"]].tolist() == ["NVIDIA V100", "Apple M2"]
 
 
-@pytest.mark.parametrize(("values", "kind"), [((0.7, 0.8), "range"), ((0.7, 0.8, 0.75), "interval")])
+@pytest.mark.parametrize(
+    ("values", "kind"), [((0.7, 0.8), "range"), ((0.7, 0.8, 0.75), "interval")]
+)
 def test_a_number_that_runs_measured_once_each_has_students_t_over_runs(values, kind):
-    line = quantities.of_runs({"machine": "m", "chip": "c", "source": "measured"}, "accuracy", values)
+    line = quantities.of_runs(
+        {"machine": "m", "chip": "c", "source": "measured"}, "accuracy", values
+    )
     assert line["value"] == pytest.approx(0.75)
     from scipy import stats  # its import takes a second
 
@@ -250,9 +337,16 @@ def test_no_published_machine_has_two_quantities_of_one_name(printed):
 
 @pytest.mark.parametrize(
     ("value", "half", "settings"),
-    [(33.4, 0.05, {}), (34, 0.5, {}), (0.328, 0.0005, {}), (3558.0, 3, {"rounding": {"seconds": 3}})],
+    [
+        (33.4, 0.05, {}),
+        (34, 0.5, {}),
+        (0.328, 0.0005, {}),
+        (3558.0, 3, {"rounding": {"seconds": 3}}),
+    ],
 )
-def test_a_figure_stands_for_half_a_unit_of_its_last_digit_or_for_the_rounding_of_its_own_unit(value, half, settings):
+def test_a_figure_stands_for_half_a_unit_of_its_last_digit_or_for_the_rounding_of_its_own_unit(
+    value, half, settings
+):
     bounds = articles.bounds({"seconds": value, "settings": settings}, "seconds")
     assert bounds == pytest.approx((value - half, value + half))
 
@@ -260,7 +354,12 @@ def test_a_figure_stands_for_half_a_unit_of_its_last_digit_or_for_the_rounding_o
 def test_the_quantities_of_each_claim_are_made_of_rows_or_it_says_why_not(published):
     lines = golden_files.read(golden_files.FOLDER / "studies.json")
     tables = [key for key in lines if " quantities | " in key]
-    tables += [key for line in lines.values() if isinstance(line.get("found"), dict) for key in line["found"]]
+    tables += [
+        key
+        for line in lines.values()
+        if isinstance(line.get("found"), dict)
+        for key in line["found"]
+    ]
     made = {key.partition(" #")[0].rpartition(" | ")[2] for key in tables}
     made |= {"purchase_price", "hours_to_pay", "e9"}
     own = published[published["machine"].ne("") & published["unjudged"].eq("")]
@@ -278,5 +377,8 @@ def test_two_values_of_one_quantity_decide_nothing():
 def test_a_claim_that_no_measurement_can_judge_says_so_and_asks_for_no_machine():
     for measured in ((), machine("m1b", "Apple M1", "measured", *SLOW)):
         line = outcome(PUBLISHED, measured, unjudged="nothing here measures it")
-        assert (line["outcome"], line["why"]) == (claim_outcomes.OUT_OF_REACH, "Nothing here measures it.")
+        assert (line["outcome"], line["why"]) == (
+            claim_outcomes.OUT_OF_REACH,
+            "Nothing here measures it.",
+        )
         assert line["holds"] == claims.HOLDS

@@ -1,4 +1,5 @@
-"""The command that measures a network of one's own: what it measures again, and what it refuses beforehand."""
+"""The command that measures a network of one's own: what it measures again, and what it refuses
+beforehand."""
 
 import json
 import pkgutil
@@ -40,7 +41,8 @@ def call_here(monkeypatch, tmp_path):
 
 @pytest.fixture
 def left(outputs, monkeypatch, command, call_here):
-    """Measure with a session that runs nothing; return what it finds of a point that was done before."""
+    """Measure with a session that runs nothing; return what it finds of a point that was done
+    before."""
     seen = []
 
     def run(points, name, retry):
@@ -59,27 +61,40 @@ def left(outputs, monkeypatch, command, call_here):
     return measure
 
 
-@pytest.mark.parametrize(("begun_in", "expected"), [("a-session", ["done"]), ("one-before", []), (None, [])])
+@pytest.mark.parametrize(
+    ("begun_in", "expected"), [("a-session", ["done"]), ("one-before", []), (None, [])]
+)
 def test_the_same_command_measures_again_unless_it_was_cut_short(left, begun_in, expected):
     assert left() == [None]
     if begun_in:
         (layout.state("desk") / ".session").write_text("a-session")
         [done] = layout.state("desk").rglob("done")
-        row = make_row(study="your_network", point=done.parent.name, machine="desk", session=begun_in)
+        row = make_row(
+            study="your_network", point=done.parent.name, machine="desk", session=begun_in
+        )
         folder = layout.point("desk", "your_network", done.parent.name)
         folder.mkdir(parents=True)
         records.append(folder / f"{row['run_id']}.csv", row)
     assert left()[1] == expected
 
 
-def test_a_point_that_could_not_be_run_is_named_with_its_reason(outputs, monkeypatch, command, call_here):
-    monkeypatch.setattr(session, "measure", lambda points, name, retry: [(points[0], "OSError: no room")])
-    status, said = command("measure", "torchvision.models:resnet18", "--machine", "desk", "--device", "cpu")
+def test_a_point_that_could_not_be_run_is_named_with_its_reason(
+    outputs, monkeypatch, command, call_here
+):
+    monkeypatch.setattr(
+        session, "measure", lambda points, name, retry: [(points[0], "OSError: no room")]
+    )
+    status, said = command(
+        "measure", "torchvision.models:resnet18", "--machine", "desk", "--device", "cpu"
+    )
     assert status == SOME_LEFT_OUT
     assert "(OSError: no room). Next: run the same command again.\n" in said
 
 
-APART = ("script.py:net", "inside.py:net")  # code that ends Python, or needs its package: in a process of its own
+APART = (
+    "script.py:net",
+    "inside.py:net",
+)  # code that ends Python, or needs its package: in a process of its own
 OWN = """
 def network(num_classes=10):
     raise RuntimeError("it ran")
@@ -118,7 +133,9 @@ def test_what_cannot_be_measured_is_refused_before_a_kernel_starts_or_the_code_r
         monkeypatch.setattr(launch, "call", call_here)
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "broken.py").write_text("def net(:")
-    (tmp_path / "script.py").write_text("import argparse; argparse.ArgumentParser().parse_args(['--epochs'])")
+    (tmp_path / "script.py").write_text(
+        "import argparse; argparse.ArgumentParser().parse_args(['--epochs'])"
+    )
     (tmp_path / "inside.py").write_text("from . import other")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "small.py").write_text(OWN)
@@ -138,18 +155,24 @@ def test_a_clock_that_a_network_replaces_is_not_the_windows(monkeypatch):
 
 
 def test_a_row_says_of_the_users_code_the_name_of_the_file_alone():
-    message = failures.anonymous("network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z")
+    message = failures.anonymous(
+        "network '/data/secret/net.py:resnet' and ~/b/loss.py:mean (a.py:3) C:\\x\\y.py:z"
+    )
     assert message == "network 'net.py:resnet' and loss.py:mean (a.py:3) y.py:z"
 
 
 @pytest.mark.parametrize(
-    ("device", "sizes", "is_said"), [("cuda", (8, 40), True), ("cuda", (40,), False), ("cpu", (8, 40), False)]
+    ("device", "sizes", "is_said"),
+    [("cuda", (8, 40), True), ("cuda", (40,), False), ("cpu", (8, 40), False)],
 )
-def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(monkeypatch, capsys, device, sizes, is_said):
+def test_peaks_at_two_batch_sizes_tell_the_largest_batch_of_other_memories(
+    monkeypatch, capsys, device, sizes, is_said
+):
     fixed = 100e6  # of weights, gradients and whatever else an optimiser keeps
     line = {"study": "your_network", "model": "mine", "device": device}
     rows = [
-        make_row(**line, point=f"p{size}", batch_size=size, peak_memory_bytes=fixed + size * 2**27) | {"index": index}
+        make_row(**line, point=f"p{size}", batch_size=size, peak_memory_bytes=fixed + size * 2**27)
+        | {"index": index}
         for size in sizes
         for index in range(6)
     ]

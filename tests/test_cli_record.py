@@ -33,7 +33,17 @@ def test_chips_are_listed_with_their_figures(run):
 
 
 def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
-    question = ("predict", "--chip", "RTX 4090", "--work", "resnet50_cost", "--precision", "amp_fp16", "--price", "0.5")
+    question = (
+        "predict",
+        "--chip",
+        "RTX 4090",
+        "--work",
+        "resnet50_cost",
+        "--precision",
+        "amp_fp16",
+        "--price",
+        "0.5",
+    )
     rate = predict.rate(predict.Question("RTX 4090", "resnet50_cost", "amp_fp16"))
     lines = unwrapped(run(*question))
     assert "Predicted, not measured" in lines[0]
@@ -48,10 +58,18 @@ def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
 
 def test_sizes_and_images_of_the_question_count(run):
     sizes = {"image_size": 128.0, "batch_size": 8.0}
-    options = [word for name, size in sizes.items() for word in (f"--{name.replace('_', '-')}", f"{size:g}")]
+    options = [
+        word
+        for name, size in sizes.items()
+        for word in (f"--{name.replace('_', '-')}", f"{size:g}")
+    ]
     asked = ("H100 80GB SXM", "resnet50", "amp_fp16")
     rate = predict.rate(predict.Question(*asked, **sizes))
-    words = [word for pair in zip(("--chip", "--work", "--precision"), asked, strict=True) for word in pair]
+    words = [
+        word
+        for pair in zip(("--chip", "--work", "--precision"), asked, strict=True)
+        for word in pair
+    ]
     lines = unwrapped(run("predict", *words, *options, "--images", "1000"))
     assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
     assert lines[3].endswith("for 1,000 images")
@@ -74,13 +92,18 @@ def test_chips_are_compared_by_published_pairs_where_no_machine_has_the_name(out
     write(*windows([100.0] * 6, device="mps", device_name="Apple M4"))
     for one in ("Apple M4", "desk"):
         text = run("compare", one, "RTX 4090")
-        assert "NVIDIA RTX 4090 over Apple M4: 14 times (no bounds; 1 work in 1 publication, fp32 or tf32)" in text
+        assert (
+            "NVIDIA RTX 4090 over Apple M4: 14 times (no bounds; 1 work in 1 publication, fp32 or tf32)"
+            in text
+        )
         assert "14 times: ResNet-50" in text
         assert "GPU-Insights" in text
     refused = run("compare", "RTX 3060", "RTX 4090", status=2)
     assert "no publication trained the same work on NVIDIA RTX 3060 and NVIDIA RTX 4090" in refused
     refused = run("compare", "RTX 6000", "M1", status=2)
-    assert re.search(r"'RTX 6000' has no rows; allowed: .*; or a chip: chip 'RTX 6000' names several", refused)
+    assert re.search(
+        r"'RTX 6000' has no rows; allowed: .*; or a chip: chip 'RTX 6000' names several", refused
+    )
 
 
 def test_a_language_model_is_answered_in_tokens_and_its_memory_is_a_range(run):
@@ -94,7 +117,9 @@ def test_a_language_model_is_answered_in_tokens_and_its_memory_is_a_range(run):
 
 
 def test_not_all_of_a_macs_memory_is_the_gpus(run):
-    texts = [run("predict", "--chip", chip, "--work", "resnet50") for chip in ("Apple M1", "V100 16GB")]
+    texts = [
+        run("predict", "--chip", chip, "--work", "resnet50") for chip in ("Apple M1", "V100 16GB")
+    ]
     own, other = (int(re.search(r"to (\d+) fit in 16 GB", text)[1]) for text in texts)
     assert own < 0.7 * other
 

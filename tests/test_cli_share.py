@@ -1,4 +1,5 @@
-"""Sharing rows: what is shown and sent, by real git, and a stand-in for `gh` that has repositories on this disk."""
+"""Sharing rows: what is shown and sent, by real git, and a stand-in for `gh` that has
+repositories on this disk."""
 
 import json
 import os
@@ -83,7 +84,9 @@ class World:
 
     def git(self, home: str, *words: str) -> list[str]:
         command = ["git", "-C", str(self.folder / f"{home}.git"), *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
 
     def sent(self, home: str = HOME) -> set[str]:
         """Return the files that the machine's branch changes."""
@@ -126,7 +129,11 @@ def test_rows_are_shown_and_sent_as_a_pull_request_of_a_fork(typed, world):
         "Add rows of desk",
     ]
     options = world.pulls[0]["options"]
-    assert [options[f"--{name}"] for name in ("repo", "base", "head")] == [REPOSITORY, "main", "me:rows-desk"]
+    assert [options[f"--{name}"] for name in ("repo", "base", "head")] == [
+        REPOSITORY,
+        "main",
+        "me:rows-desk",
+    ]
 
 
 def test_a_second_call_updates_the_open_request_and_merged_files_are_not_sent_again(typed, world):
@@ -149,17 +156,40 @@ def test_who_may_write_needs_no_fork(typed, world):
 
 
 def test_a_dry_run_shows_every_text_and_sends_nothing(typed, world):
-    columns = {"run_id": "run-2", "seconds": 4.0, "samples_per_second": 160.0, "study": "your_network", "point": "p"}
+    columns = {
+        "run_id": "run-2",
+        "seconds": 4.0,
+        "samples_per_second": 160.0,
+        "study": "your_network",
+        "point": "p",
+    }
     write(
-        make_row(**columns, settings={"network": "net.py:secret_net"}, model="secret_model", framework_version="2.10.0")
+        make_row(
+            **columns,
+            settings={"network": "net.py:secret_net"},
+            model="secret_model",
+            framework_version="2.10.0",
+        )
     )
-    manifest = {"own_files": {"network": {"file": "secret_file.py"}}, "trials": [{"outcome": "secret outcome"}]}
-    manifest |= {"environment": {"packages": {"secret-package": "1.0", "torch": "2.10.0"}}, "note": ["secret note"]}
+    manifest = {
+        "own_files": {"network": {"file": "secret_file.py"}},
+        "trials": [{"outcome": "secret outcome"}],
+    }
+    manifest |= {
+        "environment": {"packages": {"secret-package": "1.0", "torch": "2.10.0"}},
+        "note": ["secret note"],
+    }
     manifest["pictures"] = "UEsDBC"  # a long text of bytes
     (layout.point("desk", "your_network", "p") / "run-2.json").write_text(json.dumps(manifest))
     printed = typed("--dry-run")
     assert CSV.format(1) in printed
-    secrets = ("net.py:secret_net", "secret_model", "secret_file.py", "secret outcome", "secret-package 1.0")
+    secrets = (
+        "net.py:secret_net",
+        "secret_model",
+        "secret_file.py",
+        "secret outcome",
+        "secret-package 1.0",
+    )
     assert all(text in printed for text in (*secrets, "manifest.note: secret note"))
     assert manifest["pictures"] not in printed
     assert world.pulls == []

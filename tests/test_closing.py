@@ -1,4 +1,5 @@
-"""The result of a notebook: the verdict first, the number with its bounds, what the article says, and one table."""
+"""The result of a notebook: the verdict first, the number with its bounds, what the article
+says, and one table."""
 
 import json
 import re
@@ -29,14 +30,25 @@ DISTURBED = {
 
 
 @pytest.mark.parametrize("words", DISTURBED)
-def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_path, monkeypatch, capsys):
+def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(
+    words, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
     experiment = Experiment(
-        {}, Device("cpu", "a CPU"), None, measurement=Measurement("mnist_speedup", "desk", GIVEN, "s")
+        {},
+        Device("cpu", "a CPU"),
+        None,
+        measurement=Measurement("mnist_speedup", "desk", GIVEN, "s"),
     )
     own = {"machine": "desk", "session": "s", "point": experiment.measurement.folder.name}
-    steady = [row for n in range(4) for row in windows([100 + n / 10, 101, 100], run_id=f"{RUN}{n}", **own)]
-    write(*steady, *windows([900] * 3, run_id="20250101T000000Z-00000000", **own | {"session": "r"}))
+    steady = [
+        row
+        for n in range(4)
+        for row in windows([100 + n / 10, 101, 100], run_id=f"{RUN}{n}", **own)
+    ]
+    write(
+        *steady, *windows([900] * 3, run_id="20250101T000000Z-00000000", **own | {"session": "r"})
+    )
     write(*windows([500] * 3, run_id="other", machine="desk", session="s", point="other"))
     clock = [BUSY | {"awake_seconds": 10.0 * n, "elapsed_seconds": 10.0 * n} for n in range(4)]
     clock[-1] |= DISTURBED[words]
@@ -48,7 +60,9 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(words, tmp_pat
     assert set(found.measured["session"]) == {"s"}  # neither an earlier session nor another point
     assert set(found.measured["point"]) == {own["point"]}
     said = closing.answer(found, studies.every()["mnist_speedup"])
-    assert said.startswith("**Unstable (" if words else r"**Not decided (needs a GPU or a TPU): One MNIST epoch")
+    assert said.startswith(
+        "**Unstable (" if words else r"**Not decided (needs a GPU or a TPU): One MNIST epoch"
+    )
     assert words in said.partition("**.")[0]
     assert "95 % interval" in said
     assert "session s" in capsys.readouterr().out.lower()
@@ -60,9 +74,13 @@ def test_each_study_answers_with_one_figure_and_at_most_eight_columns(name, monk
     first = given(name, "one machine", True)
     shown = []
     monkeypatch.setattr(closing, "display", lambda *parts: shown.extend(parts))
-    own = first.measured[first.measured["study"].eq(name) & first.measured["samples_per_second"].notna()]
+    own = first.measured[
+        first.measured["study"].eq(name) & first.measured["samples_per_second"].notna()
+    ]
     own = own if name == "calibrate" else own[own["point"] == own["point"].iloc[0]]
-    rows = pandas.concat([own.assign(point=own["point"].iloc[0]), first.published], ignore_index=True)
+    rows = pandas.concat(
+        [own.assign(point=own["point"].iloc[0]), first.published], ignore_index=True
+    )
     closing.show(Evidence(rows, own_first=True), STUDIES[name])
     answer, figure, note, table, folded = shown
     assert "Source: this machine" in note.data or name == "calibrate"
@@ -74,16 +92,28 @@ def test_each_study_answers_with_one_figure_and_at_most_eight_columns(name, monk
 
 
 def test_the_rate_is_said_where_no_chart_has_the_point_and_a_failure_in_its_own_words():
-    energy = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board", "idle_watts": 12.0}
+    energy = {
+        "energy_joules": 320.0,
+        "energy_method": "nvml",
+        "energy_boundary": "board",
+        "idle_watts": 12.0,
+    }
     other = evidence(windows((250.0, 320.0, 400.0), batch_size=7, **energy), published=True)
     said = closing.answer(other, studies.every()["mnist_speedup"])
     assert "Training one epoch (batch 7; the article: batch 64) takes 188 seconds" in said
     assert "range 150 to 240 seconds; " in said
     assert "Energy: 0.50 J an image" in said
     assert "33.4 / 19.6 = 1.704" in said
-    smaller = evidence(point("segmentation_scaling", image_size=128), published=True)  # drawn, but no title is about it
+    smaller = evidence(
+        point("segmentation_scaling", image_size=128), published=True
+    )  # drawn, but no title is about it
     said = closing.answer(smaller, studies.every()["segmentation_scaling"]).partition(".**")[0]
-    assert re.search(r"Training one image \(.*128 px; the article: .*512 px\) takes \S+ milliseconds on a Chip A", said)
+    assert re.search(
+        r"Training one image \(.*128 px; the article: .*512 px\) takes \S+ milliseconds on a Chip A",
+        said,
+    )
     row = make_row(study="resnet50_cost", status="out_of_memory", message="no room") | NOTHING
     failed = evidence([row], published=True)
-    assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith("**Out of memory: no room.**")
+    assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith(
+        "**Out of memory: no room.**"
+    )

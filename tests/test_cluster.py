@@ -1,4 +1,5 @@
-"""The jobs that a study on a cluster submits, and runs of other jobs; test_slurm.py has a real Slurm."""
+"""The jobs that a study on a cluster submits, and runs of other jobs; test_slurm.py has a real
+Slurm."""
 
 import json
 import shlex
@@ -9,7 +10,17 @@ from benchbook.measuring import runs
 from benchbook.rows import marker
 from rows import make_row
 
-STUDY = ("study", "--executor", "slurm", "--profile", "smoke", "--device", "cpu", "--machine", "desk")
+STUDY = (
+    "study",
+    "--executor",
+    "slurm",
+    "--profile",
+    "smoke",
+    "--device",
+    "cpu",
+    "--machine",
+    "desk",
+)
 
 
 @pytest.fixture
@@ -24,17 +35,31 @@ def slurm_has(tmp_path, monkeypatch):
     return put
 
 
-def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(tmp_path, outputs, slurm_has, command):
-    slurm_has("sbatch", f'printf "%s\\n" "$@" >> {tmp_path}/words; echo "Welcome. 3 jobs wait"; echo "17;cluster"')
-    status, said = command(*STUDY, "--studies", "calibrate vae_stability mnist_speedup", "--retry", "--deadline", "60")
+def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(
+    tmp_path, outputs, slurm_has, command
+):
+    slurm_has(
+        "sbatch",
+        f'printf "%s\\n" "$@" >> {tmp_path}/words; echo "Welcome. 3 jobs wait"; echo "17;cluster"',
+    )
+    status, said = command(
+        *STUDY, "--studies", "calibrate vae_stability mnist_speedup", "--retry", "--deadline", "60"
+    )
     assert status == 0
     folder = tmp_path / "slurm"
     assert f"mnist_speedup: job 17, log {folder}/mnist_speedup-17.log" in said
     words = (tmp_path / "words").read_text().splitlines()
-    assert words.count("--exclusive") == words.count("--dependency=singleton") == words.count("--no-requeue") == 2
+    assert (
+        words.count("--exclusive")
+        == words.count("--dependency=singleton")
+        == words.count("--no-requeue")
+        == 2
+    )
     names = ["--job-name=benchbook-desk-vae_stability", "--job-name=benchbook-desk-mnist_speedup"]
     assert [word for word in words if word.startswith("--job-name")] == names
-    wraps = [shlex.split(word.removeprefix("--wrap=")) for word in words if word.startswith("--wrap")]
+    wraps = [
+        shlex.split(word.removeprefix("--wrap=")) for word in words if word.startswith("--wrap")
+    ]
     assert [wrap[wrap.index("--studies") + 1] for wrap in wraps] == [
         "calibrate vae_stability",
         "calibrate mnist_speedup",
@@ -42,19 +67,28 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(tmp_path,
     assert {"--state", f"{folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
 
 
-def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(tmp_path, outputs, slurm_has, command):
+def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(
+    tmp_path, outputs, slurm_has, command
+):
     runs_it = 'case $word in --wrap=*) sh -c "${word#--wrap=}" > "$0.log" 2>&1 ;; esac'
     slurm_has("sbatch", f"for word; do {runs_it}; done; echo 17")
     assert command(*STUDY, "--studies", "mnist_speedup", "--deadline", "0")[0] == 0
     assert "it measures the points that were left out" in (tmp_path / "sbatch.log").read_text()
     assert (tmp_path / "slurm" / "mnist_speedup" / "desk" / ".session").is_file()
-    assert {path.name for path in tmp_path.iterdir()} == {"sbatch", "sbatch.log", "slurm"}  # no state here, no report
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "sbatch",
+        "sbatch.log",
+        "slurm",
+    }  # no state here, no report
 
 
 def test_what_slurm_refuses_is_one_line_and_a_wrong_choice_submits_no_job(
     tmp_path, outputs, slurm_has, monkeypatch, command
 ):
-    slurm_has("sbatch", f"touch {tmp_path}/asked; echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1")
+    slurm_has(
+        "sbatch",
+        f"touch {tmp_path}/asked; echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1",
+    )
     for options, expected in (
         (("--studies", "mnist"), "has no study 'mnist'; allowed: "),
         (("--machine", "a/b"), "machine name 'a/b'; allowed: "),
@@ -75,9 +109,15 @@ def test_the_run_of_another_job_goes_on_as_long_as_that_job_does(slurm_has, tmp_
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     run.mark()
     state = json.loads(run.marker.read_text())
-    run.marker.write_text(json.dumps(state | {"process": 2**22 + 1}))  # of another host: no process here has it
+    run.marker.write_text(
+        json.dumps(state | {"process": 2**22 + 1})
+    )  # of another host: no process here has it
     monkeypatch.setenv("SLURM_JOB_ID", "8")
-    for answer in ("echo RUNNING", "echo COMPLETING", "echo 'Unable to contact slurm controller' >&2; exit 1"):
+    for answer in (
+        "echo RUNNING",
+        "echo COMPLETING",
+        "echo 'Unable to contact slurm controller' >&2; exit 1",
+    ):
         slurm_has("squeue", answer)
         assert marker.is_alive(run.marker)
     slurm_has("squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")

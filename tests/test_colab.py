@@ -1,4 +1,5 @@
-"""The notebook for Colab and Kaggle, with stand-ins for the commands of a borrowed computer, and the links to it."""
+"""The notebook for Colab and Kaggle, with stand-ins for the commands of a borrowed computer, and
+the links to it."""
 
 import os
 import re
@@ -18,7 +19,9 @@ NOTEBOOK = layout.root() / "notebooks" / "colab.ipynb"
 LINKING = ("pyproject.toml", "README.md", "notebooks/colab.ipynb")
 LINK = re.compile(r"github(?:\.com)?/([\w.-]+/[\w.-]+?)(?=[/\"\\]|$)", re.MULTILINE)
 BADGE = "[![Open in "
-IMPORTED = "import sys; print({'torch', 'tensorflow', 'jax', 'keras', 'benchbook'} & set(sys.modules))"
+IMPORTED = (
+    "import sys; print({'torch', 'tensorflow', 'jax', 'keras', 'benchbook'} & set(sys.modules))"
+)
 
 
 def address() -> str:
@@ -29,12 +32,17 @@ def address() -> str:
 
 @pytest.mark.notebook
 def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path, monkeypatch):
-    """Its environment is as odd as Colab's; commands are noted with PYTHONPATH and BENCHBOOK_PATIENCE, and not run."""
+    """Its environment is as odd as Colab's; commands are noted with PYTHONPATH and
+    BENCHBOOK_PATIENCE, and not run."""
     for name in ("bin", "site", "here"):
         (tmp_path / name).mkdir()
     for name in ("torch", "numpy"):
-        (tmp_path / "site" / f"{name}.py").write_text("raise ImportError('of the notebook, not of the runs')")
-    note = f'#!/bin/sh\necho "$(basename "$0") $*|$PYTHONPATH|$BENCHBOOK_PATIENCE" >> {tmp_path}/log\n'
+        (tmp_path / "site" / f"{name}.py").write_text(
+            "raise ImportError('of the notebook, not of the runs')"
+        )
+    note = (
+        f'#!/bin/sh\necho "$(basename "$0") $*|$PYTHONPATH|$BENCHBOOK_PATIENCE" >> {tmp_path}/log\n'
+    )
     for name in ("nvidia-smi", "pip", "benchbook"):
         (tmp_path / "bin" / name).write_text(note)
         (tmp_path / "bin" / name).chmod(0o755)
@@ -44,7 +52,9 @@ def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     notebook.cells.insert(2, nbformat.v4.new_code_cell("machine = 'kaggle-p100'"))
     notebook.cells.append(nbformat.v4.new_code_cell(IMPORTED))
-    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path / "here")}}, timeout=600).execute()
+    NotebookClient(
+        notebook, resources={"metadata": {"path": str(tmp_path / "here")}}, timeout=600
+    ).execute()
     commands = (tmp_path / "log").read_text().splitlines()
     assert commands == [
         f"nvidia-smi |{tmp_path / 'site'}|",
@@ -60,7 +70,9 @@ def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path
 
 
 @pytest.mark.parametrize("name", LINKING)
-def test_links_have_the_address_of_the_setting_and_none_that_shows_names_the_account_that_does_not_exist(name):
+def test_links_have_the_address_of_the_setting_and_none_that_shows_names_the_account_that_does_not_exist(
+    name,
+):
     text = (layout.root() / name).read_text()
     assert set(LINK.findall(text)) == {address()}
     assert not re.search(r"\]\([^)]*_owner_", re.sub(r"<!--.*?-->", "", text))

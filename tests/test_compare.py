@@ -16,9 +16,12 @@ from test_crosschecks import LATER, a_run, send
 
 
 def windows(rate=1000.0, seed=0, num_processes=3, **columns):
-    """Return six windows of each process around a rate, with 1 % of noise between processes and in them."""
+    """Return six windows of each process around a rate, with 1 % of noise between processes and
+    in them."""
     random, lines = numpy.random.default_rng(seed), []
-    name = "-".join(["run", *(str(columns.get(key, "")) for key in ("machine", "session", "point"))])
+    name = "-".join(
+        ["run", *(str(columns.get(key, "")) for key in ("machine", "session", "point"))]
+    )
     for process in range(num_processes):
         level = rate * (1 + 0.01 * random.normal())
         rates = level * (1 + 0.01 * random.normal(size=6))
@@ -35,7 +38,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "sessions"), [("desk", {"s2"}), ("attic", {"s3"}), ("s1", {"s1"}), ("s3", {"s3"})])
+@pytest.mark.parametrize(
+    ("name", "sessions"), [("desk", {"s2"}), ("attic", {"s3"}), ("s1", {"s1"}), ("s3", {"s3"})]
+)
 def test_a_side_is_a_machines_last_session_or_a_named_session(name, sessions):
     assert set(compare.rows_of(name, make_rows(ROWS[:-36]))["session"]) == sessions
 
@@ -64,7 +69,11 @@ def test_two_numbers_are_compared_with_what_sessions_differ_in_one_session_too()
 
 def test_machines_of_different_devices_are_paired_by_what_the_point_is_and_one_without_a_partner_is_named():
     a = [*windows(device="mps", point=named("mps")), *windows(100, point=named("cpu"))]
-    b = [row | {"machine": "attic"} for size in (64, 8) for row in windows(point=named("cuda", batch_size=size))]
+    b = [
+        row | {"machine": "attic"}
+        for size in (64, 8)
+        for row in windows(point=named("cuda", batch_size=size))
+    ]
     lines, alone = compare.table(make_rows(a), make_rows([row | {"device": "cuda"} for row in b]))
     assert lines["point"].tolist() == [named("mps")]
     assert alone == {"a": [named("cpu")], "b": [named("cuda", batch_size=8)]}
@@ -75,13 +84,27 @@ def named(device, **parameters):
 
 
 def test_what_a_machine_chose_or_wrote_beside_the_parameters_does_not_part_two_points():
-    a = windows(point=named("cpu", variant="tuned"), variant="tuned", settings='{"fused": true}', num_workers=2)
-    b = windows(2000, machine="attic", point=named("cpu", variant="tuned"), variant="tuned", precision="bf16")
+    a = windows(
+        point=named("cpu", variant="tuned"),
+        variant="tuned",
+        settings='{"fused": true}',
+        num_workers=2,
+    )
+    b = windows(
+        2000,
+        machine="attic",
+        point=named("cpu", variant="tuned"),
+        variant="tuned",
+        precision="bf16",
+    )
     assert len(compare.table(make_rows(a), make_rows(b))[0]) == 1
 
 
 def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_points_counts():
-    a = [*windows(100, point=named("cpu"), num_processes=1), *windows(point=named("cpu", num_windows=6))]
+    a = [
+        *windows(100, point=named("cpu"), num_processes=1),
+        *windows(point=named("cpu", num_windows=6)),
+    ]
     b = windows(machine="attic", point=named("cpu", num_windows=2, allow_embedded=False))
     lines, alone = compare.table(make_rows(a), make_rows(b))
     assert (lines["point"].tolist(), alone) == ([named("cpu", num_windows=6)], {"a": [], "b": []})
@@ -101,8 +124,14 @@ def test_how_much_was_measured_does_not_part_machines_and_the_longer_of_two_poin
     ],
 )
 def test_other_work_is_not_compared(changed):
-    with pytest.raises(ValueError, match=r"^none of 1 measured points of A is like one of 1 of B; allowed: .* work, "):
-        pair(windows(point=named("cpu")), windows(**{"machine": "attic", "point": named("cpu")} | changed))
+    with pytest.raises(
+        ValueError,
+        match=r"^none of 1 measured points of A is like one of 1 of B; allowed: .* work, ",
+    ):
+        pair(
+            windows(point=named("cpu")),
+            windows(**{"machine": "attic", "point": named("cpu")} | changed),
+        )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,9 @@ def test_other_work_is_not_compared(changed):
     ],
 )
 def test_a_side_is_faster_if_the_whole_interval_says_so(monkeypatch, low, high, kind, verdict):
-    monkeypatch.setattr(compare.intervals, "divide", lambda a, b: Interval((low + high) / 2, low, high, kind))
+    monkeypatch.setattr(
+        compare.intervals, "divide", lambda a, b: Interval((low + high) / 2, low, high, kind)
+    )
     assert pair(windows(session="s1"), windows(session="s2"))["verdict"] == verdict
 
 
@@ -146,11 +177,21 @@ def test_the_command_leaves_out_what_contradicts_itself_and_names_what_is_missin
     assert "no difference shown" in said
     table["samples_per_second"] /= 10
     table.to_csv(last, index=False)
-    assert "no rows of process 4, 5, though of process 6" in " ".join(command("compare", "s1", "s2")[1].split())
+    assert "no rows of process 4, 5, though of process 6" in " ".join(
+        command("compare", "s1", "s2")[1].split()
+    )
 
 
 def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):
-    send([a_run(known={"fingerprint": "aaaa11112222"}), a_run(start=LATER, known={"fingerprint": "bbbb33334444"})])
+    send(
+        [
+            a_run(known={"fingerprint": "aaaa11112222"}),
+            a_run(start=LATER, known={"fingerprint": "bbbb33334444"}),
+        ]
+    )
     assert command("compare", "desk (aaaa)", "desk (bbbb)")[0] == 0
     status, said = command("compare", "desk", "session-1")
-    assert (status, "'desk' has no rows; allowed: a machine (desk (aaaa), desk (bbbb))" in said) == (2, True)
+    assert (
+        status,
+        "'desk' has no rows; allowed: a machine (desk (aaaa), desk (bbbb))" in said,
+    ) == (2, True)

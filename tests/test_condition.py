@@ -18,8 +18,8 @@ from benchbook.rows import manifests
 from fakes import run
 
 # As the tools of real machines print it, cut to what is read.
-# https://github.com/AppHouseKitchen/AlDente-Battery_Care_and_Monitoring/issues/603 (Apple silicon), and
-# https://github.com/alfredapp/low-power-mode-workflow/issues/6 (M1 Max, macOS 14)
+# https://github.com/AppHouseKitchen/AlDente-Battery_Care_and_Monitoring/issues/603 (Apple silicon),
+# and https://github.com/alfredapp/low-power-mode-workflow/issues/6 (M1 Max, macOS 14)
 LOW_POWER = [" tcpkeepalive         1\n lowpowermode         {}\n womp                 1\n"]
 LOW_POWER += [" Sleep On Power Button 1\n powermode            {}\n ttyskeepawake        1\n"]
 # https://github.com/imwally/battstat/issues/2 (macOS 10.11) and
@@ -27,7 +27,8 @@ LOW_POWER += [" Sleep On Power Button 1\n powermode            {}\n ttyskeepawak
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t90%; discharging; (no estimate)\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 \t88%; AC attached; not charging present: true\n"
 DESKTOP = "Now drawing from 'AC Power'\n"
-# https://github.com/wazuh/wazuh/issues/22113 and https://github.com/mackerelio/go-osstat/pull/29 (M1 Mac mini)
+# https://github.com/wazuh/wazuh/issues/22113 and https://github.com/mackerelio/go-osstat/pull/29
+# (M1 Mac mini)
 VM_STAT = """Mach Virtual Memory Statistics: (page size of {} bytes)
 Pageins:                                9182736.
 Pageouts:                                     0.
@@ -36,16 +37,23 @@ Swapouts:                                   300.
 """
 
 
-# https://github.com/mingrath/mbcheck/blob/main/research/shop-readable-health-facts.md (M4 Air, macOS 26.5)
+# https://github.com/mingrath/mbcheck/blob/main/research/shop-readable-health-facts.md (M4 Air,
+# macOS 26.5)
 LEVEL = "com.apple.system.thermalpressurelevel {}"
 PRINTED = [
     *(("low_power_mode", text.format(n), n == 1) for text in LOW_POWER for n in (0, 1, 2)),
     ("low_power_mode", " ttyskeepawake 1\n", None),
-    *(("power_source", text, source) for text, source in ((MAINS, "mains"), (DESKTOP, "mains"), ("", None))),
+    *(
+        ("power_source", text, source)
+        for text, source in ((MAINS, "mains"), (DESKTOP, "mains"), ("", None))
+    ),
     *(("power_source", text, "battery") for text in (BATTERY, "Now drawing from 'UPS Power'\n")),
     *(("thermal_pressure", LEVEL.format(n), word) for n, word in enumerate(condition.PRESSURES)),
     *(("thermal_pressure", text, None) for text in (LEVEL.format(50), "")),
-    *(("translated", text, value) for text, value in (("1\n", True), ("0", False), ("unknown oid", None))),
+    *(
+        ("translated", text, value)
+        for text, value in (("1\n", True), ("0", False), ("unknown oid", None))
+    ),
 ]
 
 
@@ -60,14 +68,20 @@ def test_swapped_bytes_are_pages_times_their_size_and_files_read_do_not_count():
         assert values == {"swapped_in_bytes": 12 * page, "swapped_out_bytes": 300 * page}
     page = os.sysconf("SC_PAGESIZE")
     linux = "pgpgin 999\npswpin 3\npswpout 4\npgfault 5\n"
-    assert condition.parse_swap(linux) == {"swapped_in_bytes": 3 * page, "swapped_out_bytes": 4 * page}
+    assert condition.parse_swap(linux) == {
+        "swapped_in_bytes": 3 * page,
+        "swapped_out_bytes": 4 * page,
+    }
     assert condition.parse_swap("") == {"swapped_in_bytes": None, "swapped_out_bytes": None}
 
 
 def test_sleep_is_what_one_clock_missed():
     before = {"awake_seconds": 10.0, "elapsed_seconds": 500.0}
     for ran, passed, slept in ((40.0, 530.0, 0), (40.0, 4130.0, 3600), (40.001, 530.0, 0)):
-        assert condition.seconds_asleep(before, {"awake_seconds": ran, "elapsed_seconds": passed}) == slept
+        assert (
+            condition.seconds_asleep(before, {"awake_seconds": ran, "elapsed_seconds": passed})
+            == slept
+        )
     still, going = condition.clocks()
     assert going >= still - 1
 
@@ -114,10 +128,19 @@ def test_mac_condition_is_made_of_what_its_tools_print(monkeypatch):
         ("pmset", "-g"): LOW_POWER[0].format(1),
         ("pmset", "-g", "batt"): BATTERY,
         ("sysctl", "-n", "sysctl.proc_translated"): "1",
-        ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"): "com.apple.system.thermalpressurelevel 2",
+        (
+            "notifyutil",
+            "-g",
+            "com.apple.system.thermalpressurelevel",
+        ): "com.apple.system.thermalpressurelevel 2",
     }
     monkeypatch.setattr(condition, "output", lambda *command: printed.get(command, ""))
-    expected = {"low_power_mode": True, "translated": True, "power_source": "battery", "thermal_pressure": "heavy"}
+    expected = {
+        "low_power_mode": True,
+        "translated": True,
+        "power_source": "battery",
+        "thermal_pressure": "heavy",
+    }
     assert condition.mac() == expected
 
 
@@ -136,17 +159,22 @@ def refusing(number):
 
 
 def answer(monkeypatch, refused: int, **answers):
-    """Let NVML count two GPUs and answer so, with a value or a function; what is not named is refused with a number."""
+    """Let NVML count two GPUs and answer so, with a value or a function; what is not named is
+    refused with a number."""
     for name in dir(pynvml):
         if name.startswith(("nvmlDeviceGet", "nvmlSystemGet")):
             monkeypatch.setattr(pynvml, name, refusing(refused))
     for name, value in ({"Init": None, "Shutdown": None, "DeviceGetCount": 2} | answers).items():
-        monkeypatch.setattr(pynvml, f"nvml{name}", value if callable(value) else lambda *_, value=value: value)
+        monkeypatch.setattr(
+            pynvml, f"nvml{name}", value if callable(value) else lambda *_, value=value: value
+        )
 
 
 def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
     other = SimpleNamespace(pid=psutil.Process().ppid(), usedGpuMemory=1)
-    rank = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)  # another one of this run's
+    rank = subprocess.Popen(
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE
+    )  # another one of this run's
     own = [SimpleNamespace(pid=process.pid) for process in (psutil.Process(), rank)]
     slowed = {pynvml.NVML_PERF_POLICY_THERMAL: 2_500_000_000}
     answer(
@@ -158,7 +186,9 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         DeviceGetMemoryInfo=SimpleNamespace(total=16),
         DeviceGetEnforcedPowerLimit=250500,
         DeviceGetClockInfo=lambda handle, clock: 1000 if clock == pynvml.NVML_CLOCK_SM else 2000,
-        DeviceGetViolationStatus=lambda handle, policy: SimpleNamespace(violationTime=slowed.get(policy, 0)),
+        DeviceGetViolationStatus=lambda handle, policy: SimpleNamespace(
+            violationTime=slowed.get(policy, 0)
+        ),
         DeviceGetCurrentClocksThrottleReasons=0x44,
         DeviceGetComputeRunningProcesses=[*own, other],
     )
@@ -175,7 +205,9 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
     assert nvidia.gpus() == [limits | {"max_sm_clock_mhz": None} | state]
     assert condition.sample()["gpus"] == [state]
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # torchrun's agent, with all its ranks, started this process
+    monkeypatch.setenv(
+        "TORCHELASTIC_RUN_ID", "none"
+    )  # torchrun's agent, with all its ranks, started this process
     assert nvidia.states() == [state | {"num_other_processes": 0}]
     rank.communicate()
 
@@ -191,15 +223,20 @@ def test_a_gpu_of_others_is_left_out_and_a_lost_one_stops_no_command(monkeypatch
     assert len(condition.read()["gpus"]) == len(condition.sample()["gpus"]) == 1
 
 
-@pytest.mark.parametrize("name", ["HwThermalSlowdown", "SwThermalSlowdown", "HwPowerBrakeSlowdown", "SwPowerCap"])
+@pytest.mark.parametrize(
+    "name", ["HwThermalSlowdown", "SwThermalSlowdown", "HwPowerBrakeSlowdown", "SwPowerCap"]
+)
 def test_reasons_are_the_librarys_own_bits(name):
     own = re.sub("(?<=[a-z])([A-Z])", r"_\1", name).lower()
     assert 1 << nvidia.REASONS.index(own) == getattr(pynvml, f"nvmlClocksEventReason{name}")
 
 
-# A100 and its part: https://github.com/NVIDIA/nvidia-container-toolkit/issues/203 (an LXC container); the GPU of a pod:
-# https://github.com/DataDog/datadog-agent/pull/33120 (Kubernetes)
-A100, A100_PART = "GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39", "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6"
+# A100 and its part: https://github.com/NVIDIA/nvidia-container-toolkit/issues/203 (an LXC
+# container); the GPU of a pod: https://github.com/DataDog/datadog-agent/pull/33120 (Kubernetes)
+A100, A100_PART = (
+    "GPU-932bfb2c-849a-2a22-1e84-9eff6bc02b39",
+    "MIG-0929581a-2be6-5dec-bf34-0954c6c529a6",
+)
 POD = "GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16"
 VISIBLE = f"""
 {POD}: [4]
@@ -218,7 +255,13 @@ GPU-5f: []  # two GPUs begin so
 
 @pytest.mark.parametrize(("given", "places"), yaml.safe_load(VISIBLE).items())
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
-    names = "GPU-5f12b4c0-1111", "GPU-5f99aaaa-2222", "GPU-07c1dddd-3333", f"{A100} {A100_PART}", POD
+    names = (
+        "GPU-5f12b4c0-1111",
+        "GPU-5f99aaaa-2222",
+        "GPU-07c1dddd-3333",
+        f"{A100} {A100_PART}",
+        POD,
+    )
     assert nvidia.visible(given, [*map(str.split, names)]) == places
 
 
@@ -247,28 +290,42 @@ def test_a_run_keeps_the_condition_at_both_ends_of_each_training_window(tmp_path
             record.append(seconds=1.0, repeat=1)
     record.end()
     kept = json.loads((tmp_path / f"{record.run_id}.json").read_text())["conditions"]
-    assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [(None, None), (0, 0), (1, 0)]
+    assert [(sample.get("repeat"), sample.get("index")) for sample in kept] == [
+        (None, None),
+        (0, 0),
+        (1, 0),
+    ]
     samples = condition.samples(manifests.read_all(tmp_path))
-    assert samples[["run_id", "power_source"]].to_numpy().tolist() == [[record.run_id, "battery"]] * 3
+    assert (
+        samples[["run_id", "power_source"]].to_numpy().tolist() == [[record.run_id, "battery"]] * 3
+    )
     assert condition.samples(manifests.read_all(tmp_path / "nothing")).empty
 
 
 def test_a_condition_names_no_serial_number_and_no_process(monkeypatch):
-    monkeypatch.setattr(condition, "output", lambda *command: BATTERY.replace("4522083", "serial-planted"))
+    monkeypatch.setattr(
+        condition, "output", lambda *command: BATTERY.replace("4522083", "serial-planted")
+    )
     monkeypatch.setattr(condition.platform, "system", lambda: "Darwin")
     monkeypatch.setattr(condition, "clocks", lambda: (1.0, 1.0))
-    with subprocess.Popen([sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE):
+    with subprocess.Popen(
+        [sys.executable, "-c", "input()", "process-planted"], stdin=subprocess.PIPE
+    ):
         values = json.dumps([condition.read(), condition.sample()])
     assert "planted" not in values
     assert "battery" in values
 
 
 def blockers() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if "planted" in " ".join(child.cmdline())]
+    return [
+        child for child in psutil.Process().children() if "planted" in " ".join(child.cmdline())
+    ]
 
 
 def test_the_command_that_prevents_sleep_ends_with_the_block_even_if_it_fails(monkeypatch):
-    monkeypatch.setattr(awake, "COMMANDS", {"Plan9": "tail -f -q --pid={process} /dev/null planted"})
+    monkeypatch.setattr(
+        awake, "COMMANDS", {"Plan9": "tail -f -q --pid={process} /dev/null planted"}
+    )
     monkeypatch.setattr(awake.platform, "system", lambda: "Plan9")
 
     def fail():

@@ -1,4 +1,5 @@
-"""A container's or a job's limits, in both versions of control groups, from files laid out as Linux does."""
+"""A container's or a job's limits, in both versions of control groups, from files laid out as
+Linux does."""
 
 import os
 
@@ -10,14 +11,19 @@ from benchbook.machine import condition, context, control_groups, identity, vari
 EVENTS = {"memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"}
 STAT = "nr_periods 9\nnr_throttled 4\nthrottled_"
 FREE = {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.stat": f"{STAT}time 0\n"}
-HALF = {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000", "cpu.stat": f"{STAT}time 2500000000\n"}
+HALF = {
+    "cpu.cfs_quota_us": "50000",
+    "cpu.cfs_period_us": "100000",
+    "cpu.stat": f"{STAT}time 2500000000\n",
+}
 LIMITED = {"cpu.max": "150000 100000", "cpu.stat": f"usage_usec 12\n{STAT}usec 2500000\n"}
 SHORT = {"cpu.max": "5000 10000"}  # a quota of half a core, in periods of 10 ms
 NO_LIMIT = {"cpu.max": "max 100000", "cpu.stat": "usage_usec 12\n"}
 KILLED = {"memory.oom_control": "under_oom 0\noom_kill 2\n"}
 NAMED = {"free": FREE, "half": HALF, "limited": LIMITED, "short": SHORT, "none": NO_LIMIT}
 NAMED |= {"killed": KILLED, "limited, killed": LIMITED | EVENTS}
-# The text of /proc/self/cgroup, the files of each folder, cores allowed, throttled seconds, and kills.
+# The text of /proc/self/cgroup, the files of each folder, cores allowed, throttled seconds, and
+# kills.
 CASES = yaml.safe_load("""
 none: ["", {}, null, null, 0]
 version 2: ["0::/jobs/7", {jobs/7: "limited, killed"}, 1.5, 2.5, 2]
@@ -48,8 +54,12 @@ def lay_out(monkeypatch, tmp_path):
     return write
 
 
-@pytest.mark.parametrize(("groups", "files", "quota", "throttled", "kills"), CASES.values(), ids=CASES)
-def test_quotas_throttled_time_and_kills_are_read_in_both_versions(lay_out, groups, files, quota, throttled, kills):
+@pytest.mark.parametrize(
+    ("groups", "files", "quota", "throttled", "kills"), CASES.values(), ids=CASES
+)
+def test_quotas_throttled_time_and_kills_are_read_in_both_versions(
+    lay_out, groups, files, quota, throttled, kills
+):
     lay_out(groups, {folder: NAMED[name] for folder, name in files.items()})
     assert control_groups.cpu_quota() == quota
     assert control_groups.throttled_seconds() == throttled
@@ -68,7 +78,9 @@ def test_quotas_throttled_time_and_kills_are_read_in_both_versions(lay_out, grou
 - [2, 150000, 2, {usable_cores: 2, cpu_quota: 1.5}]
 """),
 )
-def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(lay_out, monkeypatch, affinity, quota, usable, limits):
+def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(
+    lay_out, monkeypatch, affinity, quota, usable, limits
+):
     lay_out("0::/", {".": {"cpu.max": f"{quota} 100000"}})
     monkeypatch.setattr(identity, "cores", lambda: {*range(affinity)})
     monkeypatch.setattr(identity.psutil, "cpu_count", lambda logical=True: 64)
@@ -80,7 +92,9 @@ def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(lay_out, monkey
     context.change(limits=None)
     assert identity.limits() == limits
     assert identity.usable_cores() == usable
-    assert [os.environ.get(name) for name in threads] == [str(usable) if "cpu_quota" in limits else None] * 3
+    assert [os.environ.get(name) for name in threads] == [
+        str(usable) if "cpu_quota" in limits else None
+    ] * 3
     assert variables.TENSORFLOW_THREADS not in identity.environment()["variables"]
     assert identity.identify("desk").cpu_quota == limits.get("cpu_quota")
     assert (identity.fingerprint() != without) == bool(limits)

@@ -1,4 +1,5 @@
-"""Points that trained something else than they should have: found, named, and never the best of anything."""
+"""Points that trained something else than they should have: found, named, and never the best of
+anything."""
 
 import pytest
 
@@ -9,14 +10,34 @@ from benchbook.studies.results import findings, quantities
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 
-GOOD = {"gradient_cosine": 1.0, "gradient_norm_ratio": 1.0, "worst_cosine": 1.0, "worst_cosine_layer": "dense"}
-GOOD |= {"worst_norm_ratio": 1.0, "worst_norm_ratio_layer": "dense", "reference_loss": 2.0, "same_weights_loss": 2.0}
+GOOD = {
+    "gradient_cosine": 1.0,
+    "gradient_norm_ratio": 1.0,
+    "worst_cosine": 1.0,
+    "worst_cosine_layer": "dense",
+}
+GOOD |= {
+    "worst_norm_ratio": 1.0,
+    "worst_norm_ratio_layer": "dense",
+    "reference_loss": 2.0,
+    "same_weights_loss": 2.0,
+}
 
 
 def point(name, rate, accuracy=0.9, parity=GOOD, **columns):
     """Return the rows of a point of one epoch: a step of parity, six windows and a test."""
-    common = {"point": name, "run_id": f"run-{name}", "precision": "fp32", "dataset_samples": 600} | columns
-    compared = {"phase": "parity", "loss": 2.0, "samples": 64, "settings": parity and parity | {"step": 1}}
+    common = {
+        "point": name,
+        "run_id": f"run-{name}",
+        "precision": "fp32",
+        "dataset_samples": 600,
+    } | columns
+    compared = {
+        "phase": "parity",
+        "loss": 2.0,
+        "samples": 64,
+        "settings": parity and parity | {"step": 1},
+    }
     steps = [make_row(**common | compared)] if parity else []
     test = {"phase": "evaluate", "accuracy": accuracy, "accuracy_metric": "top1", "samples": 1000}
     return [*steps, *windows([rate] * 6, samples=100, **common), make_row(**common | test)]
@@ -26,7 +47,10 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
     turned = point("turned", 900.0, parity=GOOD | {"gradient_cosine": -1.0, "worst_cosine": -1.0})
     rows = make_rows([*turned, *point("right", 300.0, variant="controlled")])
     evidence = Evidence(rows)
-    assert evidence.summary.set_index("point")["status"].to_dict() == {"right": "ok", "turned": "wrong"}
+    assert evidence.summary.set_index("point")["status"].to_dict() == {
+        "right": "ok",
+        "turned": "wrong",
+    }
     assert set(evidence.without_wrong().rows["point"]) == {"right"}
     assert "cosine -1.0000" in evidence.summary.set_index("point")["message"]["turned"]
     study = studies.every()["mnist_speedup"]
@@ -37,7 +61,10 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
-        ({"accuracy": 0.12}, "wrong"),  # chance is 10 %, three standard errors of a thousand images 2.8 %
+        (
+            {"accuracy": 0.12},
+            "wrong",
+        ),  # chance is 10 %, three standard errors of a thousand images 2.8 %
         ({"accuracy": 0.13}, "ok"),
         ({"accuracy": 0.1, "dataset": "synthetic"}, "ok"),
         ({"accuracy": 0.1, "dataset_samples": 601}, "ok"),  # not a whole epoch
@@ -46,21 +73,30 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
         ({"accuracy": None}, "ok"),
         ({"parity": None}, "ok"),
         ({"parity": None, "accuracy": 0.1}, "wrong"),
-        ({"parity": None, "accuracy": 0.1, "settings": {"trainable": False}}, "ok"),  # its study judges that
+        (
+            {"parity": None, "accuracy": 0.1, "settings": {"trainable": False}},
+            "ok",
+        ),  # its study judges that
         ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
         ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
         ({"loss": 2.0}, "wrong"),  # in every window
-        ({"loss": 2.0, "dataset": "synthetic"}, "ok"),  # one batch, and perhaps too small a learning rate to see
+        (
+            {"loss": 2.0, "dataset": "synthetic"},
+            "ok",
+        ),  # one batch, and perhaps too small a learning rate to see
     ],
 )
 def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
-    assert verdicts.summarise(make_rows(point("p", 100.0, **changes)))["status"].tolist() == [status]
+    assert verdicts.summarise(make_rows(point("p", 100.0, **changes)))["status"].tolist() == [
+        status
+    ]
 
 
 def test_a_comparison_says_first_that_a_side_is_wrong():
     right = make_rows(point("p", 100.0, session="one"))
     wrong, other = (
-        make_rows(point("p", 200.0, session=name, parity=GOOD | {"gradient_cosine": -1.0})) for name in ("two", "three")
+        make_rows(point("p", 200.0, session=name, parity=GOOD | {"gradient_cosine": -1.0}))
+        for name in ("two", "three")
     )
     line = compare.table(right, wrong)[0].iloc[0]
     assert (line["verdict"], line["stability_b"].kind) == ("B trained wrong", "wrong")
@@ -70,9 +106,13 @@ def test_a_comparison_says_first_that_a_side_is_wrong():
 
 
 def asked(steps, compared=1, **columns):
-    """Return the rows of a point whose profile asks for some steps of parity, of which some were compared."""
+    """Return the rows of a point whose profile asks for some steps of parity, of which some were
+    compared."""
     rows, asks = point("p", 100.0, parity=None, **columns), {"num_parity_steps": steps}
-    told = [PARITY | columns | {"index": number, "settings": GOOD | {"step": number + 1}} for number in range(compared)]
+    told = [
+        PARITY | columns | {"index": number, "settings": GOOD | {"step": number + 1}}
+        for number in range(compared)
+    ]
     return [row | {"settings": row["settings"] | asks} for row in [*rows, *told]]
 
 
@@ -92,21 +132,34 @@ PARITY = make_row(point="p", run_id="run-p", phase="parity", precision="fp32", l
         ([*point("p", 100.0, parity=None), PARITY | {"status": "unsupported", "loss": None}], None),
         # in another precision
         (
-            [row | {"precision": "bf16" if row["phase"] == "train" else "fp32"} for row in asked(1, 1)],
+            [
+                row | {"precision": "bf16" if row["phase"] == "train" else "fp32"}
+                for row in asked(1, 1)
+            ],
             ("not_compared",),
         ),
-        ([*point("p", 100.0), PARITY | {"precision": "amp_bf16", "settings": GOOD | {"step": 1}}], None),
+        (
+            [
+                *point("p", 100.0),
+                PARITY | {"precision": "amp_bf16", "settings": GOOD | {"step": 1}},
+            ],
+            None,
+        ),
     ],
 )
 def test_a_point_compared_in_fewer_steps_than_its_profile_asks_is_unproven(rows, reason):
     verdict = verdicts.summarise(make_rows(rows))["verdict"].item()
-    assert [each for each in verdict.reasons if each != ("few_processes",)] == ([reason] if reason else [])
+    assert [each for each in verdict.reasons if each != ("few_processes",)] == (
+        [reason] if reason else []
+    )
     assert verdicts.is_unproven(verdict) is bool(reason)
     assert not verdicts.is_unstable(verdict)
 
 
 def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_says_so():
-    unproven = [row | {"point": "q", "run_id": "run-q", "variant": "controlled"} for row in asked(3, 0)]
+    unproven = [
+        row | {"point": "q", "run_id": "run-q", "variant": "controlled"} for row in asked(3, 0)
+    ]
     for row in unproven:
         row["samples_per_second"] = 900.0 if row["phase"] == "train" else None
     rows = make_rows([*asked(3, 3), *unproven])
@@ -114,7 +167,9 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
     assert evidence.summary.set_index("point")["verdict"]["q"].kind == verdicts.UNPROVEN
     text, *_ = findings.finding(studies.every()["mnist_speedup"], evidence)
     assert text.startswith("Not decided (needs a GPU or a TPU): One MNIST epoch (reference) takes ")
-    compared, _ = compare.table(make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven]))
+    compared, _ = compare.table(
+        make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven])
+    )
     assert compared["stability_a"].item().kind == verdicts.UNPROVEN
     outcomes = {figures.outcome(line) for line in evidence.summary.to_dict("records")}
     assert outcomes == {"ok", "unproven"}

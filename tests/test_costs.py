@@ -20,16 +20,29 @@ def with_published(lines) -> Evidence:
 
 @pytest.fixture(scope="module")
 def every():
-    """Return the costs of segmentation at two image sizes, a failure, SimCLR, a language model, and all published."""
-    study = {"study": "segmentation_scaling", "image_size": 512, "dataset": "triangles-512px", "precision": "fp32"}
+    """Return the costs of segmentation at two image sizes, a failure, SimCLR, a language model,
+    and all published."""
+    study = {
+        "study": "segmentation_scaling",
+        "image_size": 512,
+        "dataset": "triangles-512px",
+        "precision": "fp32",
+    }
     study |= {"settings": {"width": 1.0}}
-    lines = [*windows([2.0 + i / 10 for i in range(6)], **study)]  # slower than an article's other code
+    lines = [
+        *windows([2.0 + i / 10 for i in range(6)], **study)
+    ]  # slower than an article's other code
     lines += windows([90.0] * 3, machine="small", run_id="run-3", **study | {"image_size": 64})
-    lines += windows([90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}})
+    lines += windows(
+        [90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}}
+    )
     failed = make_row(machine="broken", run_id="run-4", status="crashed", message="no", **study)
     failed |= dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
     simclr = {"study": "simclr_epochs", "image_size": 32, "dataset": "cifar10", "batch_size": 128}
-    lines += [*windows([80.0] * 3, run_id="simclr", **simclr), *windows([80.0] * 3, run_id="simclr-2", **simclr)]
+    lines += [
+        *windows([80.0] * 3, run_id="simclr", **simclr),
+        *windows([80.0] * 3, run_id="simclr-2", **simclr),
+    ]
     lines += point("gpt_tokens", [40.0] * 6, device="cuda", test=False)
     lines += point("gpt_tokens", [90.0] * 6, device="cuda", test=False, settings={"lora_rank": 8})
     return costs.table(with_published([*lines, failed]), ["desk"], {"desk": 16.0})
@@ -37,7 +50,11 @@ def every():
 
 def of(every, key, **named):
     """Return the lines of a task whose columns have these values."""
-    return list(every[every["task"].eq(key) & every[list(named)].eq(pandas.Series(named)).all(axis=1)].itertuples())
+    return list(
+        every[
+            every["task"].eq(key) & every[list(named)].eq(pandas.Series(named)).all(axis=1)
+        ].itertuples()
+    )
 
 
 def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_its_windows(every):
@@ -58,22 +75,34 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
 def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_is_last(every):
     for task in TASKS:
         own = of(every, task.key)
-        places = [(line.interval == "other code", line.source == "predicted", line.seconds) for line in own]
+        places = [
+            (line.interval == "other code", line.source == "predicted", line.seconds)
+            for line in own
+        ]
         assert places == sorted(places)
-        known = {(line.chip, line.family) for line in own if line.source != "predicted" and line.devices == 1}
+        known = {
+            (line.chip, line.family)
+            for line in own
+            if line.source != "predicted" and line.devices == 1
+        }
         predicted = [line for line in own if line.source == "predicted"]
         assert not known & {(line.chip, line.family) for line in predicted}
         assert all(line.low < line.seconds < line.high for line in predicted)
         assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
         assert bool(predicted) != ("Nothing is predicted" in task.note)
-    assert every.loc[every["interval"].eq("other code"), "basis"].str.startswith("other code, not").tolist() == [True]
+    assert every.loc[every["interval"].eq("other code"), "basis"].str.startswith(
+        "other code, not"
+    ).tolist() == [True]
 
 
 def test_a_line_has_memory_what_fits_and_dated_prices(every):
     (four,) = of(every, "gpt2", name="NVIDIA T4", family="half")
     assert four.memory_gb == 16
     assert re.match(r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", four.fits)
-    one, eight = (of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0] for n in (1, 8))
+    one, eight = (
+        of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0]
+        for n in (1, 8)
+    )
     assert re.search(r"an hour \(\d+ providers, newest 20\d\d-\d\d", one.hour)
     assert re.match(r"\$[\d,]+ \(20\d\d-\d\d", one.buy)
     assert one.hour != eight.hour
@@ -99,9 +128,15 @@ def test_a_median_of_several_figures_keeps_them(every):
             "Apple M4 Max",
             r"none of this configuration; \$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB",
         ),
-        ("Apple M4 Max (32-core GPU)", r"\$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB"),
+        (
+            "Apple M4 Max (32-core GPU)",
+            r"\$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB",
+        ),
         ("Apple M1", "none of this configuration; .*8 GB"),
-        ("Apple M4 Pro", "none of this configuration; .*Mac mini"),  # whose memory its source does not state
+        (
+            "Apple M4 Pro",
+            "none of this configuration; .*Mac mini",
+        ),  # whose memory its source does not state
         ("NVIDIA RTX 5090", r"\$2,000 \(20\d\d-\d\d.*\): the chip alone"),
     ],
 )
@@ -115,10 +150,18 @@ def test_an_old_price_says_so_and_the_hours_that_pay_are_price_over_rent():
     assert "buy" not in words
     rent = prices.usual_rent("NVIDIA RTX 4090")
     hours = prices.hours_to_pay(prices.purchase_prices("NVIDIA RTX 4090")["usd"].iloc[0], rent)
-    assert prices.in_words("NVIDIA RTX 4090")["pays"].startswith(f"{wording.number(hours)} hours of use")
+    assert prices.in_words("NVIDIA RTX 4090")["pays"].startswith(
+        f"{wording.number(hours)} hours of use"
+    )
 
 
-STEADY = {"study": "resnet50_cost", "image_size": 224, "dataset": "imagenet", "precision": "fp32", "run_id": "a"}
+STEADY = {
+    "study": "resnet50_cost",
+    "image_size": 224,
+    "dataset": "imagenet",
+    "precision": "fp32",
+    "run_id": "a",
+}
 FAST = {"point": "fast", "run_id": "b"}
 
 
@@ -136,8 +179,14 @@ FAST = {"point": "fast", "run_id": "b"}
 )
 def test_of_several_points_the_fastest_that_may_speak_is_shown(rates, columns, rate):
     half = STEADY | {"point": "half", "precision": "bf16"}
-    rows = [*windows([100.0] * 6, **STEADY), *windows(rates, **STEADY | FAST | columns), *windows([50.0] * 6, **half)]
+    rows = [
+        *windows([100.0] * 6, **STEADY),
+        *windows(rates, **STEADY | FAST | columns),
+        *windows([50.0] * 6, **half),
+    ]
     own = costs.of_study(TASKS[0], with_published(rows), {})
     seconds = {line["family"]: line["seconds"] for line in own if line["machine"] == "desk"}
     assert seconds["fp32"] == pytest.approx(90 * costs.IMAGENET / rate)
-    assert seconds["half"] == pytest.approx(90 * costs.IMAGENET / 50)  # each family of precisions has its own
+    assert seconds["half"] == pytest.approx(
+        90 * costs.IMAGENET / 50
+    )  # each family of precisions has its own

@@ -1,4 +1,5 @@
-"""Cross-checks of rows: honest rows that are odd are accepted, and planted lies are refused by their rule."""
+"""Cross-checks of rows: honest rows that are odd are accepted, and planted lies are refused by
+their rule."""
 
 import json
 import os
@@ -52,9 +53,10 @@ def a_run(
         set_by: seconds by which the clock is set before the fourth window.
         stopped_after: the number of windows after which Ctrl-C ends the run.
         parity: status of the comparison with float64; None: no rows of it.
-        own_clock: whether the manifest has each window's own reading of the clock.
-        ceiling, ceiling_in: rate of a matrix product in the same session, in FLOP/s, and its precision.
-        packages, asked, known, evaluated: values of the manifest's packages, parameters and machine, and columns of
+        own_clock: whether the manifest has each window's own reading of the clock. ceiling,
+        ceiling_in: rate of a matrix product in the same session, in FLOP/s, and its precision.
+        packages, asked, known, evaluated: values of the manifest's packages, parameters and
+        machine, and columns of
             the row of phase `evaluate`.
     """
     parameters = {"variant": "reference", "device": columns.get("device", "cpu"), "framework": "torch"} | {
@@ -62,7 +64,12 @@ def a_run(
     } | dict(asked)  # fmt: skip
     run_id = f"{start:%Y%m%dT%H%M%SZ}-{zlib.crc32(f'{machine} {start}'.encode()):08x}"
     same = {"study": study, "machine": machine, "chip": chip, "session": session, "run_id": run_id}
-    same |= {"point": point_name(study, parameters), "device_count": 1, "precision": "fp32", "image_size": 28}
+    same |= {
+        "point": point_name(study, parameters),
+        "device_count": 1,
+        "precision": "fp32",
+        "image_size": 28,
+    }
     same |= {"parameters": 1_199_882, "flops_per_sample": FLOPS} | columns
     rows, awake, elapsed, ahead = [], 1000.0, 5000.0, 0.0
 
@@ -72,15 +79,25 @@ def a_run(
         rows.append(make_row(**same | empty | {"phase": phase, "index": index} | more))
 
     if ceiling:
-        product = {"model": "matmul", "flops_per_sample": 2.0 * 512**3, "parameters": None, "image_size": None}
+        product = {
+            "model": "matmul",
+            "flops_per_sample": 2.0 * 512**3,
+            "parameters": None,
+            "image_size": None,
+        }
         product |= {
             "samples": 100,
             "precision": ceiling_in,
             "samples_per_second": ceiling / product["flops_per_sample"],
         }
-        product |= {"seconds": 100 / product["samples_per_second"], "settings": {"matrix_size": 512}}
+        product |= {
+            "seconds": 100 / product["samples_per_second"],
+            "settings": {"matrix_size": 512},
+        }
         add("calibrate", **product, study="calibrate", point="cpu", run_id=f"{run_id[:-4]}ca1b")
-    for step in range(1, 1 + parameters["num_parity_steps"] if parity == "ok" else 2 if parity else 1):
+    for step in range(
+        1, 1 + parameters["num_parity_steps"] if parity == "ok" else 2 if parity else 1
+    ):
         add("parity", status=parity, settings={"step": step} if parity == "ok" else {})
     conditions = [{"awake_seconds": awake, "elapsed_seconds": elapsed}]
     for number, seconds in enumerate(LENGTHS[:stopped_after]):
@@ -88,24 +105,51 @@ def a_run(
         ahead += set_by if number == 3 else 0.0
         begun = start + timedelta(seconds=elapsed - 5000.0 + ahead)
         samples = columns.get("samples", 640)
-        measures = {"samples": samples, "steps": -(-samples // same.get("batch_size", 64)), "seconds": seconds}
-        measures |= {"samples_per_second": samples / seconds, "started_at": f"{begun:%Y-%m-%dT%H:%M:%S}Z"}
+        measures = {
+            "samples": samples,
+            "steps": -(-samples // same.get("batch_size", 64)),
+            "seconds": seconds,
+        }
+        measures |= {
+            "samples_per_second": samples / seconds,
+            "started_at": f"{begun:%Y-%m-%dT%H:%M:%S}Z",
+        }
         settings = {"num_parity_steps": parameters["num_parity_steps"]}
         add(
             "train",
-            **{"settings": settings, "input_seconds": 0.1, "page_faults": zlib.crc32(f"{run_id} {number}".encode())}
+            **{
+                "settings": settings,
+                "input_seconds": 0.1,
+                "page_faults": zlib.crc32(f"{run_id} {number}".encode()),
+            }
             | measures
             | columns,
         )
         awake, elapsed = awake + pause + seconds, elapsed + pause + seconds + asleep
         own = {"window_awake_seconds": seconds} if own_clock else {}
-        conditions.append({"awake_seconds": awake, "elapsed_seconds": elapsed, "repeat": 0, "index": number} | own)
+        conditions.append(
+            {"awake_seconds": awake, "elapsed_seconds": elapsed, "repeat": 0, "index": number} | own
+        )
     if stopped_after:
         add("train", status="interrupted", message="stopped by SIGINT")
     elif evaluated:
-        add("evaluate", **{"samples": 1000, "seconds": 1.0, "samples_per_second": 1000.0} | dict(evaluated))
-    about = {"name": machine, "chip": chip, "system": "Linux 6.8", "memory_bytes": 2**34, "accelerators": ["a GPU"]}
-    manifest = {"run_id": run_id, "parameters": parameters, "machine": about | dict(known), "conditions": conditions}
+        add(
+            "evaluate",
+            **{"samples": 1000, "seconds": 1.0, "samples_per_second": 1000.0} | dict(evaluated),
+        )
+    about = {
+        "name": machine,
+        "chip": chip,
+        "system": "Linux 6.8",
+        "memory_bytes": 2**34,
+        "accelerators": ["a GPU"],
+    }
+    manifest = {
+        "run_id": run_id,
+        "parameters": parameters,
+        "machine": about | dict(known),
+        "conditions": conditions,
+    }
     manifest["environment"] = {"packages": {"torch": "2.11.0"} | dict(packages)}
     manifest["process_seconds"] = 25.0 + set_by
     return rows, manifest
@@ -115,10 +159,21 @@ LATER = START + timedelta(hours=1)
 MAC = {"device": "mps", "known": {"system": "macOS 15.1"}}
 SOC = {"energy_joules": 11.0, "energy_method": "apple_ioreport", "energy_boundary": "soc"}
 GPU = {"device": "cuda", "energy_method": "nvml", "energy_boundary": "board"}
-KERAS = {"framework": "tensorflow", "study": "segmentation_scaling", "parameters": None, "flops_per_sample": None}
+KERAS = {
+    "framework": "tensorflow",
+    "study": "segmentation_scaling",
+    "parameters": None,
+    "flops_per_sample": None,
+}
 KERAS |= {"image_size": 512, "dataset": "triangles-512px", "asked": {"framework": "tensorflow"}}
 EIGHT = {"device_count": 8}
-OWN = {"study": "your_network", "model": "mine", "dataset": "loader", "image_size": None, "parameters": 12}
+OWN = {
+    "study": "your_network",
+    "model": "mine",
+    "dataset": "loader",
+    "image_size": None,
+    "parameters": 12,
+}
 RATE = FLOPS * 640 / 2.2  # FLOP/s of these rows
 # The runs of each are honest: of those in this text one each.
 ODDITIES = """
@@ -179,7 +234,10 @@ def send(runs) -> tuple[int, list]:
     written.write(*lines)
     for rows, manifest in runs:
         for line in {line["run_id"]: line for line in rows}.values():
-            path = layout.point(line["machine"], line["study"], line["point"]) / f"{line['run_id']}.json"
+            path = (
+                layout.point(line["machine"], line["study"], line["point"])
+                / f"{line['run_id']}.json"
+            )
             path.write_text(json.dumps(manifest if line["run_id"] == manifest["run_id"] else {}))
     return len(lines)
 
@@ -192,9 +250,26 @@ def test_an_honest_oddity_is_accepted(oddity, command):
     assert (status, f"{number} rows in" in said) == (0, True), said
 
 
-GPT = {"study": "gpt_tokens", "model": "nanogpt_char_small", "image_size": None, "dataset": "tinyshakespeare-excerpt"}
-GPT |= {"parameters": 803_200, "flops_per_sample": 330_448_896.0, "sequence_length": 64, "batch_size": 12}
-GPT |= {"asked": {"model": "nanogpt_char_small", "sequence_length": 0, "batch_size": 12, "dataset": "tinyshakespeare"}}
+GPT = {
+    "study": "gpt_tokens",
+    "model": "nanogpt_char_small",
+    "image_size": None,
+    "dataset": "tinyshakespeare-excerpt",
+}
+GPT |= {
+    "parameters": 803_200,
+    "flops_per_sample": 330_448_896.0,
+    "sequence_length": 64,
+    "batch_size": 12,
+}
+GPT |= {
+    "asked": {
+        "model": "nanogpt_char_small",
+        "sequence_length": 0,
+        "batch_size": 12,
+        "dataset": "tinyshakespeare",
+    }
+}
 TWICE = {"samples": 1280, "steps": 20}
 
 
@@ -208,7 +283,8 @@ def scaled(factor: float):
     return change
 
 
-# A lie: the options of an honest run, the change of its rows by phase, and the rule that refuses it.
+# A lie: the options of an honest run, the change of its rows by phase, and the rule that refuses
+# it.
 LIES = """
 an accuracy of no count:
   [{evaluated: {accuracy: 0.9, accuracy_metric: top1}}, evaluate, {accuracy: 0.90449}, [count]]
@@ -306,7 +382,11 @@ class Steps:
     """A workload of steps of 10 ms."""
 
     device, steps = CPU, 0
-    enter, mean_loss, num_samples = lambda self: None, lambda self, losses: 1.0, lambda self, batch: 64
+    enter, mean_loss, num_samples = (
+        lambda self: None,
+        lambda self, losses: 1.0,
+        lambda self, batch: 64,
+    )
 
     def steps_taken(self) -> int:
         return self.steps
@@ -332,13 +412,20 @@ def test_a_windows_own_clock_covers_neither_a_slow_counter_nor_a_slow_disk(tmp_p
     assert crosschecks.complaints(rows, manifests.read_all(tmp_path)).empty
 
 
-PRODUCT = {"model": "matmul", "phase": "calibrate", "flops_per_sample": 2.0 * 512**3, "settings": {"matrix_size": 512}}
+PRODUCT = {
+    "model": "matmul",
+    "phase": "calibrate",
+    "flops_per_sample": 2.0 * 512**3,
+    "settings": {"matrix_size": 512},
+}
 FROZEN = {"model": "mobilenetv2", "parameters": 2_270_794, "image_size": 96}
 
 
 def of_network(name, **columns):
     """Return a row of a network, with the operations that the record counts."""
-    size = {key: value for key, value in columns.items() if key in ("image_size", "sequence_length")}
+    size = {
+        key: value for key, value in columns.items() if key in ("image_size", "sequence_length")
+    }
     parameters = int(networks.table().loc[name, "parameters"])
     counted = {"flops_per_sample": networks.describe(name, **size).flops_per_sample, "settings": {}}
     return {"model": name, "parameters": parameters} | counted | columns
@@ -350,7 +437,10 @@ def of_network(name, **columns):
         (PRODUCT, True),
         (of_network("mnist_cnn", image_size=28), True),
         (of_network("resnet50", image_size=224), True),
-        (of_network("resnet50", image_size=64, flops_per_sample=1_994_883_072.0), True),  # as the workload counts it
+        (
+            of_network("resnet50", image_size=64, flops_per_sample=1_994_883_072.0),
+            True,
+        ),  # as the workload counts it
         (of_network("nanogpt_char_small", sequence_length=64), True),
         (of_network("gpt2_124m", sequence_length=128), True),
         (FROZEN | {"flops_per_sample": 110_069_504.0, "settings": {"trainable": False}}, True),
@@ -360,8 +450,12 @@ def of_network(name, **columns):
         (FROZEN | {"flops_per_sample": 1e9, "settings": {"trainable": True}}, False),
     ],
 )
-def test_operations_are_those_of_the_network_that_was_counted_or_any_where_none_was(columns, is_counted):
+def test_operations_are_those_of_the_network_that_was_counted_or_any_where_none_was(
+    columns, is_counted
+):
     for factor in (1.0, 1.5, 0.5):
         row = make_row(**columns | {"flops_per_sample": factor * columns["flops_per_sample"]})
         found = crosschecks.complaints(make_rows([row]), {})["reason"].tolist()
-        assert ["flops_per_sample is" in reason for reason in found] == [True] * (is_counted and factor != 1)
+        assert ["flops_per_sample is" in reason for reason in found] == [True] * (
+            is_counted and factor != 1
+        )

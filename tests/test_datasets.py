@@ -1,4 +1,5 @@
-"""Data sets: their content, the folders searched, and the leftovers of a damaged or broken source."""
+"""Data sets: their content, the folders searched, and the leftovers of a damaged or broken
+source."""
 
 import dataclasses
 import gzip
@@ -27,7 +28,9 @@ from rows import make_row, make_rows
 from sites import serve
 
 WHOLE_MNIST = sources.PUBLISHED["mnist"]
-DATA = Path(os.environ.get("BENCHBOOK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data")
+DATA = Path(
+    os.environ.get("BENCHBOOK_DATA") or Path(__file__).resolve().parents[2] / "shared" / "data"
+)
 LABELS = "t10k-labels-idx1-ubyte"
 PIXELS = numpy.random.default_rng(0).integers(0, 256, 8 * 784, dtype=numpy.uint8).tobytes()
 # MNIST's files, of five training images and three of the test, and CIFAR-10's, of two images each.
@@ -47,7 +50,8 @@ BATCHES = {
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Return an empty cache; data sets have the few images above, and no server answers at their addresses."""
+    """Return an empty cache; data sets have the few images above, and no server answers at their
+    addresses."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
     for name in sources.PUBLISHED:
@@ -59,7 +63,8 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """Serve a folder as the source of MNIST and CIFAR-10; return it. Files below `broken/` break off in the middle."""
+    """Serve a folder as the source of MNIST and CIFAR-10; return it. Files below `broken/` break
+    off in the middle."""
     folder = tmp_path / "site"
     write(folder, PACKED)
     write(folder / "broken", PACKED)
@@ -75,7 +80,9 @@ def site(tmp_path, monkeypatch):
 
 def publish_as(monkeypatch, name, **changes):
     """Change attributes of a published data set."""
-    monkeypatch.setitem(sources.PUBLISHED, name, dataclasses.replace(sources.PUBLISHED[name], **changes))
+    monkeypatch.setitem(
+        sources.PUBLISHED, name, dataclasses.replace(sources.PUBLISHED[name], **changes)
+    )
 
 
 def checksums(files):
@@ -95,7 +102,9 @@ def contents(folder):
 
 def test_digits_are_scikit_learns_at_mnists_size_and_every_sixth_is_a_test_image():
     file = Path(datasets.__file__).with_name("digits.csv.gz")
-    assert hashlib.sha256(file.read_bytes()).hexdigest().startswith("09f66e6debdee2cd")  # scikit-learn 1.9.1's file
+    assert (
+        hashlib.sha256(file.read_bytes()).hexdigest().startswith("09f66e6debdee2cd")
+    )  # scikit-learn 1.9.1's file
     *pixels, target = numpy.loadtxt(file, delimiter=",").T
     digits = datasets.load("digits")
     assert digits.name == "digits-28px"
@@ -117,7 +126,9 @@ def test_a_data_root_that_is_no_folder_is_refused(tmp_path):
 
 def test_mnists_own_files_have_the_checksums_of_the_list():
     if not all((DATA / "mnist" / name).is_file() for name in PACKED):
-        pytest.skip("MNIST's .gz files are not in BENCHBOOK_DATA, nor in shared/data beside the project")
+        pytest.skip(
+            "MNIST's .gz files are not in BENCHBOOK_DATA, nor in shared/data beside the project"
+        )
     mnist = WHOLE_MNIST.load(str(DATA))
     assert (len(mnist.train_images), len(mnist.test_images)) == (60_000, 10_000)
 
@@ -125,18 +136,29 @@ def test_mnists_own_files_have_the_checksums_of_the_list():
 @pytest.mark.parametrize(
     ("variable", "named", "folder", "files"),
     [
-        *(("", ".", folder, files) for folder in ("MNIST/raw", "mnist", ".") for files in (FILES, PACKED)),
+        *(
+            ("", ".", folder, files)
+            for folder in ("MNIST/raw", "mnist", ".")
+            for files in (FILES, PACKED)
+        ),
         ("BENCHBOOK_DATA", ".", "mnist", FILES),
         ("XDG_CACHE_HOME", ".", "benchbook/mnist", FILES),
         # One level too deep.
         ("BENCHBOOK_DATA", "MNIST", "MNIST/raw", FILES),
         ("BENCHBOOK_DATA", "mnist", "mnist", PACKED),
         # Kaggle's.
-        ("BENCHBOOK_DATA", "archive", "archive", {name.replace("-idx", ".idx"): FILES[name] for name in FILES}),
+        (
+            "BENCHBOOK_DATA",
+            "archive",
+            "archive",
+            {name.replace("-idx", ".idx"): FILES[name] for name in FILES},
+        ),
         ("BENCHBOOK_DATA", "cifar-10-batches-py", "cifar-10-batches-py", BATCHES),
     ],
 )
-def test_files_are_found_in_every_place_layout_and_depth(tmp_path, monkeypatch, variable, named, folder, files):
+def test_files_are_found_in_every_place_layout_and_depth(
+    tmp_path, monkeypatch, variable, named, folder, files
+):
     write(tmp_path / folder, files)
     monkeypatch.chdir(tmp_path)
     name, labels = ("cifar10", [5, 4]) if files is BATCHES else ("mnist", [7, 2, 1])
@@ -177,11 +199,15 @@ def test_rows_and_verdict_say_what_stands_in_for_a_data_set(record, name, used):
         lambda content, packed: {f"{LABELS}.gz": b"<html>not found</html>"},
     ],
 )
-def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(tmp_path, monkeypatch, capsys, damage, alone):
+def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(
+    tmp_path, monkeypatch, capsys, damage, alone
+):
     damaged = damage(FILES[LABELS], PACKED[f"{LABELS}.gz"])
     folder = write(tmp_path / "root" / "mnist", (FILES if LABELS in damaged else PACKED) | damaged)
     if alone:
-        with pytest.raises(datasets.DatasetUnavailable, match=f"{folder}: missing or damaged: {LABELS}; download"):
+        with pytest.raises(
+            datasets.DatasetUnavailable, match=f"{folder}: missing or damaged: {LABELS}; download"
+        ):
             datasets.load("mnist", str(tmp_path / "root"))
     else:
         monkeypatch.setenv("BENCHBOOK_DATA", str(write(tmp_path / "intact", FILES)))
@@ -192,7 +218,10 @@ def test_a_damaged_copy_is_passed_over_and_what_differs_is_named(tmp_path, monke
 @pytest.mark.parametrize(
     ("name", "before", "expected"),
     [
-        *[("mnist", before, ["MNIST", "raw", *PACKED]) for before in ("nothing", "another download", "a damaged copy")],
+        *[
+            ("mnist", before, ["MNIST", "raw", *PACKED])
+            for before in ("nothing", "another download", "a damaged copy")
+        ],
         ("cifar10", "nothing", ["cifar-10-batches-py", *BATCHES]),
     ],
 )
@@ -211,8 +240,16 @@ def test_a_download_lands_in_the_cache_and_is_not_repeated(site, cache, name, be
 
 DAMAGED = {
     "empty": ({f"{LABELS}.gz": b""}, "", "do not have the published checksums"),
-    "a page": ({f"{LABELS}.gz": b"<html>not here</html>"}, "", "do not have the published checksums"),
-    "another file": ({f"{LABELS}.gz": gzip.compress(bytes(100))}, "", "do not have the published checksums"),
+    "a page": (
+        {f"{LABELS}.gz": b"<html>not here</html>"},
+        "",
+        "do not have the published checksums",
+    ),
+    "another file": (
+        {f"{LABELS}.gz": gzip.compress(bytes(100))},
+        "",
+        "do not have the published checksums",
+    ),
     "cut short": ({}, "broken/", "download failed"),
     "not there": ({}, "nowhere/", "404"),
 }
@@ -258,7 +295,11 @@ def test_a_source_that_stalls_is_given_up_and_leaves_nothing(cache, monkeypatch)
 @pytest.mark.parametrize("writable", [True, False])
 @pytest.mark.parametrize(
     ("name", "stand_in"),
-    [("mnist", "digits-28px"), ("cifar10", "shapes-32px"), ("tinyshakespeare", "tinyshakespeare-excerpt")],
+    [
+        ("mnist", "digits-28px"),
+        ("cifar10", "shapes-32px"),
+        ("tinyshakespeare", "tinyshakespeare-excerpt"),
+    ],
 )
 def test_what_is_embedded_stands_in_where_allowed_under_its_own_name(
     tmp_path, monkeypatch, capsys, name, stand_in, writable
@@ -278,7 +319,11 @@ def test_what_is_embedded_stands_in_where_allowed_under_its_own_name(
 def test_cifar10_is_read_with_channels_last_and_its_own_split(tmp_path):
     write(tmp_path / "cifar-10-batches-py", BATCHES)
     data = datasets.load("cifar10", str(tmp_path))
-    assert (data.name, data.train_images.shape, data.test_images.shape) == ("cifar10", (10, 32, 32, 3), (2, 32, 32, 3))
+    assert (data.name, data.train_images.shape, data.test_images.shape) == (
+        "cifar10",
+        (10, 32, 32, 3),
+        (2, 32, 32, 3),
+    )
     assert data.train_labels.tolist() == [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
     assert data.test_labels.tolist() == [5, 4]
     # The file's 32 reds of the first line come first; green begins 1024 bytes later.
@@ -291,13 +336,19 @@ def test_a_text_is_numbered_and_split(tmp_path, monkeypatch):
     write(tmp_path / "tinyshakespeare", content)
     publish_as(monkeypatch, "tinyshakespeare", files=checksums(content))
     text = datasets.load("tinyshakespeare", str(tmp_path))
-    assert (text.name, text.characters, len(text.train), len(text.test)) == ("tinyshakespeare", "\n benort", 171, 19)
+    assert (text.name, text.characters, len(text.train), len(text.test)) == (
+        "tinyshakespeare",
+        "\n benort",
+        171,
+        19,
+    )
     assert text.train[:5].tolist() == [7, 5, 1, 2, 3]
     assert datasets.load("excerpt").beginning(14) == "First Citizen:"
 
 
 def picture_folder(folder, test="test", suffix=".png"):
-    """Write two images per class and part: red is 100 in ant and 200 in bee, and 40 more in each second image."""
+    """Write two images per class and part: red is 100 in ant and 200 in bee, and 40 more in each
+    second image."""
     for part in ("train", test):
         for name, red in {"ant": 100, "bee": 200}.items():
             (folder / part / name).mkdir(parents=True)
@@ -309,16 +360,28 @@ def picture_folder(folder, test="test", suffix=".png"):
 
 @pytest.mark.parametrize(
     ("test", "suffix", "name"),
-    [("test", ".png", "insects-png"), ("val", ".jpeg", "insects-jpeg"), ("test", ".jpg", "insects-jpeg")],
+    [
+        ("test", ".png", "insects-png"),
+        ("val", ".jpeg", "insects-jpeg"),
+        ("test", ".jpg", "insects-jpeg"),
+    ],
 )
-def test_an_image_folder_becomes_arrays_named_after_itself_and_its_format(tmp_path, test, suffix, name):
+def test_an_image_folder_becomes_arrays_named_after_itself_and_its_format(
+    tmp_path, test, suffix, name
+):
     data = datasets.load("image_folder", str(picture_folder(tmp_path / "insects", test, suffix)))
     assert (data.name, data.train_images.shape) == (name, (4, 4, 6, 3))
     assert data.train_labels.tolist() == data.test_labels.tolist() == [0, 0, 1, 1]
-    for count, labels in ((0, [0, 0, 1, 1]), (2, [0, 1]), (9, [0, 0, 1, 1])):  # of all classes of a sorted folder
+    for count, labels in (
+        (0, [0, 0, 1, 1]),
+        (2, [0, 1]),
+        (9, [0, 0, 1, 1]),
+    ):  # of all classes of a sorted folder
         assert data.with_tests(count).test_labels.tolist() == labels
     for images in (data.train_images, data.test_images):
-        assert images[:, 0, 0, 0].tolist() == pytest.approx([100, 140, 200, 240], abs=2)  # JPEG rounds
+        assert images[:, 0, 0, 0].tolist() == pytest.approx(
+            [100, 140, 200, 240], abs=2
+        )  # JPEG rounds
 
 
 def test_image_folders_that_make_no_sense_are_refused(tmp_path):
@@ -350,7 +413,11 @@ def test_a_collection_is_imagenets_folder_a_folder_or_arrays(tmp_path):
     assert (found.name, found.num_classes, found.num_samples) == ("imagenet", 2, 5)
     assert found.test.labels.tolist() == [0, 0, 1, 1]
     assert (found.train.open(4).size, found.train.open(4).mode) == ((30, 20), "RGB")
-    assert datasets.collect("image_folder", str(folder)).test.open(3).getpixel((0, 0)) == (240, 0, 0)
+    assert datasets.collect("image_folder", str(folder)).test.open(3).getpixel((0, 0)) == (
+        240,
+        0,
+        0,
+    )
     assert datasets.collect("shapes").train.open(0).size == (32, 32)
 
 
@@ -366,14 +433,25 @@ def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others
 
 def test_shapes_can_be_learnt_but_not_from_their_mean_colour():
     data = datasets.shapes(100, 20)
-    pixels = [images.reshape(len(images), -1).astype(float) for images in (data.train_images, data.test_images)]
+    pixels = [
+        images.reshape(len(images), -1).astype(float)
+        for images in (data.train_images, data.test_images)
+    ]
     means = [images.mean(axis=(1, 2)) for images in (data.train_images, data.test_images)]
-    learnt, coloured = (  # the share of test images of which most of the five nearest have the class
-        (mode(data.train_labels[KDTree(train).query(test, 5)[1]], axis=1).mode == data.test_labels).mean()
+    (
+        learnt,
+        coloured,
+    ) = (  # the share of test images of which most of the five nearest have the class
+        (
+            mode(data.train_labels[KDTree(train).query(test, 5)[1]], axis=1).mode
+            == data.test_labels
+        ).mean()
         for train, test in (pixels, means)
     )
     assert learnt > 0.35  # chance is 0.1
-    assert coloured < 0.35  # warm or cold alone tells five classes from five: 0.2, and a ring from a square a little
+    assert (
+        coloured < 0.35
+    )  # warm or cold alone tells five classes from five: 0.2, and a ring from a square a little
 
 
 @pytest.mark.parametrize(("size", "seed"), [(512, 42), (128, 7)])
@@ -392,10 +470,14 @@ def test_triangles_have_the_corners_and_colours_of_the_articles_generator(size, 
     for mask, points in zip(masks == 1, corners * size / 512, strict=True):
         inside = Delaunay(numpy.rint(points)).find_simplex(pixels) == 0
         assert mask[inside].all()
-        assert mask[~binary_dilation(inside)].sum() < 50  # of corners so sharp that no pixel's middle is inside
+        assert (
+            mask[~binary_dilation(inside)].sum() < 50
+        )  # of corners so sharp that no pixel's middle is inside
 
 
-@pytest.mark.parametrize(("options", "message"), [({"num_train": 0}, "num_train 0"), ({"size": 4}, "size 4")])
+@pytest.mark.parametrize(
+    ("options", "message"), [({"num_train": 0}, "num_train 0"), ({"size": 4}, "size 4")]
+)
 def test_too_few_or_too_small_triangles_are_refused(options, message):
     with pytest.raises(ValueError, match=f"{message}; allowed"):
         datasets.triangles(**options)

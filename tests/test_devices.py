@@ -40,15 +40,22 @@ def _torch_reports(monkeypatch, kind: str | None) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
 
 
-@pytest.mark.parametrize(("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))])
-def test_the_accelerator_comes_before_the_cpu_and_has_the_name_of_its_chip(monkeypatch, reported, kinds):
+@pytest.mark.parametrize(
+    ("reported", "kinds"), [(None, ("cpu",)), ("mps", ("mps", "cpu")), ("cuda", ("cuda", "cpu"))]
+)
+def test_the_accelerator_comes_before_the_cpu_and_has_the_name_of_its_chip(
+    monkeypatch, reported, kinds
+):
     _torch_reports(monkeypatch, reported)
     assert devices.backend("torch").kinds() == kinds
     assert devices.pick("best").kind == kinds[0]
     chip, own = identity.identify().chip, Device("cuda", "NVIDIA H200", capability=9.0)
-    assert [devices.pick(kind) for kind in kinds] == [own if kind == "cuda" else Device(kind, chip) for kind in kinds]
+    assert [devices.pick(kind) for kind in kinds] == [
+        own if kind == "cuda" else Device(kind, chip) for kind in kinds
+    ]
     with pytest.raises(
-        DeviceUnavailable, match=f"'CPU' is not available to torch here; allowed: best, {', '.join(kinds)}"
+        DeviceUnavailable,
+        match=f"'CPU' is not available to torch here; allowed: best, {', '.join(kinds)}",
     ):
         devices.pick("CPU")  # and never another device
 
@@ -58,15 +65,21 @@ def module(**names) -> SimpleNamespace:
 
 
 def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
-    """Return a double of torch with an accelerator of this kind; without one, initialising CUDA raises the error.
+    """Return a double of torch with an accelerator of this kind; without one, initialising CUDA
+    raises the error.
 
-    With `hip` it is ROCm's build: its GPUs are cuda, their architectures such as gfx942 and their capabilities AMD's.
+    With `hip` it is ROCm's build: its GPUs are cuda, their architectures such as gfx942 and
+    their capabilities AMD's.
     """
 
     init = mock.Mock(side_effect=RuntimeError(error))
-    accelerator = SimpleNamespace(current_accelerator=lambda check_available: kind and SimpleNamespace(type=kind))
+    accelerator = SimpleNamespace(
+        current_accelerator=lambda check_available: kind and SimpleNamespace(type=kind)
+    )
     cuda = SimpleNamespace(
-        init=init, get_arch_list=lambda: list(built), get_device_capability=lambda: tuple(capability)
+        init=init,
+        get_arch_list=lambda: list(built),
+        get_device_capability=lambda: tuple(capability),
     )
     return module(accelerator=accelerator, cuda=cuda, version=SimpleNamespace(hip=hip))
 
@@ -74,15 +87,20 @@ def a_torch(kind=None, hip=None, capability=(9, 0), built=(), error=None):
 def a_tensorflow(kind=None, rocm=False, capability=(9, 0)):
     """Return a double of TensorFlow 2.20 with an accelerator of this kind."""
     there = [SimpleNamespace(device_type=each) for each in ("CPU", kind) if each]
-    details = SimpleNamespace(get_device_details=lambda device: {"compute_capability": tuple(capability)})
+    details = SimpleNamespace(
+        get_device_details=lambda device: {"compute_capability": tuple(capability)}
+    )
     config = SimpleNamespace(list_physical_devices=lambda kind=None: there, experimental=details)
     build = {"cuda_compute_capabilities": ["sm_60", "sm_70", "sm_80", "sm_89", "compute_90"]}
     sysconfig = SimpleNamespace(get_build_info=lambda: build)
-    return module(config=config, sysconfig=sysconfig, test=SimpleNamespace(is_built_with_rocm=lambda: rocm))
+    return module(
+        config=config, sysconfig=sysconfig, test=SimpleNamespace(is_built_with_rocm=lambda: rocm)
+    )
 
 
 def a_jax(kind="cpu", version="", error=None, platforms=""):
-    """Return a double of JAX with this default backend and JAX_PLATFORMS; any other backend raises the error."""
+    """Return a double of JAX with this default backend and JAX_PLATFORMS; any other backend
+    raises the error."""
     client = SimpleNamespace(client=SimpleNamespace(platform_version=version))
 
     def listed(kind=None):
@@ -94,17 +112,22 @@ def a_jax(kind="cpu", version="", error=None, platforms=""):
 
 
 def an_mlx(cuda):
-    core = module(metal=SimpleNamespace(is_available=lambda: False), cuda=SimpleNamespace(is_available=lambda: cuda))
+    core = module(
+        metal=SimpleNamespace(is_available=lambda: False),
+        cuda=SimpleNamespace(is_available=lambda: cuda),
+    )
     return module(core=core)
 
 
 def backend_with(framework):
-    """Return the backend of a fresh copy of the framework's module, which imports the framework's double."""
+    """Return the backend of a fresh copy of the framework's module, which imports the
+    framework's double."""
     return runpy.run_path(Path(devices.__file__).with_name(framework) / "devices.py")["BACKEND"]
 
 
 DOUBLES = {"torch": a_torch, "tensorflow": a_tensorflow, "jax": a_jax, "mlx": an_mlx}
-# A framework and what it says, the kinds that this computer shows, the kind that is refused, and a part of the reason.
+# A framework and what it says, the kinds that this computer shows, the kind that is refused, and a
+# part of the reason.
 REFUSED = """
 - [torch, {kind: cuda, built: [sm_80, sm_90]}, [], null, ""]
 - [torch, {kind: cuda, capability: [12, 0], built: [sm_80, compute_90]}, [], null, ""]
@@ -163,7 +186,10 @@ def test_an_accelerator_that_is_not_measured_is_refused_with_its_reason(
 def test_binaries_serve_gpus_of_the_same_major_capability_and_not_below(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", a_tensorflow("GPU"))
     asked = backend_with("tensorflow")
-    given = [Device("cuda", "a GPU", "tensorflow", capability=each) for each in (6.1, 7.5, 8.6, 9.0, None)]
+    given = [
+        Device("cuda", "a GPU", "tensorflow", capability=each)
+        for each in (6.1, 7.5, 8.6, 9.0, None)
+    ]
     assert [asked.compiles_first(device) for device in given] == [False, False, False, True, False]
 
 
@@ -184,8 +210,12 @@ LISTED = [(card, None, kind) for card, kind, *_ in map(str.split, CARDS.strip().
 H100 = LISTED[0][0]
 
 
-@pytest.mark.parametrize(("card", "shown", "kind"), [*LISTED, (H100, "GPU-5f12", "cuda"), (H100, "", "-")])  # hidden
-def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monkeypatch, tmp_path, card, shown, kind):
+@pytest.mark.parametrize(
+    ("card", "shown", "kind"), [*LISTED, (H100, "GPU-5f12", "cuda"), (H100, "", "-")]
+)  # hidden
+def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(
+    monkeypatch, tmp_path, card, shown, kind
+):
     (tmp_path / "0000:01:00.0").mkdir()
     (tmp_path / "0000:01:00.0" / "modalias").write_text(f"pci:{card}i00\n")
     monkeypatch.setattr(identity, "PCI", tmp_path)
@@ -194,10 +224,20 @@ def test_accelerators_are_seen_on_the_pci_bus_whether_or_not_a_driver_works(monk
     if shown is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
     assert identity.present() == (() if kind == "-" else (kind,))
-    monkeypatch.setattr(identity, "PCI", tmp_path / "none")  # only files show the device on Jetson, WSL and a Mac
-    signs = {"/dev/nvhost-gpu": ("cuda",), "/usr/lib/wsl/lib/libcuda.so.1": ("cuda",), "/dev/dxg": ()}
-    for sign, found in (signs | {"/System/Library/Frameworks/Metal.framework": ("mps", "metal")}).items():
-        monkeypatch.setattr(identity.glob, "glob", lambda pattern, sign=sign: fnmatch.filter([sign], pattern))
+    monkeypatch.setattr(
+        identity, "PCI", tmp_path / "none"
+    )  # only files show the device on Jetson, WSL and a Mac
+    signs = {
+        "/dev/nvhost-gpu": ("cuda",),
+        "/usr/lib/wsl/lib/libcuda.so.1": ("cuda",),
+        "/dev/dxg": (),
+    }
+    for sign, found in (
+        signs | {"/System/Library/Frameworks/Metal.framework": ("mps", "metal")}
+    ).items():
+        monkeypatch.setattr(
+            identity.glob, "glob", lambda pattern, sign=sign: fnmatch.filter([sign], pattern)
+        )
         assert identity.present() == (() if shown == "" and found == ("cuda",) else found)
 
 
@@ -206,17 +246,32 @@ SIXTEEN_BITS = [{"precision": "amp_bf16"}, {"precision": "amp_fp16"}]
 
 @pytest.mark.parametrize(
     ("kind", "torch_type", "hip", "tried"),
-    [("rocm", "cuda", "6.4.43482", SIXTEEN_BITS), ("xpu", "xpu", None, SIXTEEN_BITS), ("hpu", "hpu", None, [])],
+    [
+        ("rocm", "cuda", "6.4.43482", SIXTEEN_BITS),
+        ("xpu", "xpu", None, SIXTEEN_BITS),
+        ("hpu", "hpu", None, []),
+    ],
 )
-def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypatch, kind, torch_type, hip, tried):
+def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(
+    monkeypatch, kind, torch_type, hip, tried
+):
     monkeypatch.setitem(devices.KINDS, "hpu", Features(frameworks=("torch",)))
     monkeypatch.setattr(torch.version, "hip", hip)
     _torch_reports(monkeypatch, torch_type)
     module = SimpleNamespace(get_device_name=lambda index: "a GPU", device_count=lambda: 3)
     monkeypatch.setattr(torch, "get_device_module", {torch_type: module}.get)
     device = devices.pick("best")
-    assert (device, device.backend.count(device), device.torch_type) == (Device(kind, "a GPU"), 3, torch_type)
-    assert tuned.candidates(device) == [*tried, {"channels_last": True}, {"fused": True}, {"compiled": True}]
+    assert (device, device.backend.count(device), device.torch_type) == (
+        Device(kind, "a GPU"),
+        3,
+        torch_type,
+    )
+    assert tuned.candidates(device) == [
+        *tried,
+        {"channels_last": True},
+        {"fused": True},
+        {"compiled": True},
+    ]
     assert sensors.open_sensor(device).method is None
 
 
@@ -224,12 +279,18 @@ def test_a_kind_in_the_table_has_what_torch_offers_for_any_accelerator(monkeypat
 def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_them(capability):
     device, has = Device("cuda", "a GPU", capability=capability), capability >= 8
     assert device.has_units("tf32") == device.has_units("bf16") == has
-    assert ("tf32" in trials.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
-    precisions = [change["precision"] for change in tuned.candidates(device) if "precision" in change]
+    assert (
+        ("tf32" in trials.precisions(device)) == ("tf32" in calibration.precisions(device)) == has
+    )
+    precisions = [
+        change["precision"] for change in tuned.candidates(device) if "precision" in change
+    ]
     assert precisions == (["tf32", "amp_bf16", "amp_fp16"] if has else ["amp_fp16"])
     assert [kind for kind in devices.KINDS if Device(kind, "a chip").has_units("tf32")] == ["cuda"]
     if not has:
-        with pytest.raises(NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"):
+        with pytest.raises(
+            NotImplementedError, match=r"a GPU \(cuda\) has no tf32; allowed: cuda from .* 8"
+        ):
             device.check_precision("tf32")
 
 
@@ -255,16 +316,26 @@ def test_an_unknown_precision_is_an_error_that_says_what_is_allowed():
 - [xpu, reset 1, [3001, xpu_allocator_peak]]
 """),
 )
-def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state(monkeypatch, kind, called, memory):
+def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state(
+    monkeypatch, kind, called, memory
+):
     kind, _, old = kind.partition(" before ")
     device, calls, restored = Device(kind, "a GPU", index=1), [], []
-    monkeypatch.setattr(torch.accelerator, "synchronize", lambda index: calls.append(f"synchronize {index}"))
-    for place, name, bytes_of in ((torch.accelerator, "reset", 3000), (torch.cuda, "reset cuda", 1000)):
+    monkeypatch.setattr(
+        torch.accelerator, "synchronize", lambda index: calls.append(f"synchronize {index}")
+    )
+    for place, name, bytes_of in (
+        (torch.accelerator, "reset", 3000),
+        (torch.cuda, "reset cuda", 1000),
+    ):
         reset = functools.partial(lambda name, index: calls.append(f"{name} {index}"), name)
         monkeypatch.setattr(place, "reset_peak_memory_stats", reset)
         monkeypatch.setattr(place, "max_memory_allocated", bytes_of.__add__)
-    if old:  # as its functions answer where MPS's allocator is none of those that torch.accelerator knows
-        error = "device_allocator INTERNAL ASSERT FAILED. Allocator for mps is not a DeviceAllocator."
+    # as its functions answer where MPS's allocator is none of those that torch.accelerator knows
+    if old:
+        error = (
+            "device_allocator INTERNAL ASSERT FAILED. Allocator for mps is not a DeviceAllocator."
+        )
         for name in ("reset_peak_memory_stats", "max_memory_allocated"):
             monkeypatch.setattr(torch.accelerator, name, mock.Mock(side_effect=RuntimeError(error)))
     generator = SimpleNamespace(get_rng_state=lambda: "a state", set_rng_state=restored.append)
@@ -281,7 +352,8 @@ def test_torch_waits_for_an_accelerator_and_asks_for_its_memory_and_random_state
 
 
 def test_jax_waits_for_what_the_measured_kind_computes_also_beside_a_gpu(monkeypatch):
-    """Without a platform, JAX's function lists the arrays of its default backend, here the GPU's."""
+    """Without a platform, JAX's function lists the arrays of its default backend, here the
+    GPU's."""
     waited, double = [], a_jax("gpu", "PJRT C API\ncuda 12090")
     double.live_arrays = lambda platform=None: [f"an array of {platform or 'cuda'}"]
     double.block_until_ready = waited.append
@@ -301,16 +373,27 @@ def test_peak_memory_of_the_process_is_in_bytes_on_every_system(monkeypatch, sys
 
 
 def test_windows_is_told_to_use_wsl_in_one_line():
-    with pytest.raises(AssertionError, match=r"^error: benchbook runs on Linux and macOS; .* WSL: \S+\n"):
+    with pytest.raises(
+        AssertionError, match=r"^error: benchbook runs on Linux and macOS; .* WSL: \S+\n"
+    ):
         run_python("import sys; sys.platform = 'win32'; import benchbook")
 
 
 def test_only_modules_that_train_import_a_framework():
-    names = ["benchbook", *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook."))]
+    names = [
+        "benchbook",
+        *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook.")),
+    ]
     named = "results|charts|tables|matrix|money|scaling|plan"
-    trains = re.compile(rf"benchbook\.(frameworks\.\w+\.|studies\.(?!datasets|figures)\w+\.(?!{named}))")
+    trains = re.compile(
+        rf"benchbook\.(frameworks\.\w+\.|studies\.(?!datasets|figures)\w+\.(?!{named}))"
+    )
     names = [name for name in names if not trains.match(name)]
-    assert {"benchbook.frameworks.devices", "benchbook.frameworks.operations", "benchbook.rows.records"} <= set(names)
+    assert {
+        "benchbook.frameworks.devices",
+        "benchbook.frameworks.operations",
+        "benchbook.rows.records",
+    } <= set(names)
     program = f"""
 import importlib, sys
 for name in {names!r}:
@@ -324,8 +407,11 @@ print("imported", len({names!r}))
 
 def test_only_the_frameworks_distinguish_kinds_of_devices():
     kinds, library = "|".join(set(devices.KINDS) - {"cpu"}), Path(benchbook.__file__).parent
-    # Code that compares a value with the name of a kind (but not a column of rows), or looks a value up by it.
-    distinguishing = re.compile(rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )')
+    # Code that compares a value with the name of a kind (but not a column of rows), or looks a
+    # value up by it.
+    distinguishing = re.compile(
+        rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )'
+    )
     places = [
         f"{path.relative_to(library)}: {line.strip()}"
         for path in sorted(library.rglob("*.py"))
@@ -360,8 +446,12 @@ COMPLAINTS = """
 """
 
 
-@pytest.mark.parametrize(("gpus", "here", "libtpu", "given", "expected"), yaml.safe_load(COMPLAINTS))
-def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch, gpus, here, libtpu, given, expected):
+@pytest.mark.parametrize(
+    ("gpus", "here", "libtpu", "given", "expected"), yaml.safe_load(COMPLAINTS)
+)
+def test_complaints_about_cuda_are_silenced_only_where_there_is_none(
+    monkeypatch, gpus, here, libtpu, given, expected
+):
     monkeypatch.setattr(nvidia, "gpus", lambda: gpus)
     monkeypatch.setattr(identity, "present", lambda: here)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: "libtpu" if libtpu else None)
@@ -370,13 +460,24 @@ def test_complaints_about_cuda_are_silenced_only_where_there_is_none(monkeypatch
         assert dict(os.environ) == SHARED_GPU | expected
 
 
-@pytest.mark.parametrize("framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)])
-def test_a_framework_starts_without_a_warning_and_a_users_settings_of_keras(tmp_path, monkeypatch, framework):
-    settings = {"floatx": "float16", "epsilon": 0.5, "backend": "torch", "image_data_format": "channels_first"}
+@pytest.mark.parametrize(
+    "framework", [name for name in ("tensorflow", "jax", "mlx") if importlib.util.find_spec(name)]
+)
+def test_a_framework_starts_without_a_warning_and_a_users_settings_of_keras(
+    tmp_path, monkeypatch, framework
+):
+    settings = {
+        "floatx": "float16",
+        "epsilon": 0.5,
+        "backend": "torch",
+        "image_data_format": "channels_first",
+    }
     (tmp_path / ".keras").mkdir()
     (tmp_path / ".keras" / "keras.json").write_text(json.dumps(settings))
     monkeypatch.setenv("HOME", str(tmp_path))
-    asked = f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)"
+    asked = (
+        f"from benchbook.frameworks import devices; print(devices.pick('cpu', '{framework}').kind)"
+    )
     if framework == "mlx":
         assert run_python(asked) == "cpu\n"
         return
@@ -388,7 +489,9 @@ def test_a_framework_starts_without_a_warning_and_a_users_settings_of_keras(tmp_
     assert run_python(asked) == "cpu\nfloat32 1e-07 channels_last False\n"
 
 
-def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwards(tmp_path, monkeypatch):
+def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwards(
+    tmp_path, monkeypatch
+):
     (tmp_path / "guest_of_tests.py").write_text("")
     host = "try:\n    import guest_of_tests\nexcept ImportError:\n    guest_of_tests = None\n"
     for name in ("host_of_tests", "later_host_of_tests"):
@@ -399,4 +502,6 @@ def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwa
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert libraries.import_alone("host_of_tests").guest_of_tests is None
     guest = importlib.import_module("guest_of_tests")
-    assert libraries.import_alone("later_host_of_tests").guest_of_tests is guest  # it was imported before
+    assert (
+        libraries.import_alone("later_host_of_tests").guest_of_tests is guest
+    )  # it was imported before

@@ -1,4 +1,5 @@
-"""Frameworks list their devices in short-lived processes: planning imports no framework, and errors stay the same."""
+"""Frameworks list their devices in short-lived processes: planning imports no framework, and
+errors stay the same."""
 
 import re
 import sys
@@ -86,32 +87,51 @@ def test_planning_asking_and_running_import_no_framework(tmp_path):
 
 
 def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, machine_says, tmp_path):
-    jax_is(f"{JAX.format('tpu')}open({str(tmp_path / 'asked')!r}, 'a').write('asked '); print('a library that greets')")
+    jax_is(
+        f"{JAX.format('tpu')}open({str(tmp_path / 'asked')!r}, 'a').write('asked '); print('a library that greets')"
+    )
     answers = [survey.ask("jax") for _ in range(2)]
     assert [each.kind for each in answers[0].devices] == ["tpu", "cpu"]
     assert answers[0] == answers[1]
     assert survey.device("best", "jax") == Device("tpu", "TPU v5e", "jax")
-    with pytest.raises(DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"):
+    with pytest.raises(
+        DeviceUnavailable, match="'cuda' is not available to jax here; allowed: best, tpu, cpu"
+    ):
         survey.device("cuda", "jax")
     assert re.search(r"jax +│ tpu +│ TPU v5e +│ rapl", machine_says())
     assert (tmp_path / "asked").read_text().split() == ["asked"]
 
 
-def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(jax_is, machine_says, command):
+def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(
+    jax_is, machine_says, command
+):
     jax_is(JAX.format("neuron"))
-    with pytest.raises(DeviceUnavailable, match=r"jax is not measured on 'neuron' here: .* not in benchbook's table"):
+    with pytest.raises(
+        DeviceUnavailable,
+        match=r"jax is not measured on 'neuron' here: .* not in benchbook's table",
+    ):
         survey.device("best", "jax")
     assert survey.device("cpu", "jax").kind == "cpu"
-    status, said = command("plan", "--profile", "paper", "--studies", "calibrate")  # torch's points remain
+    status, said = command(
+        "plan", "--profile", "paper", "--studies", "calibrate"
+    )  # torch's points remain
     assert status == 0
     assert "Left out: 'neuron' of jax" in said
     with pytest.raises(DeviceUnavailable, match="jax is not measured on 'neuron' here"):
-        profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax", "device": "best"}]} | LIMIT, "all")
-    assert re.search(r"jax +│ neuron +│ +│ +│ not used: .* not in benchbook's table", machine_says())
+        profiles.points_of(
+            "mobilenetv2_energy",
+            {"points": [{"framework": "jax", "device": "best"}]} | LIMIT,
+            "all",
+        )
+    assert re.search(
+        r"jax +│ neuron +│ +│ +│ not used: .* not in benchbook's table", machine_says()
+    )
 
 
 # What JAX raises where JAX_PLATFORMS names its device, and what XLA's client does.
-BUSY = "Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid 12."
+BUSY = (
+    "Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by process with pid 12."
+)
 OLD = "INTERNAL: CUDA error: CUDA driver version is insufficient for CUDA runtime version"
 
 FAILING_JAX = """
@@ -124,16 +144,28 @@ devices = default_backend
 
 
 @pytest.mark.parametrize("reason", [BUSY, OLD])
-def test_a_framework_that_cannot_open_its_device_ends_its_own_points_alone(jax_is, outputs, command, reason):
+def test_a_framework_that_cannot_open_its_device_ends_its_own_points_alone(
+    jax_is, outputs, command, reason
+):
     jax_is(FAILING_JAX.format(reason))
-    status, said = command("plan", "--profile", "smoke", "--studies", "calibrate mobilenetv2_energy")
+    status, said = command(
+        "plan", "--profile", "smoke", "--studies", "calibrate mobilenetv2_energy"
+    )
     assert status == 0
-    assert f"Left out: all points of jax: jax cannot open its devices here (JaxRuntimeError: {reason})" in said
+    assert (
+        f"Left out: all points of jax: jax cannot open its devices here (JaxRuntimeError: {reason})"
+        in said
+    )
     assert "PyTorch" in said
     assert "JAX" not in said
     with pytest.raises(DeviceUnavailable, match=reason[:20]):
         profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax"}]} | LIMIT, "all")
-    assert profiles.points_of("mobilenetv2_energy", {"points": [{"framework": ["jax"]}]} | LIMIT, "all") == []
+    assert (
+        profiles.points_of(
+            "mobilenetv2_energy", {"points": [{"framework": ["jax"]}]} | LIMIT, "all"
+        )
+        == []
+    )
 
 
 KILLS = "import os, sys; sys.stderr.write('driver too old'); sys.stderr.flush(); os._exit(134)"
@@ -143,8 +175,16 @@ HANGS = "import time; time.sleep(60)"
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("raise ImportError('no libcuda')", FrameworkMissing, r"cannot be imported here \(no libcuda\); (?!.*jax)"),
-        (KILLS, RuntimeError, "jax could not be asked for its devices: .* 134; it last printed: driver too old"),
+        (
+            "raise ImportError('no libcuda')",
+            FrameworkMissing,
+            r"cannot be imported here \(no libcuda\); (?!.*jax)",
+        ),
+        (
+            KILLS,
+            RuntimeError,
+            "jax could not be asked for its devices: .* 134; it last printed: driver too old",
+        ),
         (HANGS, RuntimeError, "jax did not list its devices within 1 seconds"),
     ],
 )
@@ -157,17 +197,25 @@ def test_a_broken_framework_is_an_error_that_names_it_and_is_not_asked_for_a_cpu
     with pytest.raises(error, match=words):
         survey.kinds("jax")
     if text == KILLS:
-        assert re.search(r"jax +│ +│ +│ +│ jax could not be asked for its devices: the process", machine_says())
+        assert re.search(
+            r"jax +│ +│ +│ +│ jax could not be asked for its devices: the process", machine_says()
+        )
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")
-def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_says_why(monkeypatch, command):
+def test_a_framework_that_compiles_when_first_used_gets_time_and_a_line_that_says_why(
+    monkeypatch, command
+):
     limits, there = {}, (Device("cuda", "NVIDIA H200"), Device("cpu", "a chip"))
     for compiles in (False, True):
         answer = survey.Answer(there, compiles_first=("cuda",) * compiles)
         monkeypatch.setattr(survey, "ask", lambda framework, answer=answer: answer)
-        points = profiles.points_of("segmentation_scaling", {"points": [{"framework": "tensorflow"}]} | LIMIT, "all")
-        limits[compiles] = {point.parameters["device"]: point.time_limit_seconds for point in points}
+        points = profiles.points_of(
+            "segmentation_scaling", {"points": [{"framework": "tensorflow"}]} | LIMIT, "all"
+        )
+        limits[compiles] = {
+            point.parameters["device"]: point.time_limit_seconds for point in points
+        }
         _, said = command("plan", "--studies", "segmentation_scaling")
         assert ("tensorflow has no binaries for this GPU" in said) == compiles
     assert limits[True]["cpu"] == limits[False]["cpu"] == limits[False]["cuda"]

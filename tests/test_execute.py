@@ -1,4 +1,5 @@
-"""One point through papermill: every way it can end becomes a row, and nothing is measured twice."""
+"""One point through papermill: every way it can end becomes a row, and nothing is measured
+twice."""
 
 import json
 import os
@@ -25,7 +26,9 @@ from processes import wait_for
 
 pytestmark = pytest.mark.notebook
 
-PARAMETERS = 'variant: str = "reference"  # one\ndevice: str = "best"  # one\nbudget: dict = {}  # none\n'
+PARAMETERS = (
+    'variant: str = "reference"  # one\ndevice: str = "best"  # one\nbudget: dict = {}  # none\n'
+)
 # Declares them, in each process: the study has no folder.
 PLAN = """
 from dataclasses import dataclass
@@ -83,12 +86,15 @@ if fault == "late exception":
 
 @pytest.fixture
 def point(tmp_path, monkeypatch) -> Point:
-    """Return the only point of a study of one row, in a folder that could be a template; FAULT says how it fails."""
+    """Return the only point of a study of one row, in a folder that could be a template; FAULT
+    says how it fails."""
     folder = tmp_path / "a:b {x}"
     folder.mkdir()
     path = write_notebook(folder / "01_faults.ipynb", "# Faults", PARAMETERS, SETUP, BODY)
     monkeypatch.setattr(layout, "notebooks", lambda: {"faults": path})
-    monkeypatch.setattr(parameters, "plan_of", parameters.plan_of)  # and what PLAN puts in its place
+    monkeypatch.setattr(
+        parameters, "plan_of", parameters.plan_of
+    )  # and what PLAN puts in its place
     exec(PLAN, {})
     context.change(session="s")
     for name, value in {"FAULTS_NOTEBOOK": path, "BENCHBOOK_OUTPUTS": folder}.items():
@@ -133,14 +139,19 @@ except processes.Stopped as stop:
 """
 
 
-def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(point, tmp_path, monkeypatch):
-    """It runs in this environment's kernel, reads no user's settings of IPython, and needs no short TMPDIR."""
+def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again(
+    point, tmp_path, monkeypatch
+):
+    """It runs in this environment's kernel, reads no user's settings of IPython, and needs no
+    short TMPDIR."""
     startup = tmp_path / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
     (startup / "00.py").write_text(f"open({str(tmp_path / 'read')!r}, 'w')")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = layout.notebook("faults")
-    notebook.write_text(notebook.read_text().replace('"name": "python3"', '"name": "conda-env-other-py"'))
+    notebook.write_text(
+        notebook.read_text().replace('"name": "python3"', '"name": "conda-env-other-py"')
+    )
     place = tmp_path / ("t" * 97)
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
@@ -171,7 +182,9 @@ FAILURES = """
 
 
 @pytest.mark.parametrize(("fault", "status", "message", "phases"), yaml.safe_load(FAILURES))
-def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, tmp_path, fault, status, message, phases):
+def test_a_failure_is_one_more_row_and_keeps_the_others(
+    point, monkeypatch, tmp_path, fault, status, message, phases
+):
     if fault == "out of memory":
         kills = iter((0, 1))  # what Linux has counted before the run and after it
         monkeypatch.setattr(control_groups, "memory_kills", lambda: next(kills))
@@ -189,7 +202,9 @@ def test_a_failure_is_one_more_row_and_keeps_the_others(point, monkeypatch, tmp_
     assert not list(folder_of(point).glob("*.running"))
 
 
-def test_a_cell_that_fails_after_the_measurement_is_named_and_changes_no_row(point, monkeypatch, capsys):
+def test_a_cell_that_fails_after_the_measurement_is_named_and_changes_no_row(
+    point, monkeypatch, capsys
+):
     monkeypatch.setenv("FAULT", "late exception")
     assert execute.execute(point, "tester") == ["ok"]
     assert rows_of(point)["status"].tolist() == ["ok"]
@@ -201,25 +216,34 @@ def test_a_run_that_takes_too_long_is_ended_with_its_kernel(point, monkeypatch, 
     started_in = tmp_path / "anywhere"
     started_in.mkdir()
     monkeypatch.chdir(started_in)
-    late = point.limit_seconds + 1  # the clock leaps once the run hangs, however long its kernel took to start
+    late = (
+        point.limit_seconds + 1
+    )  # the clock leaps once the run hangs, however long its kernel took to start
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late * has_row(point))
     monkeypatch.setattr(launch, "time", clock)
     assert run_with(point, "hangs", monkeypatch) == "timeout"
     assert rows_of(point)["status"].tolist() == ["ok", "timeout"]
     assert "540 s" in rows_of(point)["message"].iloc[-1]  # two processes and five minutes
     assert not psutil.Process().children(recursive=True)
-    assert not list(started_in.iterdir())  # no socket of the kernel, which a next one might take for its own
+    assert not list(
+        started_in.iterdir()
+    )  # no socket of the kernel, which a next one might take for its own
 
 
 def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(point, monkeypatch):
     long = replace(point, time_limit_seconds=5000)
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * has_row(point))  # leaps once the run hangs
+    clock = SimpleNamespace(
+        monotonic=lambda: time.monotonic() + 1000 * has_row(point)
+    )  # leaps once the run hangs
     monkeypatch.setattr(launch, "time", clock)
     monkeypatch.setenv("FAULT", "hangs")
     assert session.run([long], "tester", time.monotonic() + 1000) == [
         (long, "stopped by the deadline; its finished windows are kept")
     ]
-    assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [["train", "ok"], ["train", "interrupted"]]
+    assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [
+        ["train", "ok"],
+        ["train", "interrupted"],
+    ]
     assert rows_of(point)["message"].iloc[-1] == "stopped by the deadline"
     monkeypatch.setattr(launch, "time", time)
     monkeypatch.setenv("FAULT", "")
@@ -229,14 +253,24 @@ def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(p
 
 @pytest.mark.parametrize(
     ("number", "times", "fault"),
-    [(signal.SIGINT, 30, "hangs"), (signal.SIGHUP, 1, "does not heed"), (signal.SIGKILL, 1, "hangs")],
+    [
+        (signal.SIGINT, 30, "hangs"),
+        (signal.SIGHUP, 1, "does not heed"),
+        (signal.SIGKILL, 1, "hangs"),
+    ],
 )
-def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypatch, tmp_path, number, times, fault):
+def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(
+    point, monkeypatch, tmp_path, number, times, fault
+):
     monkeypatch.setenv("FAULT", fault)
-    process = subprocess.Popen([sys.executable, "-c", ALONE, json.dumps(asdict(point))], start_new_session=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", ALONE, json.dumps(asdict(point))], start_new_session=True
+    )
     wait_for(lambda: has_row(point), process)
     family = psutil.Process(process.pid).children(recursive=True)
-    is_heeded = number != signal.SIGKILL  # the others a terminal sends to the whole group, while the first is heeded
+    is_heeded = (
+        number != signal.SIGKILL
+    )  # the others a terminal sends to the whole group, while the first is heeded
     for _ in range(times):
         (os.killpg if is_heeded else os.kill)(process.pid, number)
         time.sleep(0.01)
@@ -245,18 +279,34 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(point, monkeypat
     assert not [member for member in family if member.is_running()]
     session.recover("tester")
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted"]
-    message = f"stopped by {signal.Signals(number).name}" if is_heeded else "the process that measured was gone"
+    message = (
+        f"stopped by {signal.Signals(number).name}"
+        if is_heeded
+        else "the process that measured was gone"
+    )
     assert message in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
     assert not list(folder_of(point).glob("*.running"))
 
 
-def test_only_one_run_measures_at_a_time_and_who_waits_is_told_at_once(tmp_path, monkeypatch, capsys):
+def test_only_one_run_measures_at_a_time_and_who_waits_is_told_at_once(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    lock, refused = layout.state("desk") / ".lock", r"another study measures on this machine \(desk\)"
-    with execute.only_one(lock), pytest.raises(RuntimeError, match=refused), execute.only_one(lock, 0.1):
+    lock, refused = (
+        layout.state("desk") / ".lock",
+        r"another study measures on this machine \(desk\)",
+    )
+    with (
+        execute.only_one(lock),
+        pytest.raises(RuntimeError, match=refused),
+        execute.only_one(lock, 0.1),
+    ):
         pass
-    assert "Waiting up to 0 s: another study measures on this machine (desk)." in capsys.readouterr().err
+    assert (
+        "Waiting up to 0 s: another study measures on this machine (desk)."
+        in capsys.readouterr().err
+    )
     with execute.only_one(lock, 0.1):
         pass
     assert capsys.readouterr().err == ""

@@ -1,4 +1,5 @@
-"""What labels say, how they fit, and what is not drawn; how points look is in the golden set (edges.py)."""
+"""What labels say, how they fit, and what is not drawn; how points look is in the golden set
+(edges.py)."""
 
 import itertools
 
@@ -17,28 +18,51 @@ from rows import make_row, make_rows
 
 def test_a_label_says_where_a_line_differs_from_the_others():
     lines = pandas.DataFrame(
-        [line(dataset="mnist", loader="a"), line(dataset="digits-28px", loader="a"), line(source="published")]
+        [
+            line(dataset="mnist", loader="a"),
+            line(dataset="digits-28px", loader="a"),
+            line(source="published"),
+        ]
     )
     names = Names({"desk": Name("Chip A")}, {})
-    first, second, printed = figures.labels(lines, names, ("loader", "dataset", "batch_size"), {"dataset": "mnist"})
+    first, second, printed = figures.labels(
+        lines, names, ("loader", "dataset", "batch_size"), {"dataset": "mnist"}
+    )
     assert first == "Chip A, CPU"
     assert "digits" in second
     assert "published" in printed
 
 
 def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_one_is_its_own():
-    kinds = {"a": Name("Chip A", suffix=" (no. 1)"), "b": Name("Chip A", suffix=" (no. 2)"), "c": Name("Chip C")}
-    numbers = [line(machine=name, value=value, low=value - 1, high=value + 1) for value, name in enumerate("abc", 5)]
+    kinds = {
+        "a": Name("Chip A", suffix=" (no. 1)"),
+        "b": Name("Chip A", suffix=" (no. 2)"),
+        "c": Name("Chip C"),
+    }
+    numbers = [
+        line(machine=name, value=value, low=value - 1, high=value + 1)
+        for value, name in enumerate("abc", 5)
+    ]
     lines = pandas.DataFrame([*numbers, numbers[1] | {"verdict": Verdict((("battery",),))}])
     one, other, unstable = pooled(lines, "value", [], Names(kinds, {})).to_dict("records")
-    assert (one["machine"], one["value"], one["low"], one["high"], one["pooled"]) == ("a", 5, 4, 7, ["a", "b"])
-    assert figures.labels(pandas.DataFrame([one]), Names(kinds, {}), (), {}) == ["Chip A (2 machines), CPU"]
+    assert (one["machine"], one["value"], one["low"], one["high"], one["pooled"]) == (
+        "a",
+        5,
+        4,
+        7,
+        ["a", "b"],
+    )
+    assert figures.labels(pandas.DataFrame([one]), Names(kinds, {}), (), {}) == [
+        "Chip A (2 machines), CPU"
+    ]
     assert (other["machine"], unstable["machine"]) == ("c", "b")
 
 
 @pytest.mark.parametrize("count", [4, 4.0])
 def test_a_label_counts_the_chips_of_a_machine_once(count):
-    lines = pandas.DataFrame([line(device="cuda", device_count=count), line(device="cuda", device_count=1)])
+    lines = pandas.DataFrame(
+        [line(device="cuda", device_count=count), line(device="cuda", device_count=1)]
+    )
     names = Names({"desk": Name("Chip A")}, {("desk", "cuda"): "Chip B"})
     assert figures.labels(lines, names, ("device_count",), {}) == ["4 x Chip B", "Chip B"]
 
@@ -46,7 +70,12 @@ def test_a_label_counts_the_chips_of_a_machine_once(count):
 @pytest.mark.parametrize(("last", "is_drawn"), [(2.29, False), (1.5, True)])
 def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     chart = next(chart for chart in mobilenet.STUDY.charts if chart.name == "mobilenetv2-loss")
-    columns = {"study": "mobilenetv2_energy", "framework": "torch", "dataset": "cifar10", "image_size": 64}
+    columns = {
+        "study": "mobilenetv2_energy",
+        "framework": "torch",
+        "dataset": "cifar10",
+        "image_size": 64,
+    }
     lines = [make_row(index=index, loss=loss, **columns) for index, loss in enumerate((2.31, last))]
     assert (chart.draw(Evidence(make_rows(lines))).figure is not None) == is_drawn
 
@@ -54,14 +83,24 @@ def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
 def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_without_them():
     heights = {}
     for count in (3, 20):
-        lines = pandas.DataFrame({"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"})
+        lines = pandas.DataFrame(
+            {"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"}
+        )
         lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
-        words = {"title": lambda *_: "A title", "column": "value", "label": ("setting",), "text": "{value}"}
+        words = {
+            "title": lambda *_: "A title",
+            "column": "value",
+            "label": ("setting",),
+            "text": "{value}",
+        }
         chart = Bars("name", table=lambda _, lines=lines: lines, xlabel="value", **words)
         figure = chart.draw(Evidence(make_rows([make_row()]))).figure
         figure.draw_without_rendering()
         labels = figure.axes[0].get_yticklabels()
-        assert max(len(text) for label in labels for text in label.get_text().split("\n")) <= figures.LABEL_LETTERS
+        assert (
+            max(len(text) for label in labels for text in label.get_text().split("\n"))
+            <= figures.LABEL_LETTERS
+        )
         boxes = [label.get_window_extent() for label in labels]
         assert all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
         heights[count] = figure.get_figheight()

@@ -1,4 +1,5 @@
-"""Findings and titles: hedges, doubts first, and no comparison that its interval does not support."""
+"""Findings and titles: hedges, doubts first, and no comparison that its interval does not
+support."""
 
 import math
 import re
@@ -19,11 +20,19 @@ from benchbook.studies.results.findings import Sentence
 from rows import make_row, make_rows, windows
 
 STUDY = "mnist_speedup"
-PRINTED = make_row(source="published", machine="printed-box", phase="total", device="mps", seconds=19.6, epoch=1)
+PRINTED = make_row(
+    source="published", machine="printed-box", phase="total", device="mps", seconds=19.6, epoch=1
+)
 PRINTED |= {"samples_per_second": None, "samples": 60_000, "run_id": "printed", "point": "printed"}
-COMPARES = re.compile(r"faste|slow|\btimes as\b|\bpays?\b|\btakes \S+ of a training step", re.IGNORECASE)
+COMPARES = re.compile(
+    r"faste|slow|\btimes as\b|\bpays?\b|\btakes \S+ of a training step", re.IGNORECASE
+)
 CHARTS = [chart for study in studies.every().values() for chart in study.charts]
-TITLES = {chart.name: chart.title for chart in CHARTS if isinstance(getattr(chart, "title", None), Sentence)}
+TITLES = {
+    chart.name: chart.title
+    for chart in CHARTS
+    if isinstance(getattr(chart, "title", None), Sentence)
+}
 NAMES = Names({"desk": Name("Chip A"), "attic": Name("Chip B")}, {})
 
 
@@ -31,7 +40,12 @@ def point(rates=(100.0, 101.0, 99.0, 100.0, 102.0, 98.0), variant="reference", *
     name = f"{variant}-{columns.get('machine')}-{columns.get('status')}-{columns.get('device')}"
     common = {"variant": variant, "point": name, "run_id": name, "session": name} | columns
     if common.get("status", "ok") != "ok":
-        return [make_row(**common | dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds")))]
+        return [
+            make_row(
+                **common
+                | dict.fromkeys(("samples", "seconds", "samples_per_second", "input_seconds"))
+            )
+        ]
     return windows(rates, **common)
 
 
@@ -42,19 +56,31 @@ def finding(*parts, printed=(PRINTED,)):
 
 def starts(num_processes, *points, **columns):
     """Return points as so many processes measured them."""
-    return [row | {"run_id": f"{row['run_id']}-{n}"} for n in range(num_processes) for row in point(*points, **columns)]
+    return [
+        row | {"run_id": f"{row['run_id']}-{n}"}
+        for n in range(num_processes)
+        for row in point(*points, **columns)
+    ]
 
 
 def test_a_finding_names_the_machine_the_way_and_its_hedges():
     tuned = point((200.0,) * 6, "tuned")
-    assert "(reference) takes 600 seconds" in finding(point(), tuned)  # the tuned one is not confirmed
+    assert "(reference) takes 600 seconds" in finding(
+        point(), tuned
+    )  # the tuned one is not confirmed
     text = finding(tuned)
-    assert "not confirmed) takes 300 seconds on a Chip A, at the measured rate (one process only" in text
+    assert (
+        "not confirmed) takes 300 seconds on a Chip A, at the measured rate (one process only"
+        in text
+    )
     assert "desk" not in text
 
 
 def test_a_machines_own_finding_leaves_out_what_was_only_published():
-    study, own = studies.every()[STUDY], pandas.concat([articles.rows(), make_rows(starts(5))], ignore_index=True)
+    study, own = (
+        studies.every()[STUDY],
+        pandas.concat([articles.rows(), make_rows(starts(5))], ignore_index=True),
+    )
     assert findings.finding(study, Evidence(own))[-1].endswith(", published.")
     assert "published" not in " ".join(findings.finding(study, Evidence(own), measured=True))
     assert findings.finding(study, Evidence(make_rows([PRINTED])), measured=True) == []
@@ -78,7 +104,13 @@ def test_a_sound_point_has_no_hedge_and_an_unstable_one_says_so_first():
 )
 def test_two_points_of_which_one_is_unstable_decide_nothing(reasons, low, said):
     title = Sentence(
-        "It is {value} times as fast", "", "ratio", wording.times, "most", equal=1, undecided="No difference is shown"
+        "It is {value} times as fast",
+        "",
+        "ratio",
+        wording.times,
+        "most",
+        equal=1,
+        undecided="No difference is shown",
     )
     line = {
         "source": "measured",
@@ -111,7 +143,9 @@ def test_the_title_over_bars_of_several_machines_has_the_span_of_the_others():
 
 
 def test_where_nothing_was_measured_it_says_so():
-    assert finding().startswith("One MNIST epoch (reference) takes 20 seconds on a Chip A's GPU, published.")
+    assert finding().startswith(
+        "One MNIST epoch (reference) takes 20 seconds on a Chip A's GPU, published."
+    )
     assert finding(printed=()).startswith("No MNIST epoch was measured here yet.")
 
 
@@ -122,11 +156,18 @@ def test_a_title_that_compares_has_a_value_of_no_difference(name):
     assert (title.equal is None) or title.undecided
 
 
-@pytest.mark.parametrize("name", [name for name, title in TITLES.items() if title.equal is not None])
+@pytest.mark.parametrize(
+    "name", [name for name, title in TITLES.items() if title.equal is not None]
+)
 @settings(max_examples=60, deadline=None)
 @given(
     lines=st.lists(
-        st.tuples(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1), st.sampled_from(["interval", "range", None])),
+        st.tuples(
+            st.floats(-1, 1),
+            st.floats(0, 1),
+            st.floats(0, 1),
+            st.sampled_from(["interval", "range", None]),
+        ),
         min_size=1,
         max_size=4,
     )
@@ -136,11 +177,15 @@ def test_no_title_compares_where_every_interval_holds_no_difference(name, lines)
     for centre, below, above, kind in lines:
         value = math.exp(centre) if title.equal else centre
         bounds = {"low": value - below, "high": value + above, "interval": kind}
-        rows.append({title.column: value, "machine": "desk", "device": "cpu", "status": "ok"} | bounds)
-    table = pandas.DataFrame(rows).assign(precision="amp_bf16", compiled=False, verdict=Verdict(), source="measured")
-    decided = table["interval"].eq("interval") & ~table["low"].le(title.equal) | table["interval"].eq("interval") & ~(
-        table["high"].ge(title.equal)
+        rows.append(
+            {title.column: value, "machine": "desk", "device": "cpu", "status": "ok"} | bounds
+        )
+    table = pandas.DataFrame(rows).assign(
+        precision="amp_bf16", compiled=False, verdict=Verdict(), source="measured"
     )
+    decided = table["interval"].eq("interval") & ~table["low"].le(title.equal) | table[
+        "interval"
+    ].eq("interval") & ~(table["high"].ge(title.equal))
     text = title(table, NAMES)
     assert (text == title.undecided) == (not decided.any())
     if decided.any() and not title.best:

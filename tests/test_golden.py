@@ -1,4 +1,5 @@
-"""The golden set: what is made of the committed rows is what it was, number by number; see tests/golden.py."""
+"""The golden set: what is made of the committed rows is what it was, number by number; see
+tests/golden.py."""
 
 import os
 import subprocess
@@ -15,10 +16,15 @@ MOST_SHOWN = 40  # lines
 
 
 def make(folder: Path, *words: str) -> None:
-    """Make the golden set once more, in a process of its own: nothing that another test set can matter."""
+    """Make the golden set once more, in a process of its own: nothing that another test set can
+    matter."""
     command = [sys.executable, str(FOLDER.with_suffix(".py")), *words, "--into", str(folder)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("BENCHBOOK_")}
-    ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("BENCHBOOK_")
+    }
+    ended = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     assert ended.returncode == 0, ended.stdout[-6000:]
 
 
@@ -26,7 +32,9 @@ def check(name: str, folder: Path) -> None:
     lines = differences(FOLDER / name, folder / name)
     more = [f"and {len(lines) - MOST_SHOWN} more"] if len(lines) > MOST_SHOWN else []
     if lines:
-        pytest.fail("\n".join([f"{len(lines)} values differ", *lines[:MOST_SHOWN], *more]), pytrace=False)
+        pytest.fail(
+            "\n".join([f"{len(lines)} values differ", *lines[:MOST_SHOWN], *more]), pytrace=False
+        )
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +55,16 @@ def test_the_committed_rows_give_the_same_values(name, made):
 
 def test_a_change_is_named_with_its_file_and_key_and_rounding_is_none(tmp_path):
     was, now = tmp_path / "was.json", tmp_path / "now.json"
-    write({"a | cpu": {"rate": 100.0, "verdict": "stable", "bounds": [1, 2]}, "b": {"rows": 3}}, was)
-    write({"a | cpu": {"rate": 100.0 + 1e-9, "verdict": "stable", "bounds": [1, 2.0]}, "b": {"rows": 3}}, now)
+    write(
+        {"a | cpu": {"rate": 100.0, "verdict": "stable", "bounds": [1, 2]}, "b": {"rows": 3}}, was
+    )
+    write(
+        {
+            "a | cpu": {"rate": 100.0 + 1e-9, "verdict": "stable", "bounds": [1, 2.0]},
+            "b": {"rows": 3},
+        },
+        now,
+    )
     assert differences(was, now) == []
     write({"a | cpu": {"rate": 101.0, "verdict": "unstable", "bounds": [1]}, "c": {"rows": 3}}, now)
     assert differences(was, now) == [
@@ -61,7 +77,9 @@ def test_a_change_is_named_with_its_file_and_key_and_rounding_is_none(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LOSSES.exists(), reason=f"no losses of this kind of CPU: {LOSSES.name} is missing")
+@pytest.mark.skipif(
+    not LOSSES.exists(), reason=f"no losses of this kind of CPU: {LOSSES.name} is missing"
+)
 def test_every_network_has_the_same_first_losses(tmp_path):
     make(tmp_path, "losses")
     check(LOSSES.name, tmp_path)

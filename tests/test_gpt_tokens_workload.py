@@ -1,4 +1,5 @@
-"""GPT: sizes, schedule, operations, the same function in all settings, and faults that parity must find."""
+"""GPT: sizes, schedule, operations, the same function in all settings, and faults that parity
+must find."""
 
 import dataclasses
 import math
@@ -47,8 +48,18 @@ def small(text, *words: str, **options):
     ("model", "options", "parameters", "trained"),
     [
         ("gpt2_124m", {}, 124_439_808, 124_439_808),  # as transformers counts GPT-2
-        ("gpt2_124m", {"lora_rank": 8}, 124_734_720, 294_912),  # as PEFT counts its default for GPT-2, at rank 8
-        ("nanogpt_char", {}, 10_745_088, 10_745_088),  # nanoGPT prints 10.65M, without the 98,304 of positions
+        (
+            "gpt2_124m",
+            {"lora_rank": 8},
+            124_734_720,
+            294_912,
+        ),  # as PEFT counts its default for GPT-2, at rank 8
+        (
+            "nanogpt_char",
+            {},
+            10_745_088,
+            10_745_088,
+        ),  # nanoGPT prints 10.65M, without the 98,304 of positions
         (SMALL, {}, 804_096, 804_096),  # nanoGPT prints 0.80M
     ],
 )
@@ -56,19 +67,34 @@ def test_a_network_has_as_many_parameters_as_others_count_and_operations_as_torc
     text, model, options, parameters, trained
 ):
     shape = gpt.SHAPES[model]
-    whole = None if shape.vocabulary else dataclasses.replace(text, characters="".join(map(chr, range(65))))
+    whole = (
+        None
+        if shape.vocabulary
+        else dataclasses.replace(text, characters="".join(map(chr, range(65))))
+    )
     made = gpt.Plan(whole, CPU, model=model, sequence_length=min(shape.context, 256), **options)
     with torch.device("meta"):
         network = Network(made)
     assert sum(part.numel() for part in network.parameters()) == parameters
     assert sum(part.numel() for part in network.parameters() if part.requires_grad) == trained
-    counted = flops_per_sample(network, torch.zeros(2, made.length, dtype=torch.long, device="meta"))
-    assert network_torch.counts(made, network)["flops_per_sample"] == pytest.approx(counted, rel=0.02)
+    counted = flops_per_sample(
+        network, torch.zeros(2, made.length, dtype=torch.long, device="meta")
+    )
+    assert network_torch.counts(made, network)["flops_per_sample"] == pytest.approx(
+        counted, rel=0.02
+    )
 
 
 def test_the_learning_rate_rises_and_falls_as_nanogpt_has_it(text):
     made = gpt.Plan(text, CPU)
-    expected = {0: 1e-3 / 101, 99: 1e-3 * 100 / 101, 100: 1e-3, 1050: 5.5e-4, 2000: 1e-4, 5000: 1e-4}
+    expected = {
+        0: 1e-3 / 101,
+        99: 1e-3 * 100 / 101,
+        100: 1e-3,
+        1050: 5.5e-4,
+        2000: 1e-4,
+        5000: 1e-4,
+    }
     assert {step: made.rate(step) for step in expected} == pytest.approx(expected)
 
 
@@ -86,8 +112,12 @@ def test_the_first_loss_is_that_of_a_guess_and_all_variants_take_the_same_batche
     reference, controlled = gpt.Plan.build(text, CPU, batch_size=4), small(text, sequence_length=0)
     for loaded, resident in zip(reference.batches(1), controlled.batches(1), strict=True):
         assert all(map(torch.equal, loaded, resident))
-        assert torch.equal(loaded[0][:, 1:], loaded[1][:, :-1])  # each token's target is the one after it
-    first, same = (float(made.step(next(iter(made.batches(0))))) for made in (reference, controlled))
+        assert torch.equal(
+            loaded[0][:, 1:], loaded[1][:, :-1]
+        )  # each token's target is the one after it
+    first, same = (
+        float(made.step(next(iter(made.batches(0))))) for made in (reference, controlled)
+    )
     assert first == pytest.approx(math.log(len(text.characters)), abs=0.2)
     assert first == pytest.approx(same, rel=1e-6)
 
@@ -106,8 +136,12 @@ def passes(workload, folder, precision="", num_steps=2) -> bool:
 
 @pytest.mark.parametrize("words", ["", "amp_bf16", "fused_attention padded fused"])
 @pytest.mark.parametrize("lora_rank", [0, 4])
-def test_every_setting_is_the_same_function_and_passes(text, tmp_path, with_biases, words, lora_rank):
-    plain, made = (small(text, *each, lora_rank=lora_rank).description() for each in ([], words.split()))
+def test_every_setting_is_the_same_function_and_passes(
+    text, tmp_path, with_biases, words, lora_rank
+):
+    plain, made = (
+        small(text, *each, lora_rank=lora_rank).description() for each in ([], words.split())
+    )
     assert {**made, "precision": "fp32", "settings": ""} == {**plain, "settings": ""}
     assert passes(small(text, *words.split(), lora_rank=lora_rank), tmp_path)
 
@@ -131,13 +165,19 @@ def optimizing(**values):
 def unscaled(workload, monkeypatch):
     right = Attention.explicit
     for block in workload.model.blocks:
-        mix = lambda query, key, value, own=block.attention: right(own, query * query.shape[-1] ** 0.5, key, value)  # noqa: E731
+
+        def mix(query, key, value, own=block.attention):
+            return right(own, query * query.shape[-1] ** 0.5, key, value)
+
         monkeypatch.setattr(block.attention, "mix", mix)
 
 
 def untied(workload, monkeypatch):
     own, last = F.linear, workload.model.tokens.weight
-    detached = lambda hidden, weight, *rest: own(hidden, weight.detach() if weight is last else weight, *rest)  # noqa: E731
+
+    def detached(hidden, weight, *rest):
+        return own(hidden, weight.detach() if weight is last else weight, *rest)
+
     monkeypatch.setattr(network_torch.F, "linear", detached)
 
 
@@ -150,7 +190,9 @@ FAULTS = {
     "no clipping": lambda workload, monkeypatch: setattr(workload, "max_norm", 0.0),
     "other momentum": optimizing(betas=(0.5, 0.99)),
     "no gradient by the last layer": untied,
-    "another learning rate": lambda workload, _: setattr(workload.scheduler, "lr_lambdas", [lambda step: 0.5] * 2),
+    "another learning rate": lambda workload, _: setattr(
+        workload.scheduler, "lr_lambdas", [lambda step: 0.5] * 2
+    ),
 }
 
 
@@ -163,7 +205,11 @@ def test_a_planted_fault_fails(text, tmp_path, with_biases, monkeypatch, plant):
 
 def test_adapters_of_half_their_size_fail(text, tmp_path, monkeypatch):
     adapted = small(text, lora_rank=4)
-    half = lambda self, hidden: nn.Linear.forward(self, hidden) + F.linear(F.linear(hidden, self.down), self.up) / 2  # noqa: E731
+
+    def half(self, hidden):
+        whole = nn.Linear.forward(self, hidden)
+        return whole + F.linear(F.linear(hidden, self.down), self.up) / 2
+
     monkeypatch.setattr(LoraLinear, "forward", half)
     assert not passes(adapted, tmp_path)
 
@@ -175,14 +221,24 @@ def test_random_tokens_are_one_batch_of_sequences(monkeypatch):
     assert [len(others), *first[0].shape] == [2, 4, 32]
     assert all(torch.equal(first[0], other[0]) for other in others)
     assert torch.equal(first[0][:, 1:], first[1][:, :-1])
-    assert (float(made.step(first)), made.evaluate().samples) == (pytest.approx(math.log(65), abs=0.2), 4)
+    assert (float(made.step(first)), made.evaluate().samples) == (
+        pytest.approx(math.log(65), abs=0.2),
+        4,
+    )
 
 
 def test_only_an_m1_and_an_m2_are_refused_steps_of_more_tokens_than_their_products_hold(text):
-    for device in (Device("mps", "Apple M3"), Device("cpu", "Apple M1"), Device("cuda", "NVIDIA A100")):
+    for device in (
+        Device("mps", "Apple M3"),
+        Device("cpu", "Apple M1"),
+        Device("cuda", "NVIDIA A100"),
+    ):
         assert gpt.Plan(text, device, model="nanogpt_char", batch_size=128).batch_size == 128
 
 
 def test_what_a_search_tries_is_a_transformers():
-    tried = [next(iter(change)) for change in gpt.Plan.candidates(Device("cuda", "NVIDIA A100", capability=8.0))]
+    tried = [
+        next(iter(change))
+        for change in gpt.Plan.candidates(Device("cuda", "NVIDIA A100", capability=8.0))
+    ]
     assert tried == ["precision"] * 3 + ["fused_attention", "padded", "fused", "compiled", "graphs"]

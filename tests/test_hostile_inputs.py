@@ -42,13 +42,31 @@ CELLS = st.one_of(
     st.integers(),
     st.floats(),
     st.text(max_size=20),
-    st.sampled_from(["", "ok", "train", "cpu", "1e400", "-0", "{}", '{"a": [', "[" * 3000, "=1+1", "\x00", "\ud7ff"]),
+    st.sampled_from(
+        [
+            "",
+            "ok",
+            "train",
+            "cpu",
+            "1e400",
+            "-0",
+            "{}",
+            '{"a": [',
+            "[" * 3000,
+            "=1+1",
+            "\x00",
+            "\ud7ff",
+        ]
+    ),
 )
-COLUMNS = st.dictionaries(st.sampled_from(records.COLUMNS) | st.text(max_size=12), CELLS, max_size=4)
+COLUMNS = st.dictionaries(
+    st.sampled_from(records.COLUMNS) | st.text(max_size=12), CELLS, max_size=4
+)
 
 
 def refusal(read: Callable, *errors: type[Exception]) -> str | None:
-    """Return the message with which something was refused, or None where it was read; other errors are faults."""
+    """Return the message with which something was refused, or None where it was read; other
+    errors are faults."""
     try:
         read()
     except errors as error:
@@ -61,7 +79,10 @@ def as_json(value: object) -> bytes:
 
 
 @COUNTED
-@given(content=st.binary(max_size=400) | st.lists(COLUMNS, min_size=1, max_size=3).map(bad_files.as_csv))
+@given(
+    content=st.binary(max_size=400)
+    | st.lists(COLUMNS, min_size=1, max_size=3).map(bad_files.as_csv)
+)
 def test_any_file_is_rows_or_is_refused_by_name(tmp_path, content):
     file = tmp_path / "rows.csv"
     file.write_bytes(content)
@@ -79,7 +100,10 @@ READERS = {  # of files that others may have written, and the errors with which 
 
 
 @COUNTED
-@given(content=st.binary(max_size=200) | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3)).map(as_json))
+@given(
+    content=st.binary(max_size=200)
+    | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3)).map(as_json)
+)
 @pytest.mark.parametrize("name", READERS)
 def test_any_bytes_end_no_reader(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
@@ -90,8 +114,13 @@ def test_any_bytes_end_no_reader(tmp_path, name, content):
 @COUNTED
 @given(
     content=st.text(max_size=200)
-    | st.recursive(CELLS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner))
-    | st.fixed_dictionaries({"mnist_speedup": st.fixed_dictionaries({"time_limit_minutes": CELLS, "points": CELLS})})
+    | st.recursive(
+        CELLS,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    )
+    | st.fixed_dictionaries(
+        {"mnist_speedup": st.fixed_dictionaries({"time_limit_minutes": CELLS, "points": CELLS})}
+    )
 )
 def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
     path = tmp_path / "mine.yaml"
@@ -106,7 +135,10 @@ LONG = "x" * 100_000
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
 with Path(__file__).with_name("commands.csv").open(newline="") as _file:
     COMMANDS = [(shlex.split(line["words"]), line["expected"]) for line in csv.DictReader(_file)]
-COMMANDS += [(words, "... (cut) ...") for words in (["plan", "--profile", LONG], ["plan", LONG], ["measure", LONG])]
+COMMANDS += [
+    (words, "... (cut) ...")
+    for words in (["plan", "--profile", LONG], ["plan", LONG], ["measure", LONG])
+]
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +154,13 @@ def place(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), COMMANDS, ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else ""
+    ("words", "expected"),
+    COMMANDS,
+    ids=lambda value: " ".join(value)[-40:] if isinstance(value, list) else "",
 )
-def test_a_wrong_argument_is_one_line_and_status_2(command, place, tmp_path, monkeypatch, words, expected):
+def test_a_wrong_argument_is_one_line_and_status_2(
+    command, place, tmp_path, monkeypatch, words, expected
+):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     status, said = command(*(word.format(here=place) for word in words))
     assert status == 2
@@ -168,8 +204,12 @@ def test_a_pack_sends_no_message_of_a_failure(tmp_path, monkeypatch):
     packing.pack(COMMITTED.name)
     with zipfile.ZipFile(tmp_path / "outputs" / f"{COMMITTED.name}.zip") as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert not any(word in text for text in texts.values() for word in ("hf_abc", "host.example", "~/me"))
-    sent = [bad_files.read_csv(text.encode()) for name, text in texts.items() if name.endswith(".csv")]
+    assert not any(
+        word in text for text in texts.values() for word in ("hf_abc", "host.example", "~/me")
+    )
+    sent = [
+        bad_files.read_csv(text.encode()) for name, text in texts.items() if name.endswith(".csv")
+    ]
     assert {line["message"] for lines in sent for line in lines} == {""}
 
 
@@ -180,17 +220,47 @@ ODD = [
     '{"sustained_minutes": 1e308}', '{"side": "tuned"}', '{"tried": "batch_size"}', '{"width": 0, "epochs": -1}',
 ]  # fmt: skip
 # Samples, seconds and their rate at the bounds of the schema.
-BOUNDS = [("1", "1e12", "1e-12"), ("1", "1e-12", "1e12"), ("9" * 16, "0.01", "9.999999999999999e17")]
-DEEP = [None, True, 0, -1, 3, 1e308, 1e-300, 10**30, "", "x", "=1+1", "<b>", "007", [], {}, [1], {"a": 1}, ["x"]]
+BOUNDS = [
+    ("1", "1e12", "1e-12"),
+    ("1", "1e-12", "1e12"),
+    ("9" * 16, "0.01", "9.999999999999999e17"),
+]
+DEEP = [
+    None,
+    True,
+    0,
+    -1,
+    3,
+    1e308,
+    1e-300,
+    10**30,
+    "",
+    "x",
+    "=1+1",
+    "<b>",
+    "007",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    ["x"],
+]
 
 
-def a_machine(number: int, draw: random.Random, runs: bad_files.Files | None = None) -> bad_files.Files:
-    """Return committed runs as those of another machine: its own name, run ids, times and memory."""
+def a_machine(
+    number: int, draw: random.Random, runs: bad_files.Files | None = None
+) -> bad_files.Files:
+    """Return committed runs as those of another machine: its own name, run ids, times and
+    memory."""
     files = {}
     for place, content in (runs or bad_files.base(COMMITTED)).items():
         study, point, file = place.split("/")
         run_id = f"{file[:16]}-{number:04x}{file[17:21]}"
-        text = content.decode().replace(file.rpartition(".")[0], run_id).replace(COMMITTED.name, f"m{number:03}")
+        text = (
+            content.decode()
+            .replace(file.rpartition(".")[0], run_id)
+            .replace(COMMITTED.name, f"m{number:03}")
+        )
         if file.endswith(".csv"):
             rows = bad_files.read_csv(text.encode())
             for row in rows:
@@ -209,14 +279,22 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
     kind = draw.random()
     if kind < 0.1:
         place = draw.randrange(len(content))
-        return content[:place] + draw.choice([b"", bytes([draw.randrange(256)]) + content[place + 1 :]])
+        return content[:place] + draw.choice(
+            [b"", bytes([draw.randrange(256)]) + content[place + 1 :]]
+        )
     if is_rows:
         rows = bad_files.read_csv(content)
         if kind < 0.3:
-            measures = dict(zip(("samples", "seconds", "samples_per_second"), draw.choice(BOUNDS), strict=True))
-            return bad_files.as_csv([row | (measures if row["seconds"] else {}) | {"steps": ""} for row in rows])
+            measures = dict(
+                zip(("samples", "seconds", "samples_per_second"), draw.choice(BOUNDS), strict=True)
+            )
+            return bad_files.as_csv(
+                [row | (measures if row["seconds"] else {}) | {"steps": ""} for row in rows]
+            )
         for row in rows if kind < 0.4 else [draw.choice(rows)]:
-            row[draw.choice(list(row)) if kind > 0.4 else draw.choice(records.COLUMNS)] = draw.choice(ODD)
+            row[draw.choice(list(row)) if kind > 0.4 else draw.choice(records.COLUMNS)] = (
+                draw.choice(ODD)
+            )
         return bad_files.as_csv(rows)
     value = manifest = json.loads(content)
     while True:
@@ -237,8 +315,13 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
         files = a_machine(number, draw)
         if number % 2:
             bad_files.without_manifests(files)
-        trained = sorted(name for name in files if "calibrate" not in name)  # of each run, its rows and its manifest
-        for place in (draw.choice(trained[: len(trained) // 2]), draw.choice(trained[len(trained) // 2 :])):
+        trained = sorted(
+            name for name in files if "calibrate" not in name
+        )  # of each run, its rows and its manifest
+        for place in (
+            draw.choice(trained[: len(trained) // 2]),
+            draw.choice(trained[len(trained) // 2 :]),
+        ):
             files[place] = damaged(files[place], place.endswith(".csv"), draw)
             hurt.append((f"m{number:03}", Path(place).stem))
         machines[f"m{number:03}"] = files
@@ -253,12 +336,20 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
     assert all(drawing._repr_png_() for drawing in merged.drawings.values() if drawing.figure)
     for path in (tmp_path / "figures").rglob("*.csv"):
         with path.open(newline="", encoding="utf-8") as written:
-            assert all(tables.harmless(cell) == cell for line in csv.reader(written) for cell in line), path
+            assert all(
+                tables.harmless(cell) == cell for line in csv.reader(written) for cell in line
+            ), path
 
 
-def test_a_machine_that_ends_the_report_is_named_and_left_out_with_its_traceback(tmp_path, monkeypatch, command):
+def test_a_machine_that_ends_the_report_is_named_and_left_out_with_its_traceback(
+    tmp_path, monkeypatch, command
+):
     def files(merged) -> dict[str, str]:
-        return {"all.txt": "broken" if "broken" in set(merged.evidence.measured["machine"]) and 1 / 0 else "made"}
+        return {
+            "all.txt": "broken"
+            if "broken" in set(merged.evidence.measured["machine"]) and 1 / 0
+            else "made"
+        }
 
     def report() -> Path:
         aggregation.merge(tmp_path / "outputs" / "runs").write(tmp_path / "outputs" / "figures")
@@ -279,7 +370,10 @@ def test_a_machine_that_ends_the_report_is_named_and_left_out_with_its_traceback
     assert (status, "errors.log" in said) == (1, True)
     merged = aggregation.merge(tmp_path / "outputs" / "runs")
     assert set(merged.evidence.measured["machine"]) == {"whole"}
-    assert "left out: machine broken: it ends the report (ZeroDivisionError: division by zero)" in merged.left_out
+    assert (
+        "left out: machine broken: it ends the report (ZeroDivisionError: division by zero)"
+        in merged.left_out
+    )
     assert "in files" in (tmp_path / "outputs" / "figures" / "errors.log").read_text()
     monkeypatch.setattr(pages, "files", lambda merged: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # the fault is in no machine
@@ -292,7 +386,15 @@ SEEN: list[str] = []
 
 def watch(event: str, details: tuple) -> None:
     """Note what is imported, opened or started by a name that only rows and manifests have."""
-    started = event.partition(".")[0] in ("import", "open", "os", "subprocess", "exec", "socket", "ctypes")
+    started = event.partition(".")[0] in (
+        "import",
+        "open",
+        "os",
+        "subprocess",
+        "exec",
+        "socket",
+        "ctypes",
+    )
     if SEEN and started and TOKEN in (text := repr(details)) and SEEN[0] not in text:
         SEEN.append(f"{event}: {text:.200}")
 
@@ -320,25 +422,65 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
-    monkeypatch.setattr(costs, "_predicted", lambda *_: [])  # of the public record, which takes seconds
-    named = {"network": f"{TOKEN}:call", "loader": f"{TOKEN}.py:load", "loss": f"{TOKEN}:loss", "dataset": f"{TOKEN}"}
-    named |= {"arguments": f"command='id > {TOKEN}'", "data_root": f"/{TOKEN}", "num_parity_steps": 0}
-    texts = dict.fromkeys(("device_name", "framework_version", "commit", "memory_method"), f"{TOKEN}:x")
-    columns = {"study": "your_network", "model": f"{TOKEN}:net", "dataset": f"{TOKEN}", "parameters": 12}
+    monkeypatch.setattr(
+        costs, "_predicted", lambda *_: []
+    )  # of the public record, which takes seconds
+    named = {
+        "network": f"{TOKEN}:call",
+        "loader": f"{TOKEN}.py:load",
+        "loss": f"{TOKEN}:loss",
+        "dataset": f"{TOKEN}",
+    }
+    named |= {
+        "arguments": f"command='id > {TOKEN}'",
+        "data_root": f"/{TOKEN}",
+        "num_parity_steps": 0,
+    }
+    texts = dict.fromkeys(
+        ("device_name", "framework_version", "commit", "memory_method"), f"{TOKEN}:x"
+    )
+    columns = {
+        "study": "your_network",
+        "model": f"{TOKEN}:net",
+        "dataset": f"{TOKEN}",
+        "parameters": 12,
+    }
     for machine in ("desk", "attic"):
         rows, manifest = a_run(machine=machine, chip=f"/{TOKEN}", asked=named, **columns | texts)
-        manifest["environment"] |= {"variables": {"LD_PRELOAD": f"/{TOKEN}.so"}, "python": f"{TOKEN}"}
-        send([(rows, manifest | {"pictures": f"/{TOKEN}", "tuning": {"chosen": TOKEN, "settings": {TOKEN: TOKEN}}})])
+        manifest["environment"] |= {
+            "variables": {"LD_PRELOAD": f"/{TOKEN}.so"},
+            "python": f"{TOKEN}",
+        }
+        send(
+            [
+                (
+                    rows,
+                    manifest
+                    | {
+                        "pictures": f"/{TOKEN}",
+                        "tuning": {"chosen": TOKEN, "settings": {TOKEN: TOKEN}},
+                    },
+                )
+            ]
+        )
 
     def write() -> Path:  # the notebook's kernel would be another process
         aggregation.merge(tmp_path / "outputs" / "runs").write(tmp_path / "outputs" / "figures")
         return tmp_path / "outputs" / "figures"
 
     monkeypatch.setattr(site, "write", write)
-    walk = {words[0]: words for line in WALK.strip().splitlines() if (words := shlex.split(line.format(here=tmp_path)))}
-    assert set(walk) == {each.name or each.callback.__name__ for each in cli.app.registered_commands}
+    walk = {
+        words[0]: words
+        for line in WALK.strip().splitlines()
+        if (words := shlex.split(line.format(here=tmp_path)))
+    }
+    assert set(walk) == {
+        each.name or each.callback.__name__ for each in cli.app.registered_commands
+    }
     sys.addaudithook(watch)
-    SEEN.append(rows[0]["point"])  # the rows themselves are read, and their folder has the parameters in its name
+    SEEN.append(
+        rows[0]["point"]
+    )  # the rows themselves are read, and their folder has the parameters in its name
     try:
         ended = {name: command(*words) for name, words in walk.items()}
     finally:
@@ -349,7 +491,9 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     assert TOKEN in ended["compare"][1] + ended["share"][1]
 
 
-MARKUP = "[free](https://evil.example) ![](x) <b>x</b> `y` $z$ *w* | &amp; # 1. https://evil.example"
+MARKUP = (
+    "[free](https://evil.example) ![](x) <b>x</b> `y` $z$ *w* | &amp; # 1. https://evil.example"
+)
 
 
 @COUNTED

@@ -1,4 +1,5 @@
-"""Intervals over processes: the formula by hand, how bounds combine, and how often they cover the truth."""
+"""Intervals over processes: the formula by hand, how bounds combine, and how often they cover
+the truth."""
 
 import math
 import runpy
@@ -16,16 +17,26 @@ def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assume
     from scipy import stats  # its import takes a second
 
     # medians 100, 110 and 130
-    values, processes = [100.0, 110.0, 130.0, 100.0, 110.0, 130.0, 500.0, 1.0, 131.0], list("abcabcabc")
+    values, processes = (
+        [100.0, 110.0, 130.0, 100.0, 110.0, 130.0, 500.0, 1.0, 131.0],
+        list("abcabcabc"),
+    )
     levels = numpy.log([100, 110, 130])
-    assert (intervals.UNPAIRED.session, intervals.PAIRED.session) == (0.04, 0.0)  # the session's part is a constant
+    assert (intervals.UNPAIRED.session, intervals.PAIRED.session) == (
+        0.04,
+        0.0,
+    )  # the session's part is a constant
     for deviations in (intervals.UNPAIRED, intervals.PAIRED):
-        part = stats.t.ppf(0.975, 3) * math.sqrt((deviations.process**2 + 2 * levels.var(ddof=1)) / 3 / 3)
+        part = stats.t.ppf(0.975, 3) * math.sqrt(
+            (deviations.process**2 + 2 * levels.var(ddof=1)) / 3 / 3
+        )
         half = math.hypot(part, stats.norm.ppf(0.975) * deviations.session)
         found = intervals.interval(values, processes, deviations)
         assert found.kind == "interval"
         assert found.value == pytest.approx(math.exp(levels.mean()))
-        assert (found.low, found.high) == pytest.approx((found.value * math.exp(-half), found.value * math.exp(half)))
+        assert (found.low, found.high) == pytest.approx(
+            (found.value * math.exp(-half), found.value * math.exp(half))
+        )
         if deviations is intervals.UNPAIRED:
             assert intervals.processes_part(values, processes) == pytest.approx(part)
 
@@ -34,13 +45,19 @@ def test_one_process_has_a_range_and_is_never_known():
     alone = intervals.interval([90.0, *[100.0] * 6, 120.0], ["a"] * 8)
     assert (alone.low, alone.high, alone.kind) == (90.0, 120.0, "range")
     assert intervals.interval([10.0], ["a"]) == Interval(pytest.approx(10.0), 10.0, 10.0, "range")
-    assert [intervals.processes_part([1.0] * count, ["a"] * count) for count in range(3)] == [math.inf] * 3
+    assert [intervals.processes_part([1.0] * count, ["a"] * count) for count in range(3)] == [
+        math.inf
+    ] * 3
 
 
 @pytest.mark.parametrize(
     ("values", "processes", "allowed"),
     [
-        *(([], [], "as many of each"), ([1.0], [], "as many of each"), ([1.0], ["a", "b"], "as many of each")),
+        *(
+            ([], [], "as many of each"),
+            ([1.0], [], "as many of each"),
+            ([1.0], ["a", "b"], "as many of each"),
+        ),
         *(([1.0, value], ["a", "b"], "above 0") for value in (0.0, -1.0, math.nan)),
     ],
 )
@@ -72,13 +89,16 @@ def test_ranges_and_printed_figures_enter_with_their_ends():
     assert (printed.low, printed.high) == pytest.approx((9.5 / 5.5, 10.5 / 4.5))
     assert printed.kind == "rounding"
     found = intervals.divide(sampled(10.0, 0.1), Interval(5.0, 4.0, 6.0, "range"))
-    assert (found.low, found.high) == pytest.approx((10 * math.exp(-0.1) / 6, 10 * math.exp(0.1) / 4))
+    assert (found.low, found.high) == pytest.approx(
+        (10 * math.exp(-0.1) / 6, 10 * math.exp(0.1) / 4)
+    )
     assert found.kind == "range"
     assert intervals.divide(sampled(10.0, 0.1), Interval(5.0, 5.0, 5.0)).kind == "interval"
 
 
 BENCHMARK = runpy.run_path(Path(__file__).parents[1] / "benchmarks" / "intervals.py")
-# What docs/measuring.md prints, in percent: the coverage of the mean and of a second session's centre, by profile.
+# What docs/measuring.md prints, in percent: the coverage of the mean and of a second session's
+# centre, by profile.
 PRINTED = yaml.safe_load("""
 quick: [[100, 100], [100, 97], [96, 84], [93, 80], [89, 75], [87, 75], [98, 92], [96, 86], [91, 79]]
 paper: [[100, 100], [99, 94], [90, 75], [89, 75], [91, 77], [93, 81], [95, 84], [95, 83], [95, 84]]
@@ -87,7 +107,9 @@ paper: [[100, 100], [99, 94], [90, 75], [89, 75], [91, 77], [93, 81], [95, 84], 
 
 @pytest.mark.parametrize("rule", PRINTED)
 @pytest.mark.parametrize("place", range(9))
-def test_intervals_cover_the_truth_as_often_as_printed_and_equal_code_is_rarely_called_faster(rule, place):
+def test_intervals_cover_the_truth_as_often_as_printed_and_equal_code_is_rarely_called_faster(
+    rule, place
+):
     case = [*BENCHMARK["CASES"], *BENCHMARK["SECOND"]][place]
     covers, holds, *_, unlike = BENCHMARK["coverage"](rule, *case, 20_000)
     assert (100 * covers, 100 * holds) == pytest.approx(tuple(PRINTED[rule][place]), abs=1.5)

@@ -1,4 +1,5 @@
-"""JupyterLab in Chromium, as an explorer has it: open a notebook, change its parameters, run all cells, see numbers."""
+"""JupyterLab in Chromium, as an explorer has it: open a notebook, change its parameters, run all
+cells, see numbers."""
 
 import os
 import re
@@ -18,20 +19,35 @@ from test_browser import browser  # noqa: F401, a fixture
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 NOTEBOOK = "01_mnist_speedup.ipynb"
-CHANGES = {'dataset: str = "mnist"': 'dataset: str = "digits"', 'device: str = "best"': 'device: str = "cpu"'}
+CHANGES = {
+    'dataset: str = "mnist"': 'dataset: str = "digits"',
+    'device: str = "best"': 'device: str = "cpu"',
+}
 BUDGET = {"num_processes": 2, "num_windows": 2, "samples_per_window": 2560, "num_parity_steps": 1}
 CHANGES |= {'budget: str = "quick"': f"budget: dict = {BUDGET}"}
 
 
 @pytest.fixture
 def lab(tmp_path):
-    """Return the address of a JupyterLab over a copy of the notebooks; its runs write to tmp_path."""
+    """Return the address of a JupyterLab over a copy of the notebooks; its runs write to
+    tmp_path."""
     shutil.copytree(layout.root() / "notebooks", tmp_path / "notebooks")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    folders = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--IdentityProvider.token="]
+    folders = {
+        f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower())
+        for kind in ("CONFIG", "DATA", "RUNTIME")
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "lab",
+        "--no-browser",
+        "--allow-root",
+        "--IdentityProvider.token=",
+    ]
     command += [f"--ServerApp.port={port}", "--notebook-dir", str(tmp_path / "notebooks")]
     environment = os.environ | folders | {"BENCHBOOK_OUTPUTS": str(tmp_path)}
     with (tmp_path / "lab.log").open("w") as log:
@@ -52,8 +68,11 @@ def lab(tmp_path):
 
 @pytest.fixture
 def page(browser, lab):  # noqa: F811
-    """Return the notebook in JupyterLab with other parameters, typed by a reader, after `Run All Cells`."""
-    page = browser.new_page(viewport={"width": 1280, "height": 7000})  # Lab renders the cells in view alone
+    """Return the notebook in JupyterLab with other parameters, typed by a reader, after `Run All
+    Cells`."""
+    page = browser.new_page(
+        viewport={"width": 1280, "height": 7000}
+    )  # Lab renders the cells in view alone
     page.set_default_timeout(120_000)
     page.goto(f"{lab}/lab/tree/{NOTEBOOK}?reset")
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
@@ -96,7 +115,11 @@ def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(page, tmp_p
 
 def test_an_interrupt_keeps_rows_and_the_cell_continues_when_it_runs_again(page, tmp_path):
     runs, code = tmp_path / "runs", page.locator(".jp-CodeCell")
-    measure = next(number for number, text in enumerate(code.all_inner_texts()) if "experiment.measure()" in text)
+    measure = next(
+        number
+        for number, text in enumerate(code.all_inner_texts())
+        if "experiment.measure()" in text
+    )
     wait_for_prompt(page, measure, r"\*")
     while not any(",train," in path.read_text() for path in runs.rglob("*.csv")):
         page.wait_for_timeout(50)
@@ -112,6 +135,8 @@ def test_an_interrupt_keeps_rows_and_the_cell_continues_when_it_runs_again(page,
     wait_for_prompt(page, measure, "[0-9]")
     rows = rows_in(tmp_path)
     assert rows["session"].nunique() == 1
-    assert len(rows.merge(before, "inner", ["run_id", "phase", "status"])) >= len(before), "no row was lost"
+    assert len(rows.merge(before, "inner", ["run_id", "phase", "status"])) >= len(before), (
+        "no row was lost"
+    )
     ended = rows.groupby("run_id")["status"].last()
     assert sorted(ended) == ["interrupted", "ok", "ok", "ok"], "the comparison and two processes"

@@ -1,4 +1,5 @@
-"""Processes that the launcher starts: results, errors, limits, and none left when this one or a rank dies."""
+"""Processes that the launcher starts: results, errors, limits, and none left when this one or a
+rank dies."""
 
 import os
 import signal
@@ -18,7 +19,13 @@ from benchbook.rows import records
 from fakes import CPU, run
 from processes import wait_for
 
-CHOICES = {"dataset": "shapes", "image_size": 32, "batch_size": 8, "num_workers": 0, "learning_rate": 1.0}
+CHOICES = {
+    "dataset": "shapes",
+    "image_size": 32,
+    "batch_size": 8,
+    "num_workers": 0,
+    "learning_rate": 1.0,
+}
 CHOICES |= {"schedule_epochs": 0.05}  # the rate is at its highest within three steps
 
 
@@ -39,13 +46,19 @@ def test_an_error_has_its_type_and_a_death_its_signal_and_the_last_line(log):
     assert failed == ("NotImplementedError", "no such kernel", False)
     assert "launch_cases.py" in log.read_text()  # the traceback
     _, failed = launch.call("launch_cases:die", signal.SIGKILL, log=log)
-    assert failed == ("", "the process was ended by SIGKILL; it last printed: the last words", False)
+    assert failed == (
+        "",
+        "the process was ended by SIGKILL; it last printed: the last words",
+        False,
+    )
     _, failed = launch.call("launch_cases:missing", log=log)
     assert failed.name == "AttributeError"
 
 
 @pytest.mark.parametrize(("function", "argument"), [("hang", "id"), ("die", signal.SIGSTOP)])
-def test_a_process_that_hangs_or_is_stopped_is_killed_at_its_limit(log, tmp_path, monkeypatch, function, argument):
+def test_a_process_that_hangs_or_is_stopped_is_killed_at_its_limit(
+    log, tmp_path, monkeypatch, function, argument
+):
     monkeypatch.chdir(tmp_path)
     _, failed = launch.call(f"launch_cases:{function}", argument, log=log, seconds=3.0)
     assert failed == ("", "took longer than its limit of 3 s", True)
@@ -65,8 +78,12 @@ def test_a_process_ends_with_the_one_that_called_and_is_interrupted_with_it(log,
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("a shell's background job ignores interrupts, and so do its processes")
     marker = tmp_path / "id"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    caller = subprocess.Popen([sys.executable, "-c", CALLER, str(marker), str(log)], env=environment)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    }
+    caller = subprocess.Popen(
+        [sys.executable, "-c", CALLER, str(marker), str(log)], env=environment
+    )
     wait_for(lambda: marker.exists() and marker.read_text(), caller)
     called = psutil.Process(int(marker.read_text()))
     caller.send_signal(number)
@@ -79,7 +96,9 @@ def test_a_process_ends_with_the_one_that_called_and_is_interrupted_with_it(log,
 def test_two_ranks_train_as_one_process_and_test_with_the_first_ones_statistics(log, tmp_path):
     from small_replica import build
 
-    losses, failed = launch.call("launch_cases:train_replica", str(tmp_path), CHOICES, log=log, num_ranks=2)
+    losses, failed = launch.call(
+        "launch_cases:train_replica", str(tmp_path), CHOICES, log=log, num_ranks=2
+    )
     assert failed is None, log.read_text()
     rows = records.read(tmp_path / "0" / "run-1.csv")
     assert rows["phase"].tolist() == ["compile", "warmup", "train", "train", "train", "evaluate"]
@@ -96,18 +115,28 @@ def test_two_ranks_train_as_one_process_and_test_with_the_first_ones_statistics(
 
 def test_a_rank_that_is_killed_ends_all_ranks(log, tmp_path):
     begun, choices = time.monotonic(), CHOICES | {"dataset": "synthetic"}
-    _, failed = launch.call("launch_cases:train_replica", str(tmp_path), choices, 3, log=log, num_ranks=2)
+    _, failed = launch.call(
+        "launch_cases:train_replica", str(tmp_path), choices, 3, log=log, num_ranks=2
+    )
     assert time.monotonic() - begun < 120
     assert failed is not None
     assert "SIGKILL" in failed.message + log.read_text()
-    assert records.read(tmp_path / "0" / "run-1.csv")["phase"].tolist()[:3] == ["compile", "warmup", "train"]
+    assert records.read(tmp_path / "0" / "run-1.csv")["phase"].tolist()[:3] == [
+        "compile",
+        "warmup",
+        "train",
+    ]
     assert not psutil.Process().children(recursive=True)
 
 
 @pytest.mark.parametrize(
     ("device", "error", "message"),
     [
-        (Device("mps", "a GPU"), NotImplementedError, "device_count 4 with torch on mps; allowed: on cpu or cuda"),
+        (
+            Device("mps", "a GPU"),
+            NotImplementedError,
+            "device_count 4 with torch on mps; allowed: on cpu or cuda",
+        ),
         (CPU, DeviceUnavailable, "device_count 4 on this host; allowed: up to 2"),
     ],
 )
@@ -123,11 +152,16 @@ def test_jax_has_its_devices_in_one_process(monkeypatch):
     assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false"
     devices.split_cpu("jax", 2)
     devices.split_cpu("jax", 2)
-    assert os.environ["XLA_FLAGS"] == "--xla_cpu_enable_fast_math=false --xla_force_host_platform_device_count=2"
+    assert (
+        os.environ["XLA_FLAGS"]
+        == "--xla_cpu_enable_fast_math=false --xla_force_host_platform_device_count=2"
+    )
     chip = Device("cpu", "a chip", "jax")
     assert devices.with_count(chip, 2).count == 2
     with pytest.raises(DeviceUnavailable, match="device_count 3 on this host; allowed: up to 2"):
         devices.with_count(chip, 3)
     for framework in ("tensorflow", "mlx"):
-        with pytest.raises(NotImplementedError, match=f"device_count 2 with {framework}; allowed: 1"):
+        with pytest.raises(
+            NotImplementedError, match=f"device_count 2 with {framework}; allowed: 1"
+        ):
             devices.with_count(Device("cpu", "a chip", framework), 2)

@@ -1,4 +1,5 @@
-"""The layout: ten packages, each of which imports only those below it, and no module imports itself through others."""
+"""The layout: ten packages, each of which imports only those below it, and no module imports
+itself through others."""
 
 import ast
 import functools
@@ -30,7 +31,10 @@ PACKAGES = (
 def modules() -> dict[str, Path]:
     """Return each module's file by its name within the library, as `rows.schema`."""
     paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path.parent != LIBRARY]
-    return {".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+    return {
+        ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
 
 
 @functools.cache
@@ -42,22 +46,41 @@ def imports(lazy: bool) -> dict[str, set[str]]:
 def _imported(path: Path, lazy: bool):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree) if lazy else tree.body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "benchbook":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").partition(".")[0] == "benchbook"
+        ):
             base = node.module.removeprefix("benchbook").removeprefix(".")
             for name in (f"{base}.{alias.name}".strip(".") for alias in node.names):
                 yield name if name in modules() else base
 
 
 def test_the_library_has_ten_packages_and_nothing_else():
-    entries = {path.name for path in LIBRARY.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))}
-    assert entries == {*PACKAGES, "__init__.py", "__main__.py", "loop.py", "callbacks.py"}  # what a user imports
+    entries = {
+        path.name for path in LIBRARY.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))
+    }
+    assert entries == {
+        *PACKAGES,
+        "__init__.py",
+        "__main__.py",
+        "loop.py",
+        "callbacks.py",
+    }  # what a user imports
 
 
 def upwards(order: tuple[str, ...], lazy: bool) -> list[str]:
-    """Return what imports something above it, in an order of packages from the bottom to the top."""
+    """Return what imports something above it, in an order of packages from the bottom to the
+    top."""
 
     def place(name: str) -> int:
-        return next((number for number, package in enumerate(order) if f"{name}.".startswith(f"{package}.")), -1)
+        return next(
+            (
+                number
+                for number, package in enumerate(order)
+                if f"{name}.".startswith(f"{package}.")
+            ),
+            -1,
+        )
 
     pairs = [(name, other) for name, others in imports(lazy).items() for other in others]
     return [f"{name} imports {other}" for name, other in pairs if -1 < place(name) < place(other)]
@@ -68,15 +91,27 @@ def test_a_package_imports_only_packages_below_it():
 
 
 def test_studies_draw_what_results_hold_and_experiments_show_both():
-    assert upwards(("studies.datasets", "studies.results", "studies.charts", "studies.experiments"), lazy=False) == []
+    assert (
+        upwards(
+            ("studies.datasets", "studies.results", "studies.charts", "studies.experiments"),
+            lazy=False,
+        )
+        == []
+    )
 
 
 def test_no_module_imports_itself_through_others():
-    assert [*graphlib.TopologicalSorter(imports(lazy=False)).static_order()]  # or a CycleError, which names them
+    assert [
+        *graphlib.TopologicalSorter(imports(lazy=False)).static_order()
+    ]  # or a CycleError, which names them
 
 
 def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
-    texts = [path.read_bytes().decode(errors="ignore") for path in LIBRARY.rglob("*.*") if path.suffix != ".pyc"]
+    texts = [
+        path.read_bytes().decode(errors="ignore")
+        for path in LIBRARY.rglob("*.*")
+        if path.suffix != ".pyc"
+    ]
     found = {name for text in texts for name in re.findall(r"BENCHBOOK_([A-Z_]+)", text)}
     assert found == {"DATA", "DEBUG", "MACHINE", "OUTPUTS", "PATIENCE", "REPOSITORY", "RUN"}
 

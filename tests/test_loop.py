@@ -83,7 +83,9 @@ def measure(step, batches=(0,), samples=4, **options):
 def test_the_first_step_and_a_second_and_three_steps_do_not_count(now):
     seconds = iter([30.0, 9.0, 9.0])
     assert measure(lambda batch: now(next(seconds, 0.25))).samples_per_second == 16.0
-    seconds = iter([30.0, *[0.001] * 95])  # checked at steps 3, 6, 12, ...: after the second is over
+    seconds = iter(
+        [30.0, *[0.001] * 95]
+    )  # checked at steps 3, 6, 12, ...: after the second is over
     steps = []
     measure(lambda batch: now(steps.append(0) or next(seconds, 0.25)))
     assert loop.scripts.meters[-1]._first == 192
@@ -94,13 +96,18 @@ def test_a_stretch_lasts_30_seconds_or_200_steps_and_most_seconds_says_that_it_c
     assert rates[0.01].seconds == pytest.approx(30, abs=1)
     assert rates[0.25].steps == 200
     assert rates[0.25].seconds == 50
-    assert (rates[1.0].seconds, rates[1.0].note) == (60, "cut by most_seconds=60, before 30 s and 200 steps")
+    assert (rates[1.0].seconds, rates[1.0].note) == (
+        60,
+        "cut by most_seconds=60, before 30 s and 200 steps",
+    )
     assert len(rates[0.01].windows) == 40
 
 
 def test_all_samples_over_all_seconds_and_the_time_in_the_slowest_windows(now, capsys):
     numbers = iter(range(10**6))
-    rate = measure(lambda batch: now(40.0 if next(numbers) == 100 else 0.125), samples=lambda batch: 2)
+    rate = measure(
+        lambda batch: now(40.0 if next(numbers) == 100 else 0.125), samples=lambda batch: 2
+    )
     assert rate.samples_per_second == 2 * rate.steps / (0.125 * (rate.steps - 1) + 40)
     said = capsys.readouterr().out
     assert said.startswith(f"{rate.samples_per_second:.4g} samples/s (range ")
@@ -137,7 +144,9 @@ def test_cycles_are_whole_ten_or_as_many_as_fit(now):
         rate = measure(dear(every, units), every=every)
         assert rate.samples_per_second == pytest.approx(4 * every / (0.1 * every + units))
         assert rate.steps / every == len(rate.windows) >= fewest
-    with pytest.raises(ValueError, match="every 100: two cycles take about 80 s; allowed: most_seconds above that"):
+    with pytest.raises(
+        ValueError, match="every 100: two cycles take about 80 s; allowed: most_seconds above that"
+    ):
         measure(dear(100, 30.0), every=100)
     with pytest.raises(ValueError, match="every 10000: two cycles take about 2,000 s"):
         measure(dear(10_000, 0.0), every=10_000)
@@ -149,7 +158,9 @@ def test_pauses_are_left_out_with_their_joules(now, monkeypatch):
             self.began = loop.measuring.time.perf_counter()
 
         def end(self):
-            return Energy(2.0 * (loop.measuring.time.perf_counter() - self.began), "rapl", "package")
+            return Energy(
+                2.0 * (loop.measuring.time.perf_counter() - self.began), "rapl", "package"
+            )
 
     monkeypatch.setattr(loop.sensors, "open_sensor", lambda device: Counter(least_seconds=8.4))
     meter = benchbook.Meter(4, device="cpu")
@@ -162,7 +173,10 @@ def test_pauses_are_left_out_with_their_joules(now, monkeypatch):
                 now(100.0)
     assert meter.rate().samples_per_second == 32.0
     assert meter.rate().joules_per_sample == 2.0 / 32
-    meter, other = benchbook.Meter(4, device="cpu", most_seconds=5.0), {8.4: 9.6}  # of another rank's counter
+    meter, other = (
+        benchbook.Meter(4, device="cpu", most_seconds=5.0),
+        {8.4: 9.6},
+    )  # of another rank's counter
     exchange = meter._ranks.exchange
     monkeypatch.setattr(meter._ranks, "exchange", lambda steps, *own, **waits: [
         (each, *filter(None, [other.get(each)])) for (each, *_) in exchange(steps, *own, **waits)
@@ -194,7 +208,11 @@ def test_waiting_for_input_is_told_from_the_step_and_the_hint_is_a_number(now):
     with benchbook.window() as timed:
         batches = timed.inputs(Loader([0]))
         assert (len(batches), len(batches.dataset), list(batches)) == (1, 7, [0])
-    assert (timed.input_seconds, timed.peak_memory_bytes, timed.energy.joules) == (pytest.approx(0.09), None, None)
+    assert (timed.input_seconds, timed.peak_memory_bytes, timed.energy.joules) == (
+        pytest.approx(0.09),
+        None,
+        None,
+    )
     meter = benchbook.Meter(4)
     while not meter.tick():
         now(0.5)
@@ -220,14 +238,19 @@ def test_nothing_that_a_step_returns_is_kept(now):
 
 def test_a_disturbed_loop_says_so_first(now, monkeypatch):
     monkeypatch.setattr(contention, "shares", lambda *given: (0.3, 0.0))
-    assert str(measure(lambda batch: now(1.0))).startswith("Disturbed: other processes took 30% of the CPU.")
+    assert str(measure(lambda batch: now(1.0))).startswith(
+        "Disturbed: other processes took 30% of the CPU."
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         ({"batches": []}, "batches has no batch; allowed: one or more"),
-        ({"batches": iter([0, 0])}, "the loop ended in its warm-up, after step 2; allowed: more batches"),
+        (
+            {"batches": iter([0, 0])},
+            "the loop ended in its warm-up, after step 2; allowed: more batches",
+        ),
         (
             {"batches": iter([0] * 9), "every": 4},
             "the loop ended before two cycles of 4 steps did; allowed: ",
@@ -255,7 +278,11 @@ def test_what_cannot_be_measured_is_refused_in_a_line(call, message, now):
 @pytest.mark.parametrize(("total", "is_short"), [(640, False), (700, False), (650, True)])
 def test_a_number_of_samples_needs_a_last_batch_that_is_nearly_whole(total, is_short):
     loader = SimpleNamespace(batch_size=64, drop_last=False, sampler=range(total))
-    with pytest.raises(ValueError, match="last batch has 10 samples, not 64") if is_short else nullcontext():
+    with (
+        pytest.raises(ValueError, match="last batch has 10 samples, not 64")
+        if is_short
+        else nullcontext()
+    ):
         batches.refuse_short(loader, 64)
 
 
@@ -272,11 +299,15 @@ def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(no
         now(1.0)
         meter.tick()
     now(1.0)
-    with pytest.raises(ValueError, match=r"1 s between the last step and rate\(\); allowed: calling it right after"):
+    with pytest.raises(
+        ValueError, match=r"1 s between the last step and rate\(\); allowed: calling it right after"
+    ):
         meter.rate()
 
 
-def test_a_device_is_named_by_what_the_step_returned_unless_an_accelerator_may_have_copied_it(monkeypatch):
+def test_a_device_is_named_by_what_the_step_returned_unless_an_accelerator_may_have_copied_it(
+    monkeypatch,
+):
     import torch
 
     backend = devices.backend("torch")
@@ -298,7 +329,8 @@ def test_an_attribute_that_the_package_lacks_is_named():
 
 @pytest.fixture
 def script(tmp_path, command):
-    """Return a function that measures a script with these calls, and returns exit status and output."""
+    """Return a function that measures a script with these calls, and returns exit status and
+    output."""
 
     def run(calls: str, *options: str):
         path = tmp_path / "train.py"
@@ -334,10 +366,17 @@ def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
         (f"{CALL}\nraise SystemExit('no space left')", (), "no space left", 1),
         (f"{CALL}\nraise SystemExit(3)", (), "exit status 3", 1),
         (f"{CALL}\nimport os\nos._exit(0)", (), "ended with exit status 0", 0),
-        ("benchbook.measure(lambda batch: None, iter([0]), 4)", (), "the loop ended in its warm-up, after step 1", 0),
+        (
+            "benchbook.measure(lambda batch: None, iter([0]), 4)",
+            (),
+            "the loop ended in its warm-up, after step 1",
+            0,
+        ),
     ],
 )
-def test_a_script_that_does_not_end_well_says_why_after_what_was_measured(script, calls, options, last, measured):
+def test_a_script_that_does_not_end_well_says_why_after_what_was_measured(
+    script, calls, options, last, measured
+):
     status, said = script(calls, *options)
     lines = [line for line in said.strip().splitlines() if line.startswith("Process 1 of 4: ")]
     assert status == SOME_FAILED
@@ -346,7 +385,10 @@ def test_a_script_that_does_not_end_well_says_why_after_what_was_measured(script
 
 
 def test_only_a_script_has_arguments_and_it_must_be_there(command, tmp_path):
-    assert "allowed: arguments of a script" in command("measure", "torchvision.models:resnet18", "--", "--x")[1]
+    assert (
+        "allowed: arguments of a script"
+        in command("measure", "torchvision.models:resnet18", "--", "--x")[1]
+    )
     assert "is not a file; allowed: a Python file" in command("measure", str(tmp_path / "no.py"))[1]
 
 

@@ -36,7 +36,8 @@ Xeon | 2 | 12.7 | NVIDIA H100 80GB HBM3, NVIDIA H100 80GB HBM3 | | xeon-2core-13
 Xeon | 2 | 12.7 | | 0063, 0042 | xeon-2core-13gb-tpu-v5e
 Xeon | 2 | 12.7 | | 0027 | xeon-2core-13gb-tpu-v2-or-v3
 """  # "Apple processor", in a virtual machine: https://github.com/archspec/archspec/issues/38
-LONG = f"{'Chip ' * 30} | 8 | 16 | | | {('chip-' * 30)[:123].strip('-')}"  # with room for the digits of its kind
+# with room for the digits of its kind
+LONG = f"{'Chip ' * 30} | 8 | 16 | | | {('chip-' * 30)[:123].strip('-')}"
 
 
 @pytest.mark.parametrize("line", [*NAMES.strip().splitlines(), LONG])
@@ -44,14 +45,18 @@ def test_default_name_is_chip_cores_memory_and_accelerators(monkeypatch, tmp_pat
     chip, cores, gibibytes, gpus, cards, name = map(str.strip, line.split("|"))
     monkeypatch.setattr(identity, "_chip", lambda: chip)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: int(cores))
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=int(float(gibibytes) * 2**30)))
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: SimpleNamespace(total=int(float(gibibytes) * 2**30))
+    )
     monkeypatch.setattr(nvidia, "kinds", list)
     monkeypatch.setattr(identity, "PCI", tmp_path)
     none = identity.fingerprint()
     for card in filter(None, cards.split(", ")):
         (tmp_path / card).mkdir()
         (tmp_path / card / "modalias").write_text(f"pci:v00001AE0d0000{card}sv\n")
-    monkeypatch.setattr(nvidia, "kinds", lambda: [(gpu, 2**34) for gpu in filter(None, gpus.split(", "))])
+    monkeypatch.setattr(
+        nvidia, "kinds", lambda: [(gpu, 2**34) for gpu in filter(None, gpus.split(", "))]
+    )
     this = identity.identify()
     assert this.name == name
     assert (this.fingerprint != none) == bool(this.accelerators) == bool(gpus or cards)
@@ -77,7 +82,11 @@ def test_apple_silicon_is_its_own_accelerator(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
     monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
     this = identity.identify()
-    assert (this.chip, this.accelerators, this.system) == ("Apple M2", ["Apple M2"], "macOS 14.6 (23G93)")
+    assert (this.chip, this.accelerators, this.system) == (
+        "Apple M2",
+        ["Apple M2"],
+        "macOS 14.6 (23G93)",
+    )
 
 
 def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_path):
@@ -103,7 +112,9 @@ def test_commit_says_when_the_library_was_changed(monkeypatch):
     assert identity.commit() == "0123456789ab+changed"
 
 
-def test_the_commit_of_a_repository_that_git_refuses_is_unknown_with_its_words(monkeypatch, tmp_path):
+def test_the_commit_of_a_repository_that_git_refuses_is_unknown_with_its_words(
+    monkeypatch, tmp_path
+):
     monkeypatch.setattr(layout, "checkout", lambda: tmp_path)
     assert (identity.commit(), identity.git_fault()) == ("", "")
     (tmp_path / ".git").mkdir()
@@ -128,7 +139,9 @@ print(json.dumps([this.fingerprint, this.usable_cores, threads, this.name]))
 
 
 @pytest.mark.skipif(len(identity.cores()) < 2, reason="needs two cores")
-def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs, monkeypatch, command):
+def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(
+    outputs, monkeypatch, command
+):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
     def describe(environment: dict, taskset: bool = False) -> list:
@@ -137,16 +150,29 @@ def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(outputs
         done = subprocess.run([sys.executable, "-c", DESCRIBE], capture_output=True, **options)
         return json.loads(done.stdout)
 
-    whole, one_core, one_thread = describe({}), describe({}, True), describe({"OMP_NUM_THREADS": "1"})
-    assert [each[1:3] for each in (whole, one_core, one_thread)] == [[whole[1], None], [1, None], [whole[1], "1"]]
+    whole, one_core, one_thread = (
+        describe({}),
+        describe({}, True),
+        describe({"OMP_NUM_THREADS": "1"}),
+    )
+    assert [each[1:3] for each in (whole, one_core, one_thread)] == [
+        [whole[1], None],
+        [1, None],
+        [whole[1], "1"],
+    ]
     assert whole[1] == len(identity.cores())
     assert len({whole[0], one_core[0], one_thread[0]}) == 3
     for session, start, (fingerprint, cores, *_) in (("s1", START, whole), ("s2", LATER, one_core)):
         known = {"fingerprint": fingerprint, "usable_cores": cores}
         send([a_run(session=session, start=start, known=known, num_threads=2)])
-    assert describe({}, taskset=True)[3] == f"desk-{one_core[0][:4]}"  # never under the first's name
+    assert (
+        describe({}, taskset=True)[3] == f"desk-{one_core[0][:4]}"
+    )  # never under the first's name
     said = command("compare", "s1", "s2")[1]
-    assert f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads." in said
+    assert (
+        f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads."
+        in said
+    )
 
 
 MARKED = {
@@ -170,8 +196,12 @@ LIMIT = {"OMP_NUM_THREADS": "3"}  # of the machine
 ANONYMOUS = {"/home/jane/lib/": "", "/home/jane/.torch": "(path)", "/home/jane": "(path)"}
 
 
-@pytest.mark.parametrize(("given", "are_marked"), [(MARKED, True), (UNMARKED | SECRET | LIMIT, False)])
-def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monkeypatch, given, are_marked):
+@pytest.mark.parametrize(
+    ("given", "are_marked"), [(MARKED, True), (UNMARKED | SECRET | LIMIT, False)]
+)
+def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(
+    monkeypatch, given, are_marked
+):
     for other in os.environ:
         if other.startswith(variables.PREFIXES):
             monkeypatch.delenv(other)
@@ -183,10 +213,18 @@ def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(monke
         given = {name: value.replace(path, shown) for name, value in given.items()}
     assert recorded == {name: value for name, value in given.items() if name not in SECRET | LIMIT}
     sample = {"awake_seconds": 1.0, "elapsed_seconds": 1.0}
-    conditions = condition.samples({"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}})
+    conditions = condition.samples(
+        {"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}}
+    )
     [point] = verdicts.summarise(make_rows(windows([300.0] * 6)), conditions).to_dict("records")
-    marks = [f"with {', '.join(f'{name}={value}' for name, value in given.items())}"] if are_marked else []
-    assert str(point["verdict"]).startswith(f"changed: {marks[0]}" if are_marked else "too few processes")
+    marks = (
+        [f"with {', '.join(f'{name}={value}' for name, value in given.items())}"]
+        if are_marked
+        else []
+    )
+    assert str(point["verdict"]).startswith(
+        f"changed: {marks[0]}" if are_marked else "too few processes"
+    )
     assert wording.hedges(point)[1:] == marks  # after: one process only
 
 
@@ -222,9 +260,16 @@ def test_rows_of_another_or_an_unknown_kind_of_computer_keep_their_name(outputs,
     name, own = identity.identify().name, identity.fingerprint()
     folder = layout.runs(name) / "mnist_speedup" / "a-point"
     folder.mkdir(parents=True)
-    manifest = {"machine": {"name": name} | ({"fingerprint": own if kind == "own" else kind} if kind else {})}
+    manifest = {
+        "machine": {"name": name}
+        | ({"fingerprint": own if kind == "own" else kind} if kind else {})
+    }
     (folder / "20260101T000000Z-aa.json").write_text(json.dumps(manifest))
-    assert identity.identify().name == identity.identify(name).name == (f"{name}-{own[:4]}" if is_taken else name)
+    assert (
+        identity.identify().name
+        == identity.identify(name).name
+        == (f"{name}-{own[:4]}" if is_taken else name)
+    )
     assert identity.identify("a-name-of-its-own").name == "a-name-of-its-own"
 
 
@@ -244,8 +289,14 @@ ARM = r"""
 
 
 @pytest.mark.parametrize(("ids", "board", "printed", "chip"), yaml.safe_load(ARM))
-def test_an_arm_chip_is_named_after_its_board_or_its_cores(monkeypatch, tmp_path, ids, board, printed, chip):
-    told = "CPU implementer\t: {}\nCPU part\t: {}".format(*ids.split()) if ids else "model name\t: AMD EPYC"
+def test_an_arm_chip_is_named_after_its_board_or_its_cores(
+    monkeypatch, tmp_path, ids, board, printed, chip
+):
+    told = (
+        "CPU implementer\t: {}\nCPU part\t: {}".format(*ids.split())
+        if ids
+        else "model name\t: AMD EPYC"
+    )
     (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{told}\n\nprocessor\t: 1\n")
     monkeypatch.setattr(identity, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(identity, "DEVICE_TREE", tmp_path / "model")

@@ -25,7 +25,9 @@ def table(*described):
         for index in range(2)
     ]
     run_ids = dict.fromkeys(row["run_id"] for row in rows)
-    return machines.table(make_rows(rows), {run: each for run, each in zip(run_ids, described, strict=True) if each})
+    return machines.table(
+        make_rows(rows), {run: each for run, each in zip(run_ids, described, strict=True) if each}
+    )
 
 
 def test_a_machine_is_what_its_newest_manifest_says():
@@ -53,7 +55,10 @@ def test_operations_that_the_device_lacks_and_limits_are_named():
 
 
 def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machine():
-    bare, line = table(None).iloc[0], table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0]
+    bare, line = (
+        table(None).iloc[0],
+        table({"machine": {"chip": "Chip A"}, "commit": "abc"}).iloc[0],
+    )
     for each in (bare, line):
         assert each[["machine", "chip", "sessions", "rows"]].tolist() == ["desk", "Chip A", 1, 2]
         assert each[["cores", "memory_gib", "accelerator", "system"]].isna().all()
@@ -61,7 +66,11 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
 
 
 def test_two_kinds_of_computer_under_one_name_are_told_apart():
-    kinds = {"run-1": {"fingerprint": "aaaa1111"}, "run-2": {"fingerprint": "bbbb2222"}, "run-3": {}}
+    kinds = {
+        "run-1": {"fingerprint": "aaaa1111"},
+        "run-2": {"fingerprint": "bbbb2222"},
+        "run-3": {},
+    }
     described = {run_id: {"machine": about} for run_id, about in kinds.items()}
     rows = [make_row(run_id=run_id) for run_id in (*kinds, "no manifest")]
     rows = make_rows([*rows, make_row(run_id="run-1", machine="attic")])

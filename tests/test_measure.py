@@ -39,7 +39,9 @@ def log(monkeypatch):
     return calls
 
 
-def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_of_a_row(clock, log):
+def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_of_a_row(
+    clock, log
+):
     def batches():
         for wait in (2, 5):
             clock.advance(wait)
@@ -98,17 +100,42 @@ def test_a_window_has_the_page_faults_of_its_own_memory(monkeypatch, log, counte
         ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300.0, 1: 305.0}, 0.6),
         ("rapl", [0, 1], {0: 0.0, 1: 0.0}, {0: 3000.0, 1: 4500.0}, 7.5),
         ("apple_ioreport", CHIP, dict.fromkeys(PARTS, 5), dict.fromkeys(PARTS, 405), 2.0),
-        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "gpu_mj": 0}, {"cpu_total_mj": 1500, "gpu_mj": 0}, 1.5),
-        # A counter stands, or there is none: of one of two GPUs; of the chip's CPU, or of its GPU, which is measured.
+        (
+            "apple_ioreport",
+            CHIP[:1],
+            {"cpu_total_mj": 0, "gpu_mj": 0},
+            {"cpu_total_mj": 1500, "gpu_mj": 0},
+            1.5,
+        ),
+        # A counter stands, or there is none: of one of two GPUs; of the chip's CPU, or of its GPU,
+        # which is measured.
         ("nvml", [0], {0: 7.0}, {0: 7.0}, None),
         ("nvml", [0, 1], {0: 0.0, 1: 5.0}, {0: 300_000.0, 1: 5.0}, None),
-        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "dram_mj": 0}, {"cpu_total_mj": 0, "dram_mj": 940}, None),
-        ("apple_ioreport", CHIP, {"cpu_total_mj": 0, "gpu_mj": 0}, {"cpu_total_mj": 1500, "gpu_mj": 0}, None),
+        (
+            "apple_ioreport",
+            CHIP[:1],
+            {"cpu_total_mj": 0, "dram_mj": 0},
+            {"cpu_total_mj": 0, "dram_mj": 940},
+            None,
+        ),
+        (
+            "apple_ioreport",
+            CHIP,
+            {"cpu_total_mj": 0, "gpu_mj": 0},
+            {"cpu_total_mj": 1500, "gpu_mj": 0},
+            None,
+        ),
         ("apple_ioreport", CHIP, {"cpu_total_mj": 0}, {"cpu_total_mj": 1500}, None),
         ("nvml", [0], {}, {0: 5000.0}, None),
         # One went back, or more passed than such a device can draw.
         ("nvml", [0, 1], {0: 0.0, 1: 5000.0}, {0: 12_500.0, 1: 2000.0}, None),
-        ("apple_ioreport", CHIP[:1], {"cpu_total_mj": 0, "ane_mj": 1}, {"cpu_total_mj": 1500, "ane_mj": 0}, None),
+        (
+            "apple_ioreport",
+            CHIP[:1],
+            {"cpu_total_mj": 0, "ane_mj": 1},
+            {"cpu_total_mj": 1500, "ane_mj": 0},
+            None,
+        ),
         ("rapl", [0], {0: 0.0}, {0: 262_143_328.85}, None),
     ],
 )
@@ -120,7 +147,9 @@ def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_windo
     sensor.begin()
     clock.advance(2.0)
     boundary = sensors.BOUNDARIES[method]
-    assert sensor.end() == (Energy() if joules is None else Energy(pytest.approx(joules), method, boundary))
+    assert sensor.end() == (
+        Energy() if joules is None else Energy(pytest.approx(joules), method, boundary)
+    )
 
 
 def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(clock):
@@ -143,7 +172,9 @@ WATTS, RANGE = 100.0, 262_143.0
 
 
 # Zeus adds the range of a counter that wrapped when it next looks, up to a second later.
-@pytest.mark.parametrize("first", [3.0, 7.0, 9.7, 10.2])  # seconds from its opening to the first window
+@pytest.mark.parametrize(
+    "first", [3.0, 7.0, 9.7, 10.2]
+)  # seconds from its opening to the first window
 @pytest.mark.parametrize("length", [0.3, 2.0, 900.0])
 def test_a_counter_that_wraps_gives_no_window_its_range(clock, first, length):
     """It wraps 10 s after its opening, and every 44 minutes from then on."""
@@ -167,14 +198,20 @@ def test_a_counter_that_wraps_gives_no_window_its_range(clock, first, length):
 
 
 @pytest.mark.parametrize("device", [CPU, MPS])
-def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(clock, monkeypatch, record, device):
+def test_windows_are_as_long_as_a_counter_that_moves_every_2_seconds_needs(
+    clock, monkeypatch, record, device
+):
     """Such a counter gave windows of 1 s no joules, 63 J, no joules and 63 J at 30 W."""
     clock.sleep = clock.advance
     totals = lambda: dict.fromkeys(CHIP, 1000 * 15 * 2.1 * (clock.seconds // 2.1))  # noqa: E731
     sensor = Counters(method="apple_ioreport", read=totals, moving=CHIP)
     assert sensor.learn_period()
     assert sensor.period == pytest.approx(2.1, abs=0.01)
-    for length, joules in ((1.0, None), (2.1, None), (sensor.least_seconds, 30 * sensor.least_seconds)):
+    for length, joules in (
+        (1.0, None),
+        (2.1, None),
+        (sensor.least_seconds, 30 * sensor.least_seconds),
+    ):
         sensor.begin()
         clock.advance(length)
         found = sensor.end().joules
@@ -220,7 +257,9 @@ def driver(monkeypatch, forgetful_zeus):
     """Stand in for NVIDIA's driver below the real pynvml functions that Zeus and we call."""
     moved = itertools.count()
 
-    def install(num_gpus: int, divided: bool = False, readable: bool = True, nvidias: bool = True) -> None:
+    def install(
+        num_gpus: int, divided: bool = False, readable: bool = True, nvidias: bool = True
+    ) -> None:
         def energy(handle: int) -> int:
             if not readable:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
@@ -250,7 +289,9 @@ def driver(monkeypatch, forgetful_zeus):
             monkeypatch.setattr(pynvml, name, answer)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if not nvidias:  # another library called pynvml
-            monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")  # by which Zeus knows NVIDIA's own
+            monkeypatch.delattr(
+                pynvml, "_nvmlGetFunctionPointer"
+            )  # by which Zeus knows NVIDIA's own
 
     return install
 
@@ -259,7 +300,9 @@ def driver(monkeypatch, forgetful_zeus):
     ("given", "handle"),
     [(None, 1), ("3,2,1", 2), ("GPU-3aaaaaaa-0000,GPU-2aaaaaaa-0000", 2), ("GPU-3,GPU-2aa", 2)],
 )
-def test_the_gpu_that_cuda_shows_by_number_or_by_name_is_read_alone_through_nvml(driver, monkeypatch, given, handle):
+def test_the_gpu_that_cuda_shows_by_number_or_by_name_is_read_alone_through_nvml(
+    driver, monkeypatch, given, handle
+):
     driver(4)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
@@ -269,20 +312,29 @@ def test_the_gpu_that_cuda_shows_by_number_or_by_name_is_read_alone_through_nvml
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == given
 
 
-NOT_SHOWN = [(4, given, {}) for given in ("", "-1", "MIG-12345678-0000", "GPU-9", "0")] + [(0, None, {})]
+NOT_SHOWN = [(4, given, {}) for given in ("", "-1", "MIG-12345678-0000", "GPU-9", "0")] + [
+    (0, None, {})
+]
 
 
 @pytest.mark.parametrize(
     ("gpus", "given", "kind"),
-    [*NOT_SHOWN, *((2, None, kind) for kind in ({"divided": True}, {"readable": False}, {"nvidias": False}))],
+    [
+        *NOT_SHOWN,
+        *((2, None, kind) for kind in ({"divided": True}, {"readable": False}, {"nvidias": False})),
+    ],
 )
-def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(driver, monkeypatch, gpus, given, kind):
+def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(
+    driver, monkeypatch, gpus, given, kind
+):
     driver(gpus, **kind)
     if given is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
     sensor = sensors.open_sensor(CUDA)
     assert sensor.method is None
-    assert "an NVIDIA GPU has no energy counter of its work alone" in sensor.reason or kind == {"nvidias": False}
+    assert "an NVIDIA GPU has no energy counter of its work alone" in sensor.reason or kind == {
+        "nvidias": False
+    }
 
 
 @pytest.mark.parametrize(
@@ -291,7 +343,9 @@ def test_a_gpu_that_is_not_shown_or_divided_or_cannot_be_read_has_no_sensor(driv
         (True, 0, "", "amdsmi"),
         (False, 0, "", None),
         (True, 1, "", None),
-        *((True, 0, name, None) for name in ("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")),  # Zeus reads neither
+        *(
+            (True, 0, name, None) for name in ("ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+        ),  # Zeus reads neither
         (True, 0, "HIP_VISIBLE_DEVICES", "amdsmi"),
     ],
 )
@@ -305,32 +359,48 @@ def test_amds_gpu_is_read_alone_through_amdsmi_where_it_counts_energy(
         monkeypatch.setenv(name, "1,2")
     energies = itertools.count(1000, 6000)  # mJ
     counter = SimpleNamespace(
-        supports_get_total_energy_consumption=lambda: counts, get_total_energy_consumption=energies.__next__
+        supports_get_total_energy_consumption=lambda: counts,
+        get_total_energy_consumption=energies.__next__,
     )
     monkeypatch.delattr(zeus_gpus.AMDGPUs, "__del__")
     amds = zeus_gpus.AMDGPUs.__new__(zeus_gpus.AMDGPUs)  # without AMD's driver
     amds._gpus = [None, counter]
     monkeypatch.setattr(zeus_gpus, "_gpus", None if nvidias else amds)
     sensor = sensors.open_sensor(Device("rocm", "AMD Instinct MI300X", index=1))
-    assert (sensor.method, "has no energy counter that Zeus can read" in sensor.reason) == (method, not method)
+    assert (sensor.method, "has no energy counter that Zeus can read" in sensor.reason) == (
+        method,
+        not method,
+    )
     if method:
         assert sensor.read()[1] - sensor.read()[1] == -6000
 
 
-@pytest.mark.parametrize(("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)])
-def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(driver, monkeypatch, name, read):
+@pytest.mark.parametrize(
+    ("name", "read"), [("NVIDIA A", [1, 0]), ("NVIDIA B", [0, 1]), ("NVIDIA C", None)]
+)
+def test_of_two_kinds_of_gpu_the_one_is_read_that_has_the_devices_name(
+    driver, monkeypatch, name, read
+):
     driver(2)
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", lambda handle: ("NVIDIA B", "NVIDIA A")[handle])
+    monkeypatch.setattr(
+        pynvml, "nvmlDeviceGetName", lambda handle: ("NVIDIA B", "NVIDIA A")[handle]
+    )
     gpus = [sensors.open_sensor(Device("cuda", name, index=index)) for index in (0, 1)]
-    assert [getattr(each, "moving", [None]) for each in gpus] == ([[each] for each in read] if read else [[None]] * 2)
+    assert [getattr(each, "moving", [None]) for each in gpus] == (
+        [[each] for each in read] if read else [[None]] * 2
+    )
 
 
-@pytest.mark.parametrize("device", [MPS, Device("metal", "an Apple GPU"), CUDA], ids=lambda device: device.kind)
+@pytest.mark.parametrize(
+    "device", [MPS, Device("metal", "an Apple GPU"), CUDA], ids=lambda device: device.kind
+)
 def test_without_zeus_a_window_is_kept_and_has_no_energy(log, driver, monkeypatch, device):
     driver(2)
     for name in ("zeus", "zeus.device"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="linux" if device is CUDA else "darwin"))
+    monkeypatch.setattr(
+        sensors, "sys", SimpleNamespace(platform="linux" if device is CUDA else "darwin")
+    )
     with window(device, sensors.open_sensor(device)) as timed:
         pass
     assert (timed.seconds > 0, timed.energy) == (True, Energy())
@@ -345,7 +415,11 @@ def powercap(monkeypatch, tmp_path, forgetful_zeus):
         for number, name in enumerate(names):
             domain = tmp_path / f"intel-rapl:{number}"
             domain.mkdir()
-            for file, text in (("name", name), ("energy_uj", "100"), ("max_energy_range_uj", "262143328850")):
+            for file, text in (
+                ("name", name),
+                ("energy_uj", "100"),
+                ("max_energy_range_uj", "262143328850"),
+            ):
                 (domain / file).write_text(text + "\n")
 
     monkeypatch.setattr(rapl, "RAPL_DIR", str(tmp_path))
@@ -356,9 +430,15 @@ def powercap(monkeypatch, tmp_path, forgetful_zeus):
 
 @pytest.mark.parametrize(
     ("names", "read"),
-    [(("package-0",), [0]), (("package-0", "psys"), [0]), (("psys", "package-0", "package-1"), [1, 2])],
+    [
+        (("package-0",), [0]),
+        (("package-0", "psys"), [0]),
+        (("psys", "package-0", "package-1"), [1, 2]),
+    ],
 )
-def test_cpu_is_read_through_rapl_as_its_packages_and_the_platform_is_not_added(powercap, driver, names, read):
+def test_cpu_is_read_through_rapl_as_its_packages_and_the_platform_is_not_added(
+    powercap, driver, names, read
+):
     driver(4)
     powercap(*names)
     sensor = sensors.open_sensor(CPU)
@@ -379,18 +459,25 @@ def test_cpu_whose_counters_may_not_be_read_has_no_sensor(powercap, monkeypatch)
     assert "ZeusCPUNoPermissionError" in sensors.open_sensor(CPU).reason
 
 
-# What Zeus's releases answer on a Mac: their own errors, with the newest library of Apple's counters and with an older.
-ABSTRACT = "Can't instantiate abstract class AppleSiliconMeasurement with abstract method zeroAllFields"
+# What Zeus's releases answer on a Mac: their own errors, with the newest library of Apple's
+# counters and with an older.
+ABSTRACT = (
+    "Can't instantiate abstract class AppleSiliconMeasurement with abstract method zeroAllFields"
+)
 OLD_LIBRARY = AttributeError("'AppleEnergyMetrics' object has no attribute 'efficiency_cluster_mj'")
 ON_A_MAC = {
     **{f"zeus {version}": TypeError(ABSTRACT) for version in ("0.13.1", "0.14.0", "0.15.0")},
-    **{f"zeus {version}, zeus-apple-silicon 1.0.4": OLD_LIBRARY for version in ("0.15.1", "0.16.0")},
+    **{
+        f"zeus {version}, zeus-apple-silicon 1.0.4": OLD_LIBRARY for version in ("0.15.1", "0.16.0")
+    },
     **{f"zeus {version}": None for version in ("0.15.1", "0.16.0")},
     "no chip": ValueError("No SoC is available."),
 }
 
 
-@pytest.mark.parametrize("error", [pytest.param(error, id=name) for name, error in ON_A_MAC.items()])
+@pytest.mark.parametrize(
+    "error", [pytest.param(error, id=name) for name, error in ON_A_MAC.items()]
+)
 @pytest.mark.parametrize("device", [CPU, MPS], ids=["cpu", "mps"])
 def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_reason(
     monkeypatch, command, forgetful_zeus, device, error
@@ -422,7 +509,9 @@ def test_a_chip_whose_cpu_is_not_counted_has_no_sensor(monkeypatch, forgetful_ze
     import zeus.device
 
     read = lambda: SimpleNamespace(**dict.fromkeys(PARTS, 0) | {"dram_mj": time.monotonic()})  # noqa: E731
-    monkeypatch.setattr(zeus.device, "get_soc", lambda: SimpleNamespace(get_total_energy_consumption=read))
+    monkeypatch.setattr(
+        zeus.device, "get_soc", lambda: SimpleNamespace(get_total_energy_consumption=read)
+    )
     monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="darwin"))
     monkeypatch.setattr(sensors, "SLOWEST_SECONDS", 0.1)
     assert sensors.open_sensor(MPS).reason == "the counter of apple_ioreport does not move"

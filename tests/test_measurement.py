@@ -1,4 +1,5 @@
-"""The processes of a point: what ends it, what the next start continues, and what stands in the rows."""
+"""The processes of a point: what ends it, what the next start continues, and what stands in the
+rows."""
 
 import itertools
 import json
@@ -60,7 +61,11 @@ def measure(library, tmp_path):
     """
 
     def measured(
-        count: int, faults: dict[int | str, str], variant: str = "reference", script: str = MEASURE, **given: float
+        count: int,
+        faults: dict[int | str, str],
+        variant: str = "reference",
+        script: str = MEASURE,
+        **given: float,
     ) -> subprocess.CompletedProcess:
         own = {f"TOY_FAULT_{number}": fault for number, fault in faults.items()}
         own |= {"PYTHONPATH": f"{tmp_path / 'site'}:{library}", "BENCHBOOK_OUTPUTS": str(tmp_path)}
@@ -72,24 +77,49 @@ def measure(library, tmp_path):
 
 @pytest.fixture
 def played(outputs, monkeypatch, clock):
-    """Measure a point whose processes this one plays: each has a factor of its seconds and may have a fault.
+    """Measure a point whose processes this one plays: each has a factor of its seconds and may
+    have a fault.
 
-    A killed process takes the measurement with it, which then continues. Others disturb the processes in `busy`.
+    A killed process takes the measurement with it, which then continues. Others disturb the
+    processes in `busy`.
     """
     used, counters = [], {"cpu_cores": 1, "cpu_own_seconds": 0.0, "cpu_stolen_seconds": 0.0}
     now = lambda: dict.fromkeys(("awake_seconds", "elapsed_seconds"), clock.seconds)  # noqa: E731
-    monkeypatch.setattr(condition, "sample", lambda: now() | counters | {"cpu_busy_seconds": sum(used)})
+    monkeypatch.setattr(
+        condition, "sample", lambda: now() | counters | {"cpu_busy_seconds": sum(used)}
+    )
     monkeypatch.setattr(contention, "others_share", lambda: 0.0)
-    monkeypatch.setattr(runs, "new_id", map("20260101T0000{:02}Z-00000000".format, itertools.count()).__next__)
+    monkeypatch.setattr(
+        runs, "new_id", map("20260101T0000{:02}Z-00000000".format, itertools.count()).__next__
+    )
 
-    def measure(count, faults=None, factors=(1,) * 5, busy=(), patience=0.0, study="mnist_speedup", seen=None, **given):
+    def measure(
+        count,
+        faults=None,
+        factors=(1,) * 5,
+        busy=(),
+        patience=0.0,
+        study="mnist_speedup",
+        seen=None,
+        **given,
+    ):
         faults = dict(faults or {})
 
         def call(function, study, parameters, run_id, number, is_warm, *rest, variables, **how):
             if seen:
                 seen(measured, number, is_warm, variables)
-            own, manifest = (study, measured.folder.name, run_id, "desk", parameters), {"process_seconds": 5.0}
-            record = Run(measured.folder, run_id, runs.identity(*own), "train", manifest, ended_by_another=True)
+            own, manifest = (
+                (study, measured.folder.name, run_id, "desk", parameters),
+                {"process_seconds": 5.0},
+            )
+            record = Run(
+                measured.folder,
+                run_id,
+                runs.identity(*own),
+                "train",
+                manifest,
+                ended_by_another=True,
+            )
             manifest["process"] = number
             record._sample()
             record.mark()
@@ -143,8 +173,12 @@ def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, 
     assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
     rows = records.merge(tmp_path / "runs")
     [interrupted] = rows.loc[rows["status"] == "interrupted", "run_id"]
-    assert sum(path.read_bytes() == content for path, content in before.items()) == 1  # the first is as it was
-    numbers = {path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")}
+    assert (
+        sum(path.read_bytes() == content for path, content in before.items()) == 1
+    )  # the first is as it was
+    numbers = {
+        path.stem: json.loads(path.read_text())["process"] for path in tmp_path.rglob("*Z-*.json")
+    }
     assert (sorted(numbers.values()), numbers[interrupted]) == ([1, 2, 2, 3], 2)
 
 
@@ -181,7 +215,11 @@ def test_what_others_disturbed_is_measured_again_and_does_not_count_while_there_
     described = condition.samples(manifests.read_all(measured.folder))
     [line] = verdicts.summarise(measured.rows(), described).to_dict("records")
     assert (line["num_processes"], line["num_disturbed"]) == (used, int(not is_unstable))
-    assert verdicts.is_unstable(line["verdict"]) is verdicts.has(line["verdict"], "cpu_shared") is is_unstable
+    assert (
+        verdicts.is_unstable(line["verdict"])
+        is verdicts.has(line["verdict"], "cpu_shared")
+        is is_unstable
+    )
     state = measured.state()
     assert (state.num_disturbed, state.lost) == (1, 5.0)
 
@@ -198,12 +236,17 @@ def test_a_process_tells_what_others_took_while_it_measured(measure, tmp_path, m
 
 @pytest.mark.parametrize(
     ("faults", "statuses"),
-    [({1: "rows a folder", 2: "marker garbage"}, ["ok", "ok"]), ({1: "runs removed"}, ["crashed", "ok"])],
+    [
+        ({1: "rows a folder", 2: "marker garbage"}, ["ok", "ok"]),
+        ({1: "runs removed"}, ["crashed", "ok"]),
+    ],
 )
 def test_what_is_broken_under_a_process_costs_at_most_its_run(measure, tmp_path, faults, statuses):
     done = measure(2, faults, "reference reference")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)  # two of these processes may begin in one second, so that their order is by chance
+    found = json.loads(
+        done.stdout
+    )  # two of these processes may begin in one second, so that their order is by chance
     assert [found[number] for number in sorted(found)] == statuses
     assert not list(tmp_path.rglob("*.running"))
 
@@ -217,12 +260,17 @@ def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reas
 
 @pytest.mark.parametrize(
     ("device", "of_user", "warm"),
-    [("tpu", "", [False, False, True, True]), ("tpu", "mine", [False] * 4), ("cuda", "", [False] * 4)],
+    [
+        ("tpu", "", [False, False, True, True]),
+        ("tpu", "mine", [False] * 4),
+        ("cuda", "", [False] * 4),
+    ],
 )
 def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_called_warm(
     played, monkeypatch, device, of_user, warm
 ):
-    """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison shares nothing."""
+    """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison
+    shares nothing."""
     monkeypatch.delenv(measurement.PROGRAMS, raising=False)
     if of_user:
         monkeypatch.setenv(measurement.PROGRAMS, of_user)
@@ -231,16 +279,22 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     def seen(measured, number, is_warm, variables):
         folder = variables.get(measurement.PROGRAMS)
         calls.append((number, is_warm, folder))
-        made = Path(folder or measured.programs)  # by JAX, or, before the comparison, by an earlier session
+        made = Path(
+            folder or measured.programs
+        )  # by JAX, or, before the comparison, by an earlier session
         if folder or not number:
             made.mkdir(parents=True, exist_ok=True)
             (made / "jit_step-cache").touch()
 
-    measured = played(3, study="resnet50_cost", seen=seen, device=device, framework="jax", num_parity_steps=1)
+    measured = played(
+        3, study="resnet50_cost", seen=seen, device=device, framework="jax", num_parity_steps=1
+    )
     shared = str(measured.programs) if any(warm) else None
     assert calls == [(n, each, shared if n else None) for n, each in enumerate(warm)]
     assert not measured.programs.exists()
-    assert measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment  # of other points
+    assert (
+        measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment
+    )  # of other points
 
 
 SET_BACK = """
@@ -250,7 +304,9 @@ time.time = lambda: real() - 3600.0 * (time.monotonic() - started > 0.5)  # an h
 """
 
 
-def test_a_clock_that_is_set_back_hangs_nothing_and_no_process_took_a_negative_time(measure, tmp_path):
+def test_a_clock_that_is_set_back_hangs_nothing_and_no_process_took_a_negative_time(
+    measure, tmp_path
+):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(SET_BACK)
     done = measure(1, {})
@@ -265,19 +321,30 @@ def test_a_users_variables_mark_the_point_and_controlled_keeps_the_memory_that_a
     monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
     assert measure(1, {}, "reference controlled").returncode == 0
     described = manifests.read_all(tmp_path / "runs")
-    assert [each["environment"]["variables"]["CUDA_LAUNCH_BLOCKING"] for each in described.values()] == ["1"] * 2
+    assert [
+        each["environment"]["variables"]["CUDA_LAUNCH_BLOCKING"] for each in described.values()
+    ] == ["1"] * 2
     rows = records.merge(tmp_path / "runs")
     marked = verdicts.summarise(rows, condition.samples(described))["verdict"].map(str)
     assert marked.str.contains("changed: with CUDA_LAUNCH_BLOCKING=1").tolist() == [True] * 2
     trained = rows[rows["phase"] == "train"]
     keeps = trained["settings"].map(lambda settings: settings.get("keeps_memory", False))
     has_switch = platform.libc_ver()[0] == "glibc"
-    assert dict(zip(trained["variant"], keeps, strict=True)) == {"reference": False, "controlled": has_switch}
+    assert dict(zip(trained["variant"], keeps, strict=True)) == {
+        "reference": False,
+        "controlled": has_switch,
+    }
 
 
-def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_added(library, tmp_path, monkeypatch):
+def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_added(
+    library, tmp_path, monkeypatch
+):
     environment = {name: value for name, value in os.environ.items() if name != "BENCHBOOK_OUTPUTS"}
-    environment |= {"PYTHONPATH": str(library), "JPY_SESSION_NAME": "a notebook", "TMPDIR": str(tmp_path)}
+    environment |= {
+        "PYTHONPATH": str(library),
+        "JPY_SESSION_NAME": "a notebook",
+        "TMPDIR": str(tmp_path),
+    }
     before = sorted(library.parent.joinpath("outputs").rglob("*"))
     command = [sys.executable, "-c", IN_A_NOTEBOOK, "1", "reference"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

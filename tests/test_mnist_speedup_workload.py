@@ -7,7 +7,12 @@ import torch
 import small
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
-from benchbook.studies.mnist_speedup.network_torch import ByteDropout, FormatKeepingMaxPool2d, LeanNetwork, Network
+from benchbook.studies.mnist_speedup.network_torch import (
+    ByteDropout,
+    FormatKeepingMaxPool2d,
+    LeanNetwork,
+    Network,
+)
 from fakes import CPU
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
@@ -19,14 +24,18 @@ def tiny():
 
 
 def _controlled(tiny, **options):
-    return mnist.Plan.build(tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options)
+    return mnist.Plan.build(
+        tiny, CPU, "controlled", **{"num_workers": 0, "batch_size": 16} | options
+    )
 
 
 @pytest.mark.parametrize(("name", "kept"), [("dropout1", 0.75), ("dropout2", 0.5)])
 @pytest.mark.parametrize("make", [Network, LeanNetwork])
 def test_a_network_drops_a_quarter_and_then_a_half_while_it_trains(make, name, kept):
     network, seen = make(), []
-    getattr(network, name).register_forward_hook(lambda module, inputs, output: seen.append((inputs[0], output)))
+    getattr(network, name).register_forward_hook(
+        lambda module, inputs, output: seen.append((inputs[0], output))
+    )
     network(torch.randn(64, 1, 28, 28))
     ((before, after),) = seen
     share = (after[before > 0] > 0).float().mean().item()
@@ -39,15 +48,22 @@ def test_a_share_is_dropped_and_the_rest_and_its_gradient_are_scaled(p):
     dropped = ByteDropout(p)(values)
     assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
     # Five standard deviations of a million draws.
-    assert (dropped == 0).float().mean().item() == pytest.approx(p, abs=5 * (p * (1 - p) / 1e6) ** 0.5)
+    assert (dropped == 0).float().mean().item() == pytest.approx(
+        p, abs=5 * (p * (1 - p) / 1e6) ** 0.5
+    )
     spread = (p * (1 - p) / 1000) ** 0.5
-    assert [(dropped == 0).float().mean(side).std().item() for side in (0, 1)] == pytest.approx([spread] * 2, rel=0.15)
+    assert [(dropped == 0).float().mean(side).std().item() for side in (0, 1)] == pytest.approx(
+        [spread] * 2, rel=0.15
+    )
     dropped.sum().backward()
     torch.testing.assert_close(values.grad, dropped.detach())
 
 
 def test_draws_differ_a_seed_repeats_them_and_evaluation_draws_none():
-    layer, values = ByteDropout(0.5), torch.ones(3, 7, 5)  # 105 values: not a whole number of eights
+    layer, values = (
+        ByteDropout(0.5),
+        torch.ones(3, 7, 5),
+    )  # 105 values: not a whole number of eights
     torch.manual_seed(1)
     first, second = layer(values), layer(values)
     torch.manual_seed(1)
@@ -63,7 +79,10 @@ def test_a_share_that_bytes_cannot_give_is_an_error(p):
 
 
 def test_the_gradient_of_pooling_keeps_the_memory_format():
-    images, seen = torch.randn(4, 8, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_(), []
+    images, seen = (
+        torch.randn(4, 8, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_(),
+        [],
+    )
     pooled = FormatKeepingMaxPool2d(2)(images)
     pooled.register_hook(seen.append)
     pooled.flatten(1).square().sum().backward()
@@ -79,8 +98,12 @@ def test_evaluation_is_the_mean_over_all_test_images(tiny, data_resident, monkey
         outputs = workload.model.eval()(pixels)
     workload.model.train()
     evaluation = workload.evaluate()
-    assert float(evaluation.loss) == pytest.approx(-outputs[range(20), tiny.test_labels].mean().item(), rel=1e-5)
-    assert float(evaluation.accuracy) == pytest.approx((outputs.argmax(1).numpy() == tiny.test_labels).mean())
+    assert float(evaluation.loss) == pytest.approx(
+        -outputs[range(20), tiny.test_labels].mean().item(), rel=1e-5
+    )
+    assert float(evaluation.accuracy) == pytest.approx(
+        (outputs.argmax(1).numpy() == tiny.test_labels).mean()
+    )
     assert workload.model.training
 
 

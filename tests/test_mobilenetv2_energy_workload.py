@@ -24,7 +24,9 @@ def write_weights(path, arrays):
     with h5py.File(path, "w") as file:
         for name, parts in arrays.items():
             group = file.create_group(name)
-            group.attrs["weight_names"] = [f"{name}/part_{number}:0" for number in range(len(parts))]
+            group.attrs["weight_names"] = [
+                f"{name}/part_{number}:0" for number in range(len(parts))
+            ]
             for number, part in enumerate(parts):
                 group[f"{name}/part_{number}:0"] = part
 
@@ -53,7 +55,9 @@ def test_trained_weights_are_found_by_image_size_and_take_a_new_head(tmp_path):
         kind, found = initial.choose("imagenet", 3, size, seed=7, data_root=str(tmp_path / "data"))
         assert kind == "imagenet"
         numpy.testing.assert_array_equal(found["Conv1"][0], trained["Conv1"][0])
-        numpy.testing.assert_array_equal(found[initial.HEAD][0], initial.draw(3, 7)[initial.HEAD][0])
+        numpy.testing.assert_array_equal(
+            found[initial.HEAD][0], initial.draw(3, 7)[initial.HEAD][0]
+        )
     with pytest.raises(DatasetUnavailable, match="download failed"):
         initial.choose("imagenet", 3, 128, 7, str(tmp_path / "data"))
 
@@ -61,7 +65,9 @@ def test_trained_weights_are_found_by_image_size_and_take_a_new_head(tmp_path):
 def test_weights_are_downloaded_into_the_cache_only_if_they_are_whole(tmp_path, monkeypatch):
     whole = initial.draw(1, 5)
     write_weights(tmp_path / "site" / FILE.format(160), whole)
-    write_weights(tmp_path / "site" / FILE.format(96), whole | {"Conv_1": [whole["Conv_1"][0][..., :7]]})
+    write_weights(
+        tmp_path / "site" / FILE.format(96), whole | {"Conv_1": [whole["Conv_1"][0][..., :7]]}
+    )
     with serve(tmp_path / "site") as address:
         monkeypatch.setattr(initial, "ADDRESS", address + "{}")
         for _ in range(2):  # the second time from the cache

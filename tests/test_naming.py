@@ -30,7 +30,10 @@ def test_a_chips_name_is_without_marks_cores_and_clock(driver, name):
 
 def test_an_id_gives_cores_and_memory_where_no_manifest_does():
     amd, apple = "amd-epyc-2core-24gb", "apple-m1-8core-16gb"
-    made = names({"machine": amd, "chip": "AMD EPYC"}, {"machine": apple, "chip": "Apple M1", "device": "mps"})
+    made = names(
+        {"machine": amd, "chip": "AMD EPYC"},
+        {"machine": apple, "chip": "Apple M1", "device": "mps"},
+    )
     assert made.place({"machine": amd, "device": "cpu"}) == "AMD EPYC, 2 cores, 24 GB, CPU"
     assert made.place({"machine": apple, "device": "mps"}) == "Apple M1, 16 GB, GPU"
     assert made.machine(apple) == "Apple M1, 16 GB"
@@ -42,15 +45,30 @@ def test_an_id_gives_cores_and_memory_where_no_manifest_does():
 def test_a_manifest_says_what_the_owners_own_name_does_not(tmp_path):
     run = tmp_path / "desk" / "mnist_speedup" / "reference-cpu"
     run.mkdir(parents=True)
-    described = {"name": "desk", "chip": "AMD EPYC", "physical_cores": 8, "memory_bytes": 33_285_996_544}
+    described = {
+        "name": "desk",
+        "chip": "AMD EPYC",
+        "physical_cores": 8,
+        "memory_bytes": 33_285_996_544,
+    }
     (run / "20260101T000000Z-12345678.json").write_text(json.dumps({"machine": described}))
-    assert names({"chip": "AMD EPYC"}, folder=tmp_path).machine("desk") == "AMD EPYC, 8 cores, 31 GB"
-    assert names({"chip": "AMD EPYC"}, folder=tmp_path / "desk").machine("desk") == "AMD EPYC, 8 cores, 31 GB"
+    assert (
+        names({"chip": "AMD EPYC"}, folder=tmp_path).machine("desk") == "AMD EPYC, 8 cores, 31 GB"
+    )
+    assert (
+        names({"chip": "AMD EPYC"}, folder=tmp_path / "desk").machine("desk")
+        == "AMD EPYC, 8 cores, 31 GB"
+    )
     assert names({"chip": "AMD EPYC"}).machine("desk") == "AMD EPYC"
 
 
 def test_a_chip_of_its_own_goes_by_its_name_and_number():
-    line = {"machine": "box", "device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "chip": "AMD EPYC"}
+    line = {
+        "machine": "box",
+        "device": "cuda",
+        "device_name": "NVIDIA GeForce RTX 4090",
+        "chip": "AMD EPYC",
+    }
     made = names(line, line | {"device": "cpu", "device_name": "AMD EPYC"})
     assert made.place(line) == "NVIDIA RTX 4090"
     assert made.place(line | {"device_count": 4}) == "4 x NVIDIA RTX 4090"
@@ -63,8 +81,13 @@ def test_a_chip_of_its_own_goes_by_its_name_and_number():
 def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
     made = naming.from_rows(articles.rows(), None)
     assert made.place({"machine": "p100-server-256gb", "device": "cuda"}) == "NVIDIA P100"
-    assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith("server with NVIDIA P100")
-    assert made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"}) == "the CPU of a server with NVIDIA P100"
+    assert made.place({"machine": "p100-server-256gb", "device": "cpu"}).startswith(
+        "server with NVIDIA P100"
+    )
+    assert (
+        made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"})
+        == "the CPU of a server with NVIDIA P100"
+    )
 
 
 def test_machines_of_one_name_are_told_apart():

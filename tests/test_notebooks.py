@@ -37,7 +37,15 @@ NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
 SECTIONS = ["Setup and data", "Model and training step", "Measurement and result", "Explore"]
 # What differs between two runs of the same work: the clock, who ran it, and the process's memory.
-CLOCK = {"session", "run_id", "started_at", "seconds", "input_seconds", "samples_per_second", "peak_memory_bytes"}
+CLOCK = {
+    "session",
+    "run_id",
+    "started_at",
+    "seconds",
+    "input_seconds",
+    "samples_per_second",
+    "peak_memory_bytes",
+}
 CLOCK |= {"page_faults"}
 
 
@@ -47,7 +55,9 @@ def cells_of(path: Path, kind: str) -> list:
 
 def headings_of(path: Path, level: str) -> list[str]:
     return [
-        line for cell in cells_of(path, "markdown") for line in re.findall(rf"^{level} (.*)", cell.source, re.MULTILINE)
+        line
+        for cell in cells_of(path, "markdown")
+        for line in re.findall(rf"^{level} (.*)", cell.source, re.MULTILINE)
     ]
 
 
@@ -55,13 +65,25 @@ def headings_of(path: Path, level: str) -> list[str]:
 def test_a_notebook_is_committed_clean_and_short(path):
     code = cells_of(path, "code")
     assert not any(cell.outputs or cell.execution_count for cell in code)
-    written = [cell for cell in code if "parameters" not in cell.metadata.get("tags", ())]  # those take a line each
+    written = [
+        cell for cell in code if "parameters" not in cell.metadata.get("tags", ())
+    ]  # those take a line each
     assert len(written) == len(code) - 1
-    assert max(len([line for line in cell.source.splitlines() if not line.startswith("#")]) for cell in written) <= 30
+    assert (
+        max(
+            len([line for line in cell.source.splitlines() if not line.startswith("#")])
+            for cell in written
+        )
+        <= 30
+    )
     [title] = headings_of(path, "#")
     assert title.endswith("?")
     text = "\n".join(cell.source for cell in code)
-    assert not [word for word in ("!pip", "%autoreload", "filterwarnings", "/home/", "/Users/") if word in text]
+    assert not [
+        word
+        for word in ("!pip", "%autoreload", "filterwarnings", "/home/", "/Users/")
+        if word in text
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -71,25 +93,46 @@ def test_an_example_shows_its_notebook_as_it_is_now_with_outputs_and_no_path(pat
     every = nbformat.read(example, as_version=4).cells
     cells = [cell for cell in every if "injected-parameters" not in cell.metadata.get("tags", ())]
     sources = [cell["source"] for cell in layout.cells(path)]
-    assert [cell.source for cell in cells] == sources, f"{path.name} has changed: make examples STUDIES={study}"
-    code = [cell for cell in cells if cell.cell_type == "code" and "parameters" not in cell.metadata["tags"]]
+    assert [cell.source for cell in cells] == sources, (
+        f"{path.name} has changed: make examples STUDIES={study}"
+    )
+    code = [
+        cell
+        for cell in cells
+        if cell.cell_type == "code" and "parameters" not in cell.metadata["tags"]
+    ]
     assert [cell.source for cell in code if not cell.outputs] == []
-    pictured = [cell for cell in code if any("image/png" in output.get("data", {}) for output in cell.outputs)]
+    pictured = [
+        cell
+        for cell in code
+        if any("image/png" in output.get("data", {}) for output in cell.outputs)
+    ]
     assert pictured
     if path in STUDIES:
         figures = re.compile(r"experiment\.(trial|explore)")
-        assert [cell.source for cell in code if figures.search(cell.source) and cell not in pictured] == []
+        assert [
+            cell.source for cell in code if figures.search(cell.source) and cell not in pictured
+        ] == []
     shown = [output.get("data", output) for cell in code for output in cell.outputs]
-    texts = [str(content) for data in shown for kind, content in data.items() if not kind.startswith("image/")]
+    texts = [
+        str(content)
+        for data in shown
+        for kind, content in data.items()
+        if not kind.startswith("image/")
+    ]
     assert re.findall(r"(?<![\w.:/<])/[\w.-]+/[\w./-]+|[A-Z]:\\\\\w+", "\n".join(texts)) == []
 
 
 def test_the_examples_readme_and_pictures_are_made_from_them(tmp_path):
     folder = layout.root() / "outputs" / "examples"
-    copied = shutil.copytree(folder, tmp_path / "copy", ignore=shutil.ignore_patterns("pictures", "README.md"))
+    copied = shutil.copytree(
+        folder, tmp_path / "copy", ignore=shutil.ignore_patterns("pictures", "README.md")
+    )
     examples.index(copied)
     assert contents(copied) == contents(folder)
-    assert (copied / "README.md").read_text().count("\n\n**") == len(NOTEBOOKS) - 1  # an answer of each study
+    assert (copied / "README.md").read_text().count("\n\n**") == len(
+        NOTEBOOKS
+    ) - 1  # an answer of each study
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -108,13 +151,26 @@ def run_code(path: Path, parameters: dict) -> Iterator[tuple[str, dict]]:
             names |= parameters
 
 
-SMALL = {"samples_per_window": 32, "num_windows": 2, "num_warmup_steps": 1, "num_parity_steps": 0, "explore": False}
+SMALL = {
+    "samples_per_window": 32,
+    "num_windows": 2,
+    "num_warmup_steps": 1,
+    "num_parity_steps": 0,
+    "explore": False,
+}
 STEP_SECONDS = 0.05
-RESIDENT = {"variant": "controlled", "data_resident": True, "dataset": "digits", "device": "cpu", "batch_size": 16}
+RESIDENT = {
+    "variant": "controlled",
+    "data_resident": True,
+    "dataset": "digits",
+    "device": "cpu",
+    "batch_size": 16,
+}
 
 
 class Clock:
-    """A stand-in for `time`, in the notebook and in the library, in which only training steps take time.
+    """A stand-in for `time`, in the notebook and in the library, in which only training steps
+    take time.
 
     Attributes:
         steps: for each step, the source of the cell that took it and the workload.
@@ -150,7 +206,9 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
     given = RESIDENT | {"budget": SMALL | {"try_seconds": try_seconds}}
     with monkeypatch.context() as patched:
         patched.setattr("benchbook.measuring.window.time", clock)
-        patched.setattr("benchbook.rows.crosschecks.RULES", [])  # the manifest has the computer's own clock
+        patched.setattr(
+            "benchbook.rows.crosschecks.RULES", []
+        )  # the manifest has the computer's own clock
         patched.setattr(TorchWorkload, "plain_step", clock.watched(TorchWorkload.plain_step))
         for clock.source, names in run_code(layout.notebook("mnist_speedup"), given):
             if "time" in names:
@@ -158,11 +216,17 @@ def measured(outputs: Path, monkeypatch, try_seconds: float) -> tuple[dict, list
     return names, clock.steps
 
 
-def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(tmp_path, monkeypatch):
+def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(
+    tmp_path, monkeypatch
+):
     names, steps = measured(tmp_path / "with", monkeypatch, 0.5)
     rows, rate = names["rows"], RESIDENT["batch_size"] / STEP_SECONDS
-    assert names["trial"].table["samples_per_second"].tolist() == pytest.approx([rate] * 4)  # of 1, 2, 4 and 8 steps
-    assert rows.loc[rows["phase"] == "train", "samples_per_second"].tolist() == pytest.approx([rate] * 2)
+    assert names["trial"].table["samples_per_second"].tolist() == pytest.approx(
+        [rate] * 4
+    )  # of 1, 2, 4 and 8 steps
+    assert rows.loc[rows["phase"] == "train", "samples_per_second"].tolist() == pytest.approx(
+        [rate] * 2
+    )
     assert all("workload.step(batch)" in source for source, _ in steps[1:16])
     assert all("experiment.measure()" in source for source, _ in steps[16:])
     assert all(workload is names["workload"] for _, workload in steps[:16])
@@ -171,7 +235,9 @@ def test_the_shown_loop_takes_the_step_that_is_timed_at_its_rate_and_is_undone(t
     assert without["rows"]["loss"].tolist() == rows["loss"].tolist()
 
 
-def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published(tmp_path, monkeypatch):
+def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published(
+    tmp_path, monkeypatch
+):
     from torch import nn
 
     class Network(nn.Module):
@@ -190,7 +256,9 @@ def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published
     with context.changed():
         experiment = notebook.begin("mnist_speedup", given)
         data = experiment.study_plan.load(experiment)
-        with pytest.raises(ValueError, match="allowed: with torch, variants reference and controlled"):
+        with pytest.raises(
+            ValueError, match="allowed: with torch, variants reference and controlled"
+        ):
             experiment.study_plan.build(data, experiment.device, "tuned", network_class=Network)
         experiment.prepare(data, network=Network)
         rows, evidence = experiment.measure(), experiment.end()
@@ -198,7 +266,9 @@ def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published
     windows = rows[rows["phase"] == "train"]
     assert set(windows["parameters"]) == {7850}
     assert experiment.agreement.passed
-    assert "your Network in place of the study's network" in str(evidence.summary["verdict"].iloc[-1])
+    assert "your Network in place of the study's network" in str(
+        evidence.summary["verdict"].iloc[-1]
+    )
     assert tmp_path not in folder.parents
     with pytest.raises(packing.PackError, match="trained a user's network"):
         packing.checked(folder, print)
@@ -223,7 +293,9 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
     monkeypatch.setattr(tuned, "choose", choose)
     monkeypatch.setattr(protocol, "first_step", lambda *given: None)
     limits = {"search_seconds": 1, "num_parity_steps": 1, "window_seconds": 1}
-    pictures = Collection("pictures", [], [], 2)  # slow to decode, so a search takes synthetic images
+    pictures = Collection(
+        "pictures", [], [], 2
+    )  # slow to decode, so a search takes synthetic images
     for data, most, size in (("images", 4, 8), ("images", 64, 16), (pictures, 4, 8)):
         given = limits | {"variant": "tuned", "batch_size": 16, "trial_batch_size": most}
         process = Process(given, Device("cpu", "a CPU", count=2), mock.MagicMock())
@@ -236,10 +308,17 @@ def test_a_search_tries_batches_of_at_most_the_budgets_size_on_each_device(monke
 @pytest.mark.slow
 @pytest.mark.notebook
 def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_path, monkeypatch):
-    sizes = {"samples_per_window": 64, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
+    sizes = {
+        "samples_per_window": 64,
+        "num_windows": 1,
+        "num_warmup_steps": 1,
+        "num_parity_steps": 1,
+    }
     sizes |= {"num_processes": 1, "try_seconds": 0.05, "explore": False}
     parameters = profiles.declared("mnist_speedup") | {"device": "cpu", "dataset": "digits"} | sizes
-    point = Point("mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 120)
+    point = Point(
+        "mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 120
+    )
     rows = {}
     for run in (run_all, run_papermill, run_executor):
         outputs = tmp_path / run.__name__
@@ -249,7 +328,9 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
         merged = records.merge(outputs / "runs")
         compared = merged["phase"] == "parity"  # whose figures are rounding
         merged.loc[compared, "settings"] = merged.loc[compared, "settings"].map(sorted)
-        in_first = merged["run_id"].isin(merged.loc[compared, "run_id"])  # a runner may have named the other run before
+        in_first = merged["run_id"].isin(
+            merged.loc[compared, "run_id"]
+        )  # a runner may have named the other run before
         rows[run.__name__] = pandas.concat([merged[in_first], merged[~in_first]], ignore_index=True)
         rows[run.__name__] = rows[run.__name__].drop(columns=list(CLOCK))
     phases = ["setup", "compile", "warmup", "train", "evaluate", "setup", "compile", "parity"]
@@ -258,7 +339,10 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
         pandas.testing.assert_frame_equal(rows[way], rows["run_all"])
     undeclared = papermill("mnist_speedup", tmp_path, {"batch_sise": 32})
     assert undeclared.returncode != 0
-    assert "mnist_speedup has no parameter 'batch_sise' (value 32); allowed: variant, framework" in undeclared.stderr
+    assert (
+        "mnist_speedup has no parameter 'batch_sise' (value 32); allowed: variant, framework"
+        in undeclared.stderr
+    )
 
 
 def run_all(point: Point, outputs: Path) -> None:

@@ -28,7 +28,8 @@ def outputs(tmp_path, monkeypatch):
 
 
 def measure(**columns):
-    """Write a finished run of the machine `desk`: two rows, a manifest, and the other files that a run leaves."""
+    """Write a finished run of the machine `desk`: two rows, a manifest, and the other files that
+    a run leaves."""
     row = make_row(**columns)
     runs = write(row | {"index": 0}, row | {"index": 1})
     folder = runs / row["machine"] / row["study"] / row["point"]
@@ -44,7 +45,12 @@ def test_a_pack_holds_rows_and_manifests_and_nothing_else():
     measure(machine="attic")
     path, rows = packing.pack("desk")
     with zipfile.ZipFile(path) as archive:
-        assert archive.namelist() == [CSV, MANIFEST, CSV.replace("run-1", "run-2"), MANIFEST.replace("run-1", "run-2")]
+        assert archive.namelist() == [
+            CSV,
+            MANIFEST,
+            CSV.replace("run-1", "run-2"),
+            MANIFEST.replace("run-1", "run-2"),
+        ]
     assert path == layout.outputs() / "desk.zip"
     assert len(rows) == 4
 
@@ -62,7 +68,9 @@ def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
 
 def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_packed(outputs):
     measure(machine="attic")
-    with pytest.raises(packing.PackError, match=r"'desk' has no rows; machines with a folder: attic"):
+    with pytest.raises(
+        packing.PackError, match=r"'desk' has no rows; machines with a folder: attic"
+    ):
         packing.pack("desk")
     folder = measure()
     (folder / "run-2.running").write_text("{}")
@@ -70,7 +78,10 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
         packing.pack("desk")
     (folder / "run-2.running").unlink()
     other = folder.rename(folder.with_name("tuned-cpu"))
-    with pytest.raises(packing.PackError, match=r"desk/mnist_speedup/reference-cpu/run-1\.csv has no rows of this run"):
+    with pytest.raises(
+        packing.PackError,
+        match=r"desk/mnist_speedup/reference-cpu/run-1\.csv has no rows of this run",
+    ):
         packing.pack("desk")
     other.rename(folder)
     (folder / "run-1.json").write_text(json.dumps({"path": f"{layout.root()}/data"}))
@@ -82,7 +93,11 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
 NEITHER = "allowed: <machine>/<study>/<point>/<run_id>.csv and .json"
 NAME, COLUMN = f"; allowed: {layout.NAME_RULE}", "line 2: column "
 LONG, HUGE = "x" * 100_000, "0" * (records.MAX_BYTES + 1)
-FIRST, SECOND, ELSEWHERE = CSV.replace("1", "0"), CSV.replace("1", "2"), CSV.replace("desk", "attic")
+FIRST, SECOND, ELSEWHERE = (
+    CSV.replace("1", "0"),
+    CSV.replace("1", "2"),
+    CSV.replace("desk", "attic"),
+)
 PLACES = (
     "../x/y/run-1.csv",
     f"/{CSV}",
@@ -91,10 +106,14 @@ PLACES = (
     "desk/../y/run-1.csv",
     CSV.replace("/", "\\"),
 )
-PLACES += tuple(CSV.replace("desk", name) for name in ("", ".hidden", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129))
+PLACES += tuple(
+    CSV.replace("desk", name)
+    for name in ("", ".hidden", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
+)
 ENDINGS = ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")
 LINES = f"{','.join(records.COLUMNS)}\n" + "2\n" * 1_000_000
-REFUSED = {  # members (a mapping: the changed columns of a row), and what the one line of the error holds
+# members (a mapping: the changed columns of a row), and what the one line of the error holds
+REFUSED = {
     "nothing": ({}, "holds rows of no machine"),
     "too many files": (dict.fromkeys((CSV.replace("1", f"{n}") for n in range(10_001)), ""), "10001 files; allowed"),
     "a manifest alone": ({MANIFEST: "{}"}, "run-1.json has no rows next to it"),
@@ -165,16 +184,27 @@ def test_what_is_encrypted_or_too_large_is_refused(tmp_path, monkeypatch):
         packing.add(make_zip(path, {CSV: "x" * 1001}))
 
 
-FORMS = ["zip -r", "Finder", "in a folder", "unpacked", "unpacked into a folder", "unpacked by Finder into a folder"]
+FORMS = [
+    "zip -r",
+    "Finder",
+    "in a folder",
+    "unpacked",
+    "unpacked into a folder",
+    "unpacked by Finder into a folder",
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(tmp_path, monkeypatch, form):
+def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(
+    tmp_path, monkeypatch, form
+):
     measure()
     sent, _ = packing.pack("desk", tmp_path / "desk.zip")
     whole = contents(layout.outputs() / "runs")
     own = {name: text for name, text in whole.items() if name.endswith((".csv", ".json"))}
-    others = dict.fromkeys([".DS_Store", "desk/.DS_Store", "__MACOSX/desk/._mnist_speedup"], b"\x00\x05\x16\x07")
+    others = dict.fromkeys(
+        [".DS_Store", "desk/.DS_Store", "__MACOSX/desk/._mnist_speedup"], b"\x00\x05\x16\x07"
+    )
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
     if form.startswith("unpacked"):
         place = tmp_path / "unpacked"
@@ -191,18 +221,23 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(tmp
         folders = {f"{name}/": b"" for name, text in whole.items() if text is None}
         members = folders | own | (others if form != "zip -r" else {})
         around = "my rows (1)/" * (form == "in a folder")
-        sent = make_zip(tmp_path / "theirs.zip", {f"{around}{name}": text for name, text in members.items()})
+        sent = make_zip(
+            tmp_path / "theirs.zip", {f"{around}{name}": text for name, text in members.items()}
+        )
     packing.add(sent)
     added = contents(tmp_path / "elsewhere" / "runs")
     assert {name: text for name, text in added.items() if text is not None} == own
 
 
 def added_until(path, count: int) -> int:
-    """Add a pack in a process that is killed when it has opened, made, moved or removed so many files; return how."""
+    """Add a pack in a process that is killed when it has opened, made, moved or removed so many
+    files; return how."""
     if child := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     left, status = itertools.count(count, -1), 1
-    sys.addaudithook(lambda event, _: event[:3] in ("ope", "os.") and next(left) == 0 and os._exit(9))
+    sys.addaudithook(
+        lambda event, _: event[:3] in ("ope", "os.") and next(left) == 0 and os._exit(9)
+    )
     try:
         packing.add(path, str)
         status = 0
@@ -231,7 +266,9 @@ def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "large"])
 @pytest.mark.parametrize("ending", [".zip", ".json", ".csv"])
-def test_what_is_no_plain_file_is_refused_and_blocks_nothing(tmp_path, outputs, command, kind, ending):
+def test_what_is_no_plain_file_is_refused_and_blocks_nothing(
+    tmp_path, outputs, command, kind, ending
+):
     folder = measure()
     for leftover in ("run-1.ipynb", "run-1.log", "done"):
         (folder / leftover).unlink()
@@ -266,10 +303,16 @@ def test_a_damaged_zip_is_added_whole_or_refused_whole(tmp_path, outputs, step):
             path.write_bytes(damaged)
             try:
                 packing.add(path, str)
-            except (packing.PackError, records.SchemaError, manifests.ManifestError):  # any other error fails this test
+            except (
+                packing.PackError,
+                records.SchemaError,
+                manifests.ManifestError,
+            ):  # any other error fails this test
                 assert not any(outputs.rglob("*"))
                 continue
-            files = {name: text for name, text in contents(outputs / "runs").items() if text is not None}
+            files = {
+                name: text for name, text in contents(outputs / "runs").items() if text is not None
+            }
             with zipfile.ZipFile(path) as archive:
                 assert files == {name: archive.read(name) for name in archive.namelist()}
             shutil.rmtree(outputs)
@@ -280,7 +323,10 @@ def test_a_damaged_zip_is_added_whole_or_refused_whole(tmp_path, outputs, step):
 def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
     path = make_zip(tmp_path / "other.zip", {CSV: b"0" * 64 * 2**20}, method=zipfile.ZIP_DEFLATED)
     content = bytearray(path.read_bytes())
-    for signature, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # uncompressed sizes of both headers
+    for signature, place in (
+        (b"PK\x03\x04", 22),
+        (b"PK\x01\x02", 24),
+    ):  # uncompressed sizes of both headers
         start = content.index(signature) + place
         content[start : start + 4] = (1000).to_bytes(4, "little")
     path.write_bytes(content)
@@ -298,15 +344,24 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
         run = f"20260101T000000Z-{number}"
         place = CSV.replace("run-1", run)
         manifest = json.dumps({"machine": {"name": "desk", "fingerprint": kind}})
-        return make_zip(tmp_path / name, {place: {"run_id": run} | columns, place.replace(".csv", ".json"): manifest})
+        return make_zip(
+            tmp_path / name,
+            {place: {"run_id": run} | columns, place.replace(".csv", ".json"): manifest},
+        )
 
-    sent = [send("1-desk.zip", 1, "aaaa11112222"), send("2-wrong.zip", 2, "aaaa11112222", source="published")]
+    sent = [
+        send("1-desk.zip", 1, "aaaa11112222"),
+        send("2-wrong.zip", 2, "aaaa11112222", source="published"),
+    ]
     (tmp_path / "3-torn.zip").write_bytes(sent[0].read_bytes()[:200])
     sent += [tmp_path / "3-torn.zip", send("4-other-desk.zip", 4, "bbbb33334444", chip="Chip B")]
     status, said = command("add", *sent)
     assert status == 2
     assert "error: 2-wrong.zip: desk/" in said
-    assert "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a" in said
+    assert (
+        "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a"
+        in said
+    )
     rows, described = records.merge(outputs / "runs"), manifests.read_all(outputs / "runs")
     apart = machines.separate_kinds(rows, described)
     assert sorted(apart["machine"]) == ["desk (aaaa)", "desk (bbbb)"]

@@ -1,4 +1,5 @@
-"""Published pairs: the works that a publication trained on two chips, and what follows from them."""
+"""Published pairs: the works that a publication trained on two chips, and what follows from
+them."""
 
 import math
 
@@ -22,7 +23,9 @@ from benchbook.record import articles, chips, pairs
 )
 def test_works_that_one_author_trained_on_two_chips_are_found(chip, other, article, slow, fast):
     lines = pairs.between(chip, other)
-    line = lines[lines["article"].eq(article) & lines["value"].eq(slow) & lines["value_over"].eq(fast)].iloc[0]
+    line = lines[
+        lines["article"].eq(article) & lines["value"].eq(slow) & lines["value_over"].eq(fast)
+    ].iloc[0]
     assert line["ratio"] == pytest.approx(max(slow / fast, fast / slow))
     back = pairs.between(other, chip)
     assert sorted(1 / back["ratio"]) == pytest.approx(sorted(lines["ratio"]))
@@ -35,19 +38,26 @@ def test_a_work_is_the_same_in_all_that_is_stated_and_used_figures_alone_count()
     refused = figures[figures["refused"].ne("")]
     both = works.merge(refused, on=["article", "metric", "unit", "chip", "value"])
     assert both.empty
-    assert not works["article"].str.startswith("MLPerf").any()  # whose submissions are different code
+    assert (
+        not works["article"].str.startswith("MLPerf").any()
+    )  # whose submissions are different code
     assert set(works["product"]) <= set(map(chips.product, chips.table().index))
 
 
 def of(*ratios):
-    return pandas.DataFrame([{"ratio": ratio, "publication": name, "family": "half"} for name, ratio in ratios])
+    return pandas.DataFrame(
+        [{"ratio": ratio, "publication": name, "family": "half"} for name, ratio in ratios]
+    )
 
 
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
         ([("a", 2.0)], "2.0 times (no bounds; 1 work in 1 publication, 16 bits)"),
-        ([("a", 2.0), ("a", 4.0)], "3.0 times (range 2.0 to 4.0; 2 works in 1 publication, 16 bits)"),
+        (
+            [("a", 2.0), ("a", 4.0)],
+            "3.0 times (range 2.0 to 4.0; 2 works in 1 publication, 16 bits)",
+        ),
     ],
 )
 def test_one_publication_has_no_interval(lines, words):

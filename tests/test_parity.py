@@ -1,4 +1,5 @@
-"""Parity: right runs pass, faults of training fail, and what is not finite is a row, not an exception."""
+"""Parity: right runs pass, faults of training fail, and what is not finite is a row, not an
+exception."""
 
 import contextlib
 import dataclasses
@@ -22,7 +23,9 @@ from fakes import CPU, apple_gpu
 PLANS = {"mnist": mnist.Plan, "vae": vae.Plan}
 DEVICES = [CPU, apple_gpu("mps", "torch")]
 RATE, MOMENTUM = 0.125, 0.5
-ALLOWED = {"fp32": 1e-3, "tf32": 1e-2} | dict.fromkeys(("bf16", "fp16", "amp_bf16", "amp_fp16"), 3e-2)
+ALLOWED = {"fp32": 1e-3, "tf32": 1e-2} | dict.fromkeys(
+    ("bf16", "fp16", "amp_bf16", "amp_fp16"), 3e-2
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +49,8 @@ def optimizer():
 class Fake:
     """A workload of two layers whose loss falls by steps, and whose optimiser is right.
 
-    A batch holds the number of its step. `losses` are those at the reference's weights, `path` those on its own;
-    `scale` multiplies gradients by name.
+    A batch holds the number of its step. `losses` are those at the reference's weights, `path`
+    those on its own; `scale` multiplies gradients by name.
     """
 
     device, schedule_step, resolution = CPU, 0, 0.0
@@ -55,7 +58,9 @@ class Fake:
 
     def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None):
         self.scale, self.losses, self.path = scale or {}, losses, path or losses
-        self.plain = Plain(None, None, optimizer, 2, labels=lambda batch, place: numpy.ones(2, bool))
+        self.plain = Plain(
+            None, None, optimizer, 2, labels=lambda batch, place: numpy.ones(2, bool)
+        )
         self.restart()
 
     @contextlib.contextmanager
@@ -86,7 +91,10 @@ class Fake:
     def step(self, batch, differentiated=True):
         number, (weights, statistics) = int(batch[0][0]), self.arrays
         with numpy.errstate(invalid="ignore"):
-            gradients = {name: part * self.scale.get(name, 1) for name, part in right(number).gradients.items()}
+            gradients = {
+                name: part * self.scale.get(name, 1)
+                for name, part in right(number).gradients.items()
+            }
             moved = self.optimizer.step(weights, gradients, 0)
         self.arrays = moved, {name: part + 1 for name, part in statistics.items()}
         return (self.losses if differentiated else self.path)[number], gradients
@@ -98,7 +106,10 @@ class Fake:
 def right(number):
     """Return a step of the reference: losses 8, 4 and 2."""
     weights = {"large": numpy.full((4, 4), 1.0 + number), "small": numpy.full(4, 1.0)}
-    gradients = {"large": numpy.arange(16.0).reshape(4, 4), "small": numpy.array([0.1, 0.2, 0.0, 0.1])}
+    gradients = {
+        "large": numpy.arange(16.0).reshape(4, 4),
+        "small": numpy.array([0.1, 0.2, 0.0, 0.1]),
+    }
     statistics = {"mean": numpy.zeros(3)}
     return float64.Step(weights, statistics, 8.0 / 2**number, gradients, {"mean": numpy.ones(3)})
 
@@ -117,14 +128,22 @@ def measured(record, monkeypatch):
 
 
 def statistics(mean=0.0, variance=1.0, prefix="running_", suffix=""):
-    return {f"norm.{prefix}mean": numpy.full(4, mean), f"norm.{prefix}var{suffix}": numpy.full(4, variance)}
+    return {
+        f"norm.{prefix}mean": numpy.full(4, mean),
+        f"norm.{prefix}var{suffix}": numpy.full(4, variance),
+    }
 
 
 @pytest.mark.parametrize("names", [{}, {"prefix": "moving_", "suffix": "iance"}])
 def test_a_moving_mean_of_nothing_is_measured_by_its_deviation_and_a_mean_that_stays_is_seen(names):
-    before, right, rounding, moved = (statistics(*each, **names) for each in ((), (0.0, 0.9), (1e-8, 0.9), (0.01, 0.9)))
+    before, right, rounding, moved = (
+        statistics(*each, **names) for each in ((), (0.0, 0.9), (1e-8, 0.9), (0.01, 0.9))
+    )
     assert parity.statistics_error(rounding, right, before)[0] < 1e-5
-    assert parity.statistics_error(moved, right, before) == (pytest.approx(1.0, rel=0.1), next(iter(before)))
+    assert parity.statistics_error(moved, right, before) == (
+        pytest.approx(1.0, rel=0.1),
+        next(iter(before)),
+    )
     assert parity.statistics_error(before, moved, before)[0] > 0.5
 
 
@@ -150,15 +169,22 @@ def test_adams_step_of_a_gradient_that_is_rounding_is_passed_over_and_any_other_
     for size, judged in ((1e-8, ""), (1e-2, "offset")):
         gradients = {"kernel": numpy.ones(4), "offset": numpy.full(4, size)}
         turned = Adam(lambda step: 0.1).step(start, gradients | {"offset": -gradients["offset"]}, 0)
-        error, worst = parity.update_error(Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0)
+        error, worst = parity.update_error(
+            Fake(), Adam(lambda step: 0.1), start, turned, gradients, 0
+        )
         assert worst * (error > 1) == judged
 
 
 @pytest.mark.parametrize(("share", "passed"), [(0.01, True), (0.05, False)])
-def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(measured, share, passed):
+def test_the_error_of_a_loss_of_nearly_nothing_is_a_share_of_the_first_loss(
+    measured, share, passed
+):
     rows, _ = measured(Fake())
     first, *others = rows["settings"]
-    small = [other | {"reference_loss": 0.004, "same_weights_loss": 0.004 * (1 + share)} for other in others]
+    small = [
+        other | {"reference_loss": 0.004, "same_weights_loss": 0.004 * (1 + share)}
+        for other in others
+    ]
     rows = rows.assign(settings=[first, *small], loss=[8.0, 0.004, 0.004])
     assert agreement.verdict(rows).passed is passed
 
@@ -167,21 +193,32 @@ def test_rows_are_one_a_step_with_both_losses(measured, record):
     record.common["settings"] = {"seed": 1}
     rows, verdict = measured(Fake(losses=(8.0, 4.002, 2.0, 1.0)), num_steps=4)
     settings = rows["settings"]
-    assert rows[["phase", "loss", "samples"]].values.tolist() == [["parity", n, 2] for n in (8.0, 4.002, 2.0, 1.0)]
-    told = [[each[name] for name in ("seed", "step", "reference_loss", "update_error")] for each in settings]
+    assert rows[["phase", "loss", "samples"]].values.tolist() == [
+        ["parity", n, 2] for n in (8.0, 4.002, 2.0, 1.0)
+    ]
+    told = [
+        [each[name] for name in ("seed", "step", "reference_loss", "update_error")]
+        for each in settings
+    ]
     assert told == [[1, step, 16.0 / 2**step, 0.0] for step in (1, 2, 3, 4)]
     assert ["gradient_cosine" in setting for setting in settings] == [True, True, True, False]
     assert [setting.get("labels_checked") for setting in settings] == [8, None, None, None]
     assert (verdict.passed, verdict.num_steps) == (True, 4)
     assert rows.reset_index(drop=True).equals(record.rows())
-    rows, verdict = measured(Fake(path=(8.0, 4.0, 2.5)))  # a right device may leave the path of float64
+    rows, verdict = measured(
+        Fake(path=(8.0, 4.0, 2.5))
+    )  # a right device may leave the path of float64
     assert verdict.passed
     assert agreement.verdicts(rows)["parted_at"].tolist() == [3]
 
 
 @pytest.mark.parametrize(
     ("precision", "error", "passed"),
-    [(name, factor * allowed, factor < 1) for name, allowed in ALLOWED.items() for factor in (0.97, 1.03)],
+    [
+        (name, factor * allowed, factor < 1)
+        for name, allowed in ALLOWED.items()
+        for factor in (0.97, 1.03)
+    ],
 )
 def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, error, passed):
     rows, verdict = measured(Fake(losses=(8.0, 4.0 * (1 + error))), precision, 2)
@@ -196,15 +233,29 @@ def test_a_loss_may_be_off_by_what_the_precision_allows(measured, precision, err
         ({"path": (8.0, 4.0, 200.0)}, ["ok"] * 3, "own path off by 14 on average"),
         ({"path": (8.0, 4.01, 2.0)}, ["ok"] * 3, "loss off by 0.0025 after one step of its own"),
         ({"scale": {"small": -1.0}}, ["ok"] * 3, "small: cosine -1.0000"),
-        *(({"losses": (8.0, loss, 2.0)}, ["ok", "diverged"], "diverged at step 2") for loss in (math.nan, math.inf)),
-        *(({"scale": {"small": factor}}, ["diverged"], "diverged at step 1") for factor in (math.nan, math.inf)),
+        *(
+            ({"losses": (8.0, loss, 2.0)}, ["ok", "diverged"], "diverged at step 2")
+            for loss in (math.nan, math.inf)
+        ),
+        *(
+            ({"scale": {"small": factor}}, ["diverged"], "diverged at step 1")
+            for factor in (math.nan, math.inf)
+        ),
     ],
 )
-def test_a_fault_fails_with_its_reason_and_what_is_not_finite_ends_in_a_diverged_row(measured, fault, statuses, reason):
+def test_a_fault_fails_with_its_reason_and_what_is_not_finite_ends_in_a_diverged_row(
+    measured, fault, statuses, reason
+):
     rows, verdict = measured(Fake(**fault))
-    assert (list(rows["status"]), verdict.passed, verdict.num_steps) == (statuses, False, len(statuses))
+    assert (list(rows["status"]), verdict.passed, verdict.num_steps) == (
+        statuses,
+        False,
+        len(statuses),
+    )
     assert reason in verdict.reason
-    assert rows["settings"].iloc[0]["worst_norm_ratio"] == (None if statuses == ["diverged"] else 1.0)
+    assert rows["settings"].iloc[0]["worst_norm_ratio"] == (
+        None if statuses == ["diverged"] else 1.0
+    )
 
 
 @pytest.mark.parametrize(("layer", "factor"), [("large", 1.1), ("small", 0.9)])
@@ -219,10 +270,19 @@ def test_a_tenth_off_in_one_layer_fails_though_the_losses_agree(measured, precis
 
 @pytest.mark.parametrize(
     ("given", "expected", "judged"),
-    [(1e-5, 1e-16, 1), (1e-2, 1e-16, 2), (-3e-8, 1e-12, 1), (0.5, 1e-12, 2)],  # shares of the other layer's gradient
+    [
+        (1e-5, 1e-16, 1),
+        (1e-2, 1e-16, 2),
+        (-3e-8, 1e-12, 1),
+        (0.5, 1e-12, 2),
+    ],  # shares of the other layer's gradient
 )
-def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_than_rounding(given, expected, judged):
-    found, reference = ({"a": numpy.ones(4), "b": numpy.full(4, share)} for share in (given, expected))
+def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_than_rounding(
+    given, expected, judged
+):
+    found, reference = (
+        {"a": numpy.ones(4), "b": numpy.full(4, share)} for share in (given, expected)
+    )
     nearness = parity.compare(found, reference, 1e-6)
     assert (nearness["layers"], nearness["layers_judged"]) == (2, judged)
     assert nearness["worst_norm_ratio"] == 1.0 or nearness["worst_norm_ratio_layer"] == "b"
@@ -248,7 +308,10 @@ def test_each_precision_has_its_verdict(measured, record):
     measured(Fake(), "fp32")
     measured(Fake({"small": 1.1}), "bf16")
     table = agreement.verdicts(record.rows())
-    assert dict(zip(table["precision"], table["passed"], strict=True)) == {"bf16": False, "fp32": True}
+    assert dict(zip(table["precision"], table["passed"], strict=True)) == {
+        "bf16": False,
+        "fp32": True,
+    }
     assert list(table["num_steps"]) == [3, 3]
 
 
@@ -276,7 +339,11 @@ def test_plain_adam_is_torchs(plain, theirs, options):
 
 def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
     plain = Plain(None, None, None, 1, max_norm=1.0)
-    for gradient, expected in (([3.0, 4.0], [0.6, 0.8]), ([0.3, 0.4], [0.3, 0.4]), ([0.0, 0.0], [0.0, 0.0])):
+    for gradient, expected in (
+        ([3.0, 4.0], [0.6, 0.8]),
+        ([0.3, 0.4], [0.3, 0.4]),
+        ([0.0, 0.0], [0.0, 0.0]),
+    ):
         assert plain.clipped({"w": numpy.array(gradient)})["w"].tolist() == pytest.approx(expected)
 
 
@@ -289,15 +356,21 @@ def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
     ],
 )
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_right_network_passes_and_nothing_that_follows_changes(digits, record, device, name, variant, precision):
+def test_a_right_network_passes_and_nothing_that_follows_changes(
+    digits, record, device, name, variant, precision
+):
     workload = PLANS[name].build(digits, device, variant, data_resident=True, batch_size=16)
     before, state = workload.model.state_dict(), torch.get_rng_state()
     before = {name: value.clone() for name, value in before.items()}
     verdict = parity.check(workload, record, 3, precision)
     assert verdict.passed, verdict.reason
-    assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in workload.model.state_dict().items()
+    )
     assert torch.equal(torch.get_rng_state(), state)
-    assert not any(value.any() for values in workload.optimizer.state.values() for value in values.values())
+    assert not any(
+        value.any() for values in workload.optimizer.state.values() for value in values.values()
+    )
     assert all(module.training for module in workload.model.modules())
     assert record.rows()["settings"].iloc[0]["labels_checked"] == (48 if name == "mnist" else 0)
 
@@ -307,7 +380,9 @@ def test_reference_is_float64_without_dropout(digits):
     with workload.compared("fp32") as subject:
         batch = subject.to_host(subject.batches(1)[0])
         network = float64.Torch(subject.plain, subject.weights(), subject.statistics())
-        (loss, _, _), (again, _, _) = (network.differentiate(*subject.plain.inputs(batch)) for _ in range(2))
+        (loss, _, _), (again, _, _) = (
+            network.differentiate(*subject.plain.inputs(batch)) for _ in range(2)
+        )
     assert type(network.network).__name__ == "Network"  # not the lean one
     assert {part.dtype for part in network.network.parameters()} == {torch.float64}
     assert loss == again
@@ -315,7 +390,9 @@ def test_reference_is_float64_without_dropout(digits):
 
 @pytest.mark.parametrize("num_steps", [1, 3])
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16", "amp_fp16"])
-def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(record, precision, num_steps):
+def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(
+    record, precision, num_steps
+):
     verdict = parity.check(plants.tiny(precision), record, num_steps)
     assert verdict.passed, verdict.reason
 
@@ -323,7 +400,8 @@ def test_a_right_workload_with_momentum_statistics_and_a_scaler_passes(record, p
 @pytest.mark.parametrize("precision", ["fp32", "amp_fp16"])
 @pytest.mark.parametrize("kind", ["foreach", "fused"])
 def test_an_optimiser_that_changes_gradients_in_place_as_on_a_gpu_passes(record, kind, precision):
-    """Nesterov's momentum is added to the gradients, and a fused optimiser divides them by the scale."""
+    """Nesterov's momentum is added to the gradients, and a fused optimiser divides them by the
+    scale."""
     workload = plants.tiny(precision)
     for group in workload.optimizer.param_groups:
         group |= {"nesterov": True, "weight_decay": 0.0, kind: True}
@@ -357,14 +435,18 @@ def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(recor
 
     def short(network, *given):
         if network.dtype == torch.float32:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+            raise RuntimeError(
+                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."
+            )
         return differentiate(network, *given)
 
     monkeypatch.setattr(float64.Torch, "differentiate", short)
     record.common["settings"] = {"num_parity_steps": 1}
     workload = plants.tiny(batch_size=24)
     assert parity.check(workload, record, 1).passed
-    protocol.measure_windows(workload, record, protocol.Amount(samples_per_window=24, evaluates=False))
+    protocol.measure_windows(
+        workload, record, protocol.Amount(samples_per_window=24, evaluates=False)
+    )
     verdict = verdicts.summarise(record.rows())["verdict"].item()
     assert verdict.text(verdicts.UNPROVEN) == "no memory to compare a whole batch"
 
@@ -376,7 +458,12 @@ def test_weights_that_moved_in_the_first_step_and_not_in_the_windows_are_wrong(r
     assert parity.check(workload, record, 1).passed
     if is_frozen:
         plants.frozen_below_the_head(workload)
-    protocol.measure_windows(workload, record, protocol.Amount(2, 2, samples_per_window=16, evaluates=False))
+    protocol.measure_windows(
+        workload, record, protocol.Amount(2, 2, samples_per_window=16, evaluates=False)
+    )
     verdict = verdicts.summarise(record.rows())["verdict"].item()
     assert verdicts.has(verdict, "frozen") is is_frozen
-    assert verdict.text(verdicts.WRONG) == "3 of 5 trained tensors stayed as they were in the windows" * is_frozen
+    assert (
+        verdict.text(verdicts.WRONG)
+        == "3 of 5 trained tensors stayed as they were in the windows" * is_frozen
+    )

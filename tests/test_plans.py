@@ -1,4 +1,5 @@
-"""Every study's plan: what it refuses, before any framework is imported; its loaders and learning rates in torch."""
+"""Every study's plan: what it refuses, before any framework is imported; its loaders and
+learning rates in torch."""
 
 import dataclasses
 import importlib
@@ -43,20 +44,32 @@ def plan(study: str, framework: str | None = None, **choices):
     device = Device("cpu", "a processor", framework or PLANS[study].FRAMEWORKS[0])
     needed = {"weights", "image_size"}  # no download; the size of the data
     own = {name: value for name, value in PLANS[study].SMALLEST.items() if name in needed}
-    return PLANS[study](**{"dataset": small.data(study), "device": device, "batch_size": 8} | own | choices)
+    return PLANS[study](
+        **{"dataset": small.data(study), "device": device, "batch_size": 8} | own | choices
+    )
 
 
 def taken_and_refused(field):
-    """Return values that a parameter takes, its bounds among them, and some of another type or just beyond those."""
+    """Return values that a parameter takes, its bounds among them, and some of another type or
+    just beyond those."""
     if get_origin(field.annotation) is Literal:
         return [field.default], ["no such", 1]
     beyond = [("ge", -1), ("gt", 0), ("le", 1)]
     bounds = [
-        (name, getattr(part, name), step) for part in field.metadata for name, step in beyond if hasattr(part, name)
+        (name, getattr(part, name), step)
+        for part in field.metadata
+        for name, step in beyond
+        if hasattr(part, name)
     ]
-    others = {bool: [1, "yes"], int: [1.5, "1", True], float: ["1", math.nan], str: [1, None]}[field.annotation]
+    others = {bool: [1, "yes"], int: [1.5, "1", True], float: ["1", math.nan], str: [1, None]}[
+        field.annotation
+    ]
     allowed = [field.annotation(bound) for name, bound, _ in bounds if name != "gt"]
-    return [field.default, *allowed], [*others, [1], *(field.annotation(bound + step) for _, bound, step in bounds)]
+    return [field.default, *allowed], [
+        *others,
+        [1],
+        *(field.annotation(bound + step) for _, bound, step in bounds),
+    ]
 
 
 @pytest.mark.parametrize("study", studies.names())
@@ -69,7 +82,9 @@ def test_every_parameter_is_explained_takes_its_bounds_and_refuses_what_is_beyon
         for value in refused:
             with pytest.raises(ValueError, match=rf"^{study}: {name} is .*; allowed: "):
                 parameters.check(study, {name: value})
-    with pytest.raises(ValueError, match=f"^{study} has no parameter 'colour' .value 1.; allowed: .*device"):
+    with pytest.raises(
+        ValueError, match=f"^{study} has no parameter 'colour' .value 1.; allowed: .*device"
+    ):
         parameters.check(study, {"colour": 1})
 
 
@@ -104,7 +119,8 @@ CHIPS = {"cuda": "NVIDIA A100", "mps": "Apple M3", "metal": "Apple M3", "tpu": "
 
 
 def large(study: str, given: dict):
-    """Return data with at least 1,024 samples for a point of a profile; None if it trains on synthetic ones."""
+    """Return data with at least 1,024 samples for a point of a profile; None if it trains on
+    synthetic ones."""
     if given.get("dataset") == "synthetic":
         return None
     if study == "gpt_tokens":
@@ -118,34 +134,50 @@ def large(study: str, given: dict):
 
 
 @pytest.mark.parametrize("profile", ["smoke", "quick", "paper", "full"])
-def test_every_point_of_a_profile_is_one_that_its_study_builds_on_every_device(profile, monkeypatch):
+def test_every_point_of_a_profile_is_one_that_its_study_builds_on_every_device(
+    profile, monkeypatch
+):
     small.has(monkeypatch, small.EVERY, 8)
-    monkeypatch.setattr(mobilenetv2, "choose", lambda kind, *rest: (kind, {}))  # would download them
+    monkeypatch.setattr(
+        mobilenetv2, "choose", lambda kind, *rest: (kind, {})
+    )  # would download them
     for point in profiles.read(profile):
         given, study = point.parameters, point.study
         if study in PLANS:
             count = given.get("device_count", 1) if point.framework == "jax" else 1
             kind = given["device"]
-            device = Device(kind, CHIPS.get(kind, "a chip"), point.framework, count=count, capability=8.0)
+            device = Device(
+                kind, CHIPS.get(kind, "a chip"), point.framework, count=count, capability=8.0
+            )
             device.check_precision(given.get("precision", "fp32"))
-            names = {field.name for field in dataclasses.fields(PLANS[study])} - {"dataset", "device", "settings"}
+            names = {field.name for field in dataclasses.fields(PLANS[study])} - {
+                "dataset",
+                "device",
+                "settings",
+            }
             own = {name: value for name, value in given.items() if name in names}
             PLANS[study](large(study, given), device, **own)
 
 
 @pytest.mark.parametrize("chip", ["Apple M1 Pro", "Apple M2"])
 def test_a_step_of_more_tokens_than_products_hold_is_unsupported(chip):
-    with pytest.raises(NotImplementedError, match="128; allowed: up to 127; beyond 32766 tokens a step"):
+    with pytest.raises(
+        NotImplementedError, match="128; allowed: up to 127; beyond 32766 tokens a step"
+    ):
         plan("gpt_tokens", model="nanogpt_char", batch_size=128, device=Device("mps", chip))
 
 
 @pytest.mark.parametrize("study", PLANS)
-def test_a_framework_that_a_study_is_not_written_in_and_resident_data_of_the_article_are_refused(study):
+def test_a_framework_that_a_study_is_not_written_in_and_resident_data_of_the_article_are_refused(
+    study,
+):
     for framework in set(devices.FRAMEWORKS) - set(PLANS[study].FRAMEWORKS):
         with pytest.raises(NotImplementedError, match=f"{framework} with .*; allowed: "):
             plan(study, framework)
     assert plan(study).variant == "reference"
-    with pytest.raises(ValueError, match="data_resident True; allowed: False with variant reference"):
+    with pytest.raises(
+        ValueError, match="data_resident True; allowed: False with variant reference"
+    ):
         plan(study, data_resident=True)
 
 
@@ -170,12 +202,21 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(m
     study, variant, kind, chosen, had, sampler = line.split()
     num_workers, workers = int(chosen), int(had)
     network = importlib.import_module(f"benchbook.studies.{study}.network_torch")
-    monkeypatch.setattr(network.Network, "to", lambda self, *place: self)  # of devices that are not here
+    monkeypatch.setattr(
+        network.Network, "to", lambda self, *place: self
+    )  # of devices that are not here
     monkeypatch.setattr(network, "flops_per_sample", lambda *given: 0.0)
     monkeypatch.setattr(identity, "usable_cores", lambda: 3)
     chosen = {"device": Device(kind, "a chip"), "variant": variant, "num_workers": num_workers}
-    assert (plan(study, **chosen).workers, plan(study, **chosen).shuffles) == (workers, sampler == "Random")
-    unloaded = {"variant": "tuned"} if study == "simclr_epochs" else {"variant": "controlled", "data_resident": True}
+    assert (plan(study, **chosen).workers, plan(study, **chosen).shuffles) == (
+        workers,
+        sampler == "Random",
+    )
+    unloaded = (
+        {"variant": "tuned"}
+        if study == "simclr_epochs"
+        else {"variant": "controlled", "data_resident": True}
+    )
     assert plan(study, num_workers=5, **unloaded).workers == 0
     if study == "vae_stability":  # which takes the images of MNIST's loaders
         return
@@ -184,8 +225,14 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(m
     for loader in (train, test, made.bank_batches() if is_simclr else test):
         pinned = kind == "cuda" and not is_simclr  # MPS has no pinned memory
         assert (loader.num_workers, loader.pin_memory) == (workers, pinned)
-        assert len(pickle.loads(pickle.dumps(loader.dataset))) == len(loader.dataset)  # a spawned worker gets it
-    assert (train.batch_size, train.drop_last, type(train.sampler).__name__) == (8, is_simclr, f"{sampler}Sampler")
+        assert len(pickle.loads(pickle.dumps(loader.dataset))) == len(
+            loader.dataset
+        )  # a spawned worker gets it
+    assert (train.batch_size, train.drop_last, type(train.sampler).__name__) == (
+        8,
+        is_simclr,
+        f"{sampler}Sampler",
+    )
     assert test.batch_size == {"mnist_speedup": 1000}.get(study, 8)
     assert made.description()["num_workers"] == workers
 
@@ -195,12 +242,17 @@ def test_loaders_are_the_articles_with_reference_and_as_chosen_with_controlled(m
     [
         ("mnist_speedup", {}, [1.0, 1.0, 0.7, 0.7]),
         ("vae_stability", {}, [1e-3] * 4),
-        ("simclr_epochs", {"batch_size": 4}, [0.001875] * 2 + [0.001875 * (1 + math.cos(math.pi / 200)) / 2] * 2),
+        (
+            "simclr_epochs",
+            {"batch_size": 4},
+            [0.001875] * 2 + [0.001875 * (1 + math.cos(math.pi / 200)) / 2] * 2,
+        ),
         ("gpt_tokens", {}, [1e-3 * (step + 1) / 101 for step in range(4)]),
         (
             "resnet50_cost",
             {"data": None, "schedule_epochs": 4e-4, "learning_rate": 0.2},
-            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (step + 1) for step in range(3)] + [0.2 * 8 / 256],
+            [0.2 * 8 / 256 / (1_281_167 // 8 * 4e-4 / 18) * (step + 1) for step in range(3)]
+            + [0.2 * 8 / 256],
         ),
     ],
 )

@@ -16,9 +16,12 @@ STUDY = "mnist_speedup"
 DEFAULTS = declared(STUDY) | {"device": "cpu"}
 
 
-@pytest.mark.parametrize("path", sorted(COMMITTED.parent.glob("*/*/*/*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(COMMITTED.parent.glob("*/*/*/*.json")), ids=lambda path: path.stem
+)
 def test_every_committed_point_keeps_its_name(path):
-    """Its name says what differs from its Plan's defaults: after a change of one, SCHEMA_VERSION rises."""
+    """Its name says what differs from its Plan's defaults: after a change of one, SCHEMA_VERSION
+    rises."""
     stated = json.loads(path.read_text())["parameters"]
     assert point_name(path.parent.parent.name, stated) == path.parent.name
 
@@ -41,7 +44,14 @@ def test_the_work_of_a_point_is_the_same_on_every_device_and_however_much_is_mea
         given = declared(study) | {"device": "cpu"} | changes
         return points.point_work(point_name(study, given), given["device"])
 
-    same = [{}, {"device": "cuda"}, {"data_root": "/x"}, {"search_seconds": 6.0}, {"num_windows": 6}, {"seed": 2}]
+    same = [
+        {},
+        {"device": "cuda"},
+        {"data_root": "/x"},
+        {"search_seconds": 6.0},
+        {"num_windows": 6},
+        {"seed": 2},
+    ]
     others = [{"variant": "tuned"}, {"batch_size": 16}, {"data_resident": True}]
     assert {work(**changes) for changes in same} == {"reference"}
     assert len({work(**changes) for changes in [{}, *others]}) == 1 + len(others)
@@ -54,7 +64,9 @@ def test_differing_parameters_are_those_that_are_not_the_default_wherever_the_da
     assert non_default(STUDY, DEFAULTS) == {"device": "cpu"}
     changed = DEFAULTS | {"seed": 7, "search_seconds": 30, "data_root": "/somewhere"}
     assert non_default(STUDY, changed) == {"device": "cpu", "seed": 7, "search_seconds": 30.0}
-    assert json.dumps(non_default(STUDY, changed)["search_seconds"]) == "30.0"  # the same hash as a fraction's
+    assert (
+        json.dumps(non_default(STUDY, changed)["search_seconds"]) == "30.0"
+    )  # the same hash as a fraction's
 
 
 def test_the_budget_is_left_out_of_the_readable_name_and_not_of_the_hash():
@@ -64,36 +76,61 @@ def test_the_budget_is_left_out_of_the_readable_name_and_not_of_the_hash():
 
 
 def test_a_point_has_a_title_for_people_from_its_parameters():
-    changed = {"batch_size": 16, "framework": "jax", "data_resident": True, "depth": 3, "num_windows": 9}
+    changed = {
+        "batch_size": 16,
+        "framework": "jax",
+        "data_resident": True,
+        "depth": 3,
+        "num_windows": 9,
+    }
     told = "reference, CPU, batch 16, data on the device, depth 3, JAX"
     assert parameters.title(STUDY, DEFAULTS | changed) == told
     long = declared("your_network") | {"device": "cuda", "arguments": "a" * 99}
     assert parameters.title("your_network", long) == f"reference, GPU, {'a' * 99}"
     rows = pandas.DataFrame({"study": STUDY, "point": ["one", "two"], "run_id": ["first", "lost"]})
-    assert parameters.titles(rows, {"first": {"parameters": DEFAULTS | changed}}) == {"one": told, "two": "two"}
+    assert parameters.titles(rows, {"first": {"parameters": DEFAULTS | changed}}) == {
+        "one": told,
+        "two": "two",
+    }
 
 
 @pytest.mark.parametrize("name", ["network", "loader", "loss"])
 def test_of_a_users_file_the_folder_is_not_published_and_does_not_count(name):
     given = declared("your_network") | {"device": "cpu"}
-    here, there = (given | {name: f"{folder}/own.py:make"} for folder in ("/home/me", "C:\\private"))
+    here, there = (
+        given | {name: f"{folder}/own.py:make"} for folder in ("/home/me", "C:\\private")
+    )
     assert points.public(here)[name] == points.public(there)[name] == "own.py:make"
     assert point_name("your_network", here) == point_name("your_network", there)
 
 
 def test_texts_in_arguments_are_written_as_digests_and_tell_points_apart():
     def made(arguments, network="net.py:network"):
-        return {**declared("your_network"), "device": "cpu", "network": network, "arguments": arguments}
+        return {
+            **declared("your_network"),
+            "device": "cpu",
+            "network": network,
+            "arguments": arguments,
+        }
 
-    secret, other = made("width=6, token='hf_secret', parts=[1, '/home/me']"), made("width=6, token='hf_other'")
+    secret, other = (
+        made("width=6, token='hf_secret', parts=[1, '/home/me']"),
+        made("width=6, token='hf_other'"),
+    )
     public = points.public(secret)
     name = point_name("your_network", secret)
     assert not any(word in f"{public} {name}" for word in ("hf_secret", "/home", "me'"))
     assert re.fullmatch("sha256_[0-9a-f]{8}", public["arguments"])
     assert point_name("your_network", public) == name != point_name("your_network", other)
     named = "model_name='resnet50', pretrained=False"
-    assert points.public(made(named, "timm:create_model"))["arguments"] == named  # it tells what was measured
-    for hidden in (f'{named}, token=b"key"', "model_name='resnet50\\'key'", "model_name='/home/me'"):
+    assert (
+        points.public(made(named, "timm:create_model"))["arguments"] == named
+    )  # it tells what was measured
+    for hidden in (
+        f'{named}, token=b"key"',
+        "model_name='resnet50\\'key'",
+        "model_name='/home/me'",
+    ):
         assert "sha256_" in points.public(made(hidden, "timm:create_model"))["arguments"]
     for text in ("width=6,depth=2", "[" * 3000, "1 +", "a" * 99):
         assert points.public(made(text))["arguments"] == text

@@ -42,14 +42,21 @@ def answers():
     lines = observations.images()
     products = lines.groupby("work")["product"].nunique()
     known = lines[lines["work"].isin(products.index[products >= observations.FEWEST_PRODUCTS])]
-    works = {(line.network, line.image_size if line.image_size > 0 else 0) for line in known.itertuples()} | {
-        ("gpt2_124m", 0)
-    }
+    works = {
+        (line.network, line.image_size if line.image_size > 0 else 0) for line in known.itertuples()
+    } | {("gpt2_124m", 0)}
     names = chips.table()["bandwidth_gb_s"].dropna().index
     asked = list(itertools.product(names, sorted(works), ORDER))
-    questions = [Question(chip, name, precision, image_size=size or None) for chip, (name, size), precision in asked]
+    questions = [
+        Question(chip, name, precision, image_size=size or None)
+        for chip, (name, size), precision in asked
+    ]
     found = zip(asked, predict.rates(questions), strict=True)
-    lines = [(*key, *(getattr(rate, bound) for bound in BOUNDS)) for key, rate in found if isinstance(rate, Range)]
+    lines = [
+        (*key, *(getattr(rate, bound) for bound in BOUNDS))
+        for key, rate in found
+        if isinstance(rate, Range)
+    ]
     return pandas.DataFrame(lines, columns=["chip", "work", "precision", *BOUNDS])
 
 
@@ -67,7 +74,12 @@ def test_hidden_rates_are_predicted_better_than_by_the_plain_ratio(errors):
     median = errors["median_error"].unstack()
     pairs = errors["pairs"].unstack()
     assert pairs[ANSWER].equals(pairs[RATIO]), "both rules are tested on the same rates"
-    assert median.loc[observations.RECORD, ANSWER] < 0.215 < 0.3 < median.loc[observations.RECORD, RATIO]
+    assert (
+        median.loc[observations.RECORD, ANSWER]
+        < 0.215
+        < 0.3
+        < median.loc[observations.RECORD, RATIO]
+    )
     large = median[pairs[ANSWER] >= 20]
     assert len(large) >= 6
     assert (large[ANSWER] <= large[RATIO] + 0.03).all()
@@ -76,11 +88,16 @@ def test_hidden_rates_are_predicted_better_than_by_the_plain_ratio(errors):
 
 def test_the_committed_errors_are_those_of_the_record(errors):
     committed = rules.errors().set_index(["group", "rule"])
-    pandas.testing.assert_frame_equal(committed.sort_index(), errors, rtol=1e-6)  # else: make derived
+    pandas.testing.assert_frame_equal(
+        committed.sort_index(), errors, rtol=1e-6
+    )  # else: make derived
 
 
 def test_the_script_that_fits_the_constants_finds_them_again(script):
-    tried = {rest: script.likelihood(rules.CONSTANTS | {"rest": rest}) for rest in (0.2, rules.CONSTANTS["rest"], 0.8)}
+    tried = {
+        rest: script.likelihood(rules.CONSTANTS | {"rest": rest})
+        for rest in (0.2, rules.CONSTANTS["rest"], 0.8)
+    }
     assert max(tried, key=tried.get) == rules.CONSTANTS["rest"]
     assert script.cells(script.hidden())["NVIDIA, half"].shape[0] >= 140
 
@@ -91,14 +108,21 @@ def test_language_models_are_in_proportion_to_the_bandwidth_of_their_vendors_chi
     assert {"MPT Training Benchmarks", "Raschka LLM training speed"} < set(table["publication"])
     assert (table["speed"] < table["peak"]).all()
     assert table.groupby("work")["product"].nunique().min() >= observations.FEWEST_PRODUCTS
-    small, large = (predict.rate(Question(chip, "gpt2_124m", "bf16")) for chip in ("RTX 3080", "RTX 3090"))
+    small, large = (
+        predict.rate(Question(chip, "gpt2_124m", "bf16")) for chip in ("RTX 3080", "RTX 3090")
+    )
     assert large.low / small.low == pytest.approx(936.2 / 760.3, rel=1e-3)
 
 
 def test_no_answer_is_above_its_chips_peak_or_wider_than_allowed(answers):
     assert len(answers) > 4000
-    operations = [networks.describe(name, size or None).flops_per_sample or numpy.nan for name, size in answers["work"]]
-    peaks = 1e12 * numpy.array([*map(chips.peak, answers["chip"], answers["precision"])]) / operations
+    operations = [
+        networks.describe(name, size or None).flops_per_sample or numpy.nan
+        for name, size in answers["work"]
+    ]
+    peaks = (
+        1e12 * numpy.array([*map(chips.peak, answers["chip"], answers["precision"])]) / operations
+    )
     assert not (answers["high"] > peaks * (1 + 1e-9)).any()
     assert answers["value"].between(answers["low"], answers["high"]).all()
     assert (answers["high"] <= predict.WIDEST * answers["low"] * (1 + 1e-9)).all()
@@ -108,24 +132,39 @@ def test_no_precision_is_slower_than_a_wider_one_where_matrix_units_exist(answer
     names = chips.table().dropna(subset="matrix_tflops").index
     known = answers[answers["chip"].isin(names)]
     for bound in BOUNDS:
-        rates = known.pivot(index=["chip", "work"], columns="precision", values=bound)[[*ORDER]].ffill(axis=1)
+        rates = known.pivot(index=["chip", "work"], columns="precision", values=bound)[
+            [*ORDER]
+        ].ffill(axis=1)
         assert not (rates < rates.shift(axis=1) * (1 - 1e-12)).any(axis=None)
 
 
 def test_a_newer_chip_with_at_least_as_much_of_everything_is_not_slower(answers):
     table = chips.table()
-    figures = table[FIGURES].fillna(0).assign(released=pandas.to_datetime(table["released"]).astype("int64")).to_numpy()
+    figures = (
+        table[FIGURES]
+        .fillna(0)
+        .assign(released=pandas.to_datetime(table["released"]).astype("int64"))
+        .to_numpy()
+    )
     vendors, own = table["vendor"].to_numpy(), numpy.eye(len(table), dtype=bool)
     more = (figures[:, None] >= figures).all(axis=2) & (vendors[:, None] == vendors) & ~own
-    rates = answers.pivot(index="chip", columns=["work", "precision"], values=BOUNDS).reindex(table.index).to_numpy()
+    rates = (
+        answers.pivot(index="chip", columns=["work", "precision"], values=BOUNDS)
+        .reindex(table.index)
+        .to_numpy()
+    )
     newer, older = numpy.nonzero(more)
     ratios = rates[newer] / rates[older]
     assert numpy.isfinite(ratios).sum() > 90_000
     assert not (ratios < 1 - 1e-9).any()
 
 
-@pytest.mark.parametrize(("asked", "missing"), [each for each in golden_files.questions() if each[1]])
-def test_outside_what_is_known_it_is_refused_by_name_with_the_nearest_published_rate(asked, missing):
+@pytest.mark.parametrize(
+    ("asked", "missing"), [each for each in golden_files.questions() if each[1]]
+)
+def test_outside_what_is_known_it_is_refused_by_name_with_the_nearest_published_rate(
+    asked, missing
+):
     question = Question(**asked)
     with pytest.raises(Unknown, match=re.escape(missing)) as refused:
         predict.rate(question)
@@ -144,13 +183,20 @@ def test_the_nearest_figures_are_of_the_same_work_and_chip_if_any():
 
 
 def test_an_answer_says_how_sure_it_is(script):
-    known, other = (predict.rate(Question(chip, "resnet50", "bf16")) for chip in ("RTX 3090", "RTX 4090"))
+    known, other = (
+        predict.rate(Question(chip, "resnet50", "bf16")) for chip in ("RTX 3090", "RTX 4090")
+    )
     own = script.hidden()
     own = own[own["group"].eq("NVIDIA, half")]
     median = numpy.expm1(own["error"]).abs().median()
     assert known.basis == other.basis
-    assert known.basis.startswith(f"half of such predictions are within {wording.percent(median)}, and ")
-    assert f"{len(own)} published rates of NVIDIA, half, each hidden with its chip and publication)" in known.basis
+    assert known.basis.startswith(
+        f"half of such predictions are within {wording.percent(median)}, and "
+    )
+    assert (
+        f"{len(own)} published rates of NVIDIA, half, each hidden with its chip and publication)"
+        in known.basis
+    )
 
 
 def test_a_small_batch_takes_no_shorter_step_than_any_on_record():
@@ -162,16 +208,22 @@ def test_a_small_batch_takes_no_shorter_step_than_any_on_record():
 
 def test_16_bits_without_matrix_units_are_a_family_of_their_own():
     names = ("P100", "M1", "V100", "T4")
-    families = {chip: observations.chip_figures(chips.resolve(chip), "amp_fp16")["family"] for chip in names}
+    families = {
+        chip: observations.chip_figures(chips.resolve(chip), "amp_fp16")["family"] for chip in names
+    }
     plain = observations.PLAIN_HALF
     assert families == {"P100": plain, "M1": plain, "V100": "half", "T4": "half"}
-    assert numpy.exp(observations.chip_figures("NVIDIA RTX 3090", "amp_fp16")["peak"]) == pytest.approx(71.37)
+    assert numpy.exp(
+        observations.chip_figures("NVIDIA RTX 3090", "amp_fp16")["peak"]
+    ) == pytest.approx(71.37)
 
 
 def test_one_question_has_one_answer_alone_or_among_others():
     questions = [Question(chip, "vgg16") for chip in ("Apple M1 Max", "T4", "Graphcore IPU GC200")]
     *known, unknown = predict.rates(questions)
-    assert [rate.value for rate in known] == pytest.approx([predict.rate(one).value for one in questions[:2]])
+    assert [rate.value for rate in known] == pytest.approx(
+        [predict.rate(one).value for one in questions[:2]]
+    )
     assert isinstance(unknown, Unknown)
 
 
@@ -187,11 +239,18 @@ def test_rates_of_one_device_are_learnt_from_and_of_boards_where_no_chip_is_sold
 
 def test_the_rule_of_cores_is_compared_with_pairs_of_one_publication():
     pairs = segmentation.core_pairs()
-    own = pairs[pairs["publication"].str.startswith("tlkh") & pairs["work"].str.startswith("resnet50, 224 px")]
+    own = pairs[
+        pairs["publication"].str.startswith("tlkh")
+        & pairs["work"].str.startswith("resnet50, 224 px")
+    ]
     (line,) = own[own["chip"].eq("Apple M1 Pro")].to_dict("records")
     assert line["chip_over"] == "Apple M1 Max (32-core GPU)"
     assert (line["core_ratio"], line["ratio"]) == (2, pytest.approx(135 / 57.9))
-    architectures = (chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_over"))
+    architectures = (
+        chips.table()["architecture"].loc[pairs[name]].tolist() for name in ("chip", "chip_over")
+    )
     assert next(architectures) == next(architectures)
     few = pandas.DataFrame({"core_ratio": [2.0, 4.0, 2.0], "ratio": [2.0, 2.0, 1.6]})
-    assert re.search(r"by 25 % \(median of 3 pairs .* within 10 % in 33 % of", segmentation.core_sentence(few))
+    assert re.search(
+        r"by 25 % \(median of 3 pairs .* within 10 % in 33 % of", segmentation.core_sentence(few)
+    )

@@ -17,7 +17,10 @@ from processes import run_python
 def start(code: str, **variables: str) -> subprocess.Popen:
     """Start Python code that prints a line once it is ready."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=os.environ | variables, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", code],
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     process.stdout.readline()
     return process
@@ -27,7 +30,8 @@ def start(code: str, **variables: str) -> subprocess.Popen:
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
         "import os, signal, sys, time\nfrom benchbook.machine import processes\n"
-        "for each in processes.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"  # the tests may run under nohup
+        # the tests may run under nohup
+        "for each in processes.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"
         "processes.stop_on_signals()\n"
         "try:\n    print(flush=True)\n    time.sleep(30)\n"
         "except processes.Stopped as stop:\n"
@@ -55,7 +59,9 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed(m
     orphans = processes.with_variable("RUN", "of this test")
     assert len(orphans) == 1
     assert orphans[0] not in processes.own()
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "job-of-this-test")  # of another agent on this computer
+    monkeypatch.setenv(
+        "TORCHELASTIC_RUN_ID", "job-of-this-test"
+    )  # of another agent on this computer
     assert {*orphans, psutil.Process()} <= {*processes.own()}
     processes.kill(orphans)
     assert processes.with_variable("RUN", "of this test") == []
@@ -63,7 +69,9 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed(m
 
 
 def test_a_launched_process_owns_its_caller_and_one_of_multiprocessing_those_beside_it(tmp_path):
-    pids, failed = launch.call("launch_cases:own", log=tmp_path / "log")  # as in JupyterLab and in papermill alone
+    pids, failed = launch.call(
+        "launch_cases:own", log=tmp_path / "log"
+    )  # as in JupyterLab and in papermill alone
     assert failed is None
     assert os.getpid() in pids
     code = (
@@ -80,10 +88,14 @@ def test_a_launched_process_owns_its_caller_and_one_of_multiprocessing_those_bes
 def test_a_process_that_leaves_has_said_all_and_does_nothing_more():
     code = "import atexit; from benchbook.machine import processes; atexit.register(print, 'late'); print('said')"
     code += "; processes.exit_at_once(); print('after')"
-    assert run_python(code, PYTHONUNBUFFERED="") == "said\n"  # where that is set, nothing waits to be written
+    assert (
+        run_python(code, PYTHONUNBUFFERED="") == "said\n"
+    )  # where that is set, nothing waits to be written
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems note the time at which a process began")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems note the time at which a process began"
+)
 def test_the_birth_of_a_process_stays_the_same_when_the_clock_is_set(monkeypatch):
     born, boot = processes.birth(psutil.Process()), psutil.boot_time()
     monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot - 3600)
@@ -96,18 +108,30 @@ def test_the_birth_of_a_process_stays_the_same_when_the_clock_is_set(monkeypatch
         (processes.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). Finished windows are kept"),
         (KeyboardInterrupt(), 130, "Stopped. Finished windows are kept"),
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
-        (OSError(28, "No space left on device", "/rows.csv"), 2, "error: /rows.csv: No space left on device"),
+        (
+            OSError(28, "No space left on device", "/rows.csv"),
+            2,
+            "error: /rows.csv: No space left on device",
+        ),
         (OSError(13, "Permission denied", "/figures"), 2, "error: /figures: Permission denied"),
         (subprocess.CalledProcessError(1, "a-tool"), 1, "error: Command 'a-tool' returned"),
-        (ZeroDivisionError("by zero"), 1, "error: ZeroDivisionError: by zero; BENCHBOOK_DEBUG=1 shows where"),
+        (
+            ZeroDivisionError("by zero"),
+            1,
+            "error: ZeroDivisionError: by zero; BENCHBOOK_DEBUG=1 shows where",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["study", "report"])
-def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(monkeypatch, error, status, words, command):
+def test_whatever_ends_a_command_is_one_line_of_plain_text_and_a_status(
+    monkeypatch, error, status, words, command
+):
     monkeypatch.setattr(sys, "argv", ["benchbook", command])
     text, exit_status = describe(error)
     assert exit_status == status
-    assert ("; the rows written before are kept" in text) is (command == "study" and hasattr(error, "errno"))
+    assert ("; the rows written before are kept" in text) is (
+        command == "study" and hasattr(error, "errno")
+    )
     assert text.startswith(words)
     assert "\n" not in text
 

@@ -44,7 +44,9 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "root", lambda: tmp_path)
     _has(monkeypatch, "cuda", "cpu")
     plan_of = parameters.plan_of
-    monkeypatch.setattr(parameters, "plan_of", lambda study: Toy if study == "toy" else plan_of(study))
+    monkeypatch.setattr(
+        parameters, "plan_of", lambda study: Toy if study == "toy" else plan_of(study)
+    )
     write_notebook(tmp_path / "notebooks" / "07_toy.ipynb", "# Title", "batch_size = 1")
 
     def write(*points: dict, **entry) -> None:
@@ -60,7 +62,8 @@ def _has(monkeypatch, *kinds: str, count: int = 1) -> None:
     has(monkeypatch, dict.fromkeys(devices.installed(), ("cpu",)) | {"torch": kinds}, count)
 
 
-# Points, what they share, the device that is chosen, and the batch size, rate and device of each point that is run.
+# Points, what they share, the device that is chosen, and the batch size, rate and device of each
+# point that is run.
 EXPANDED = """
 - [[{batch_size: [8, 16], rate: [0.1, 0.2]}], {device: cpu}, all, 8 0.1 cpu; 8 0.2 cpu; 16 0.1 cpu; 16 0.2 cpu]
 - [[{batch_size: 8}, {rate: 0.1}], {device: cpu, batch_size: 32}, all, 8 0.5 cpu; 32 0.1 cpu]
@@ -100,7 +103,9 @@ def test_device_that_is_not_here_is_an_error_that_names_it_and_what_is_allowed(p
         ("yours", "all", "'yours'; allowed: mine"),
     ],
 )
-def test_an_unknown_study_or_profile_is_an_error_that_says_what_is_allowed(project, profile, studies, message):
+def test_an_unknown_study_or_profile_is_an_error_that_says_what_is_allowed(
+    project, profile, studies, message
+):
     with pytest.raises(ValueError, match=message):
         profiles.read(profile, studies)
 
@@ -109,7 +114,11 @@ def test_an_unknown_study_or_profile_is_an_error_that_says_what_is_allowed(proje
 def test_committed_profile_names_every_study_and_variant(monkeypatch, profile):
     _has(monkeypatch, "mps", "cpu")
     points = profiles.read(profile)
-    found = {(point.study, point.parameters.get("variant", "")) for point in points if point.study != "your_network"}
+    found = {
+        (point.study, point.parameters.get("variant", ""))
+        for point in points
+        if point.study != "your_network"
+    }
     wanted = {(study, variant) for study, variants in VARIANTS.items() for variant in variants}
     assert found == (wanted - LEFT_OUT if profile == "quick" else wanted)
     assert len({point.key for point in points}) == len(points)
@@ -136,9 +145,13 @@ def test_a_profile_has_points_of_every_study_that_the_accelerator_can_run_howeve
     monkeypatch, profile, name
 ):
     content, computer = profile_files.read(layout.profile(profile)), COMPUTERS[name]
-    kinds = {kind for own in computer.values() for kind in own} - ({"cpu"} if name != "CPU" else set())
+    kinds = {kind for own in computer.values() for kind in own} - (
+        {"cpu"} if name != "CPU" else set()
+    )
     drives = {framework for framework, own in computer.items() if kinds & {*own}}
-    written = {study: set(PLANS[study].FRAMEWORKS) if study in PLANS else {"torch"} for study in content}
+    written = {
+        study: set(PLANS[study].FRAMEWORKS) if study in PLANS else {"torch"} for study in content
+    }
     written["calibrate"] = set(devices.FRAMEWORKS)
     able = {study for study in content if written[study] & drives}
     if profile == "full":  # which trains on accelerators alone
@@ -146,9 +159,16 @@ def test_a_profile_has_points_of_every_study_that_the_accelerator_can_run_howeve
     for count in (1, 2, 8) if name != "CPU" else (1,):
         has(monkeypatch, computer, count)
         points = [point for point in profiles.read(profile) if point.parameters["device"] in kinds]
-        assert {point.study for point in points if point.parameters.get("device_count", 1) <= count} == able
-        if name == "TPU" and profile != "smoke":  # all of its devices train together, with a batch for each
-            sizes = {(point.parameters.get("device_count"), point.parameters.get("batch_size")) for point in points}
+        assert {
+            point.study for point in points if point.parameters.get("device_count", 1) <= count
+        } == able
+        if (
+            name == "TPU" and profile != "smoke"
+        ):  # all of its devices train together, with a batch for each
+            sizes = {
+                (point.parameters.get("device_count"), point.parameters.get("batch_size"))
+                for point in points
+            }
             assert (count, 128 * count) in sizes
 
 
@@ -170,11 +190,19 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
-def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere(monkeypatch, profile):
+def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere(
+    monkeypatch, profile
+):
     studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost", "gpt_tokens"}
-    for computer, able in ((COMPUTERS["Mac"], studies), (COMPUTERS["NVIDIA"] | {"mlx": ("cpu",)}, set())):
+    for computer, able in (
+        (COMPUTERS["Mac"], studies),
+        (COMPUTERS["NVIDIA"] | {"mlx": ("cpu",)}, set()),
+    ):
         has(monkeypatch, computer)
-        points = {(point.study, point.framework, point.parameters["device"]) for point in profiles.read(profile)}
+        points = {
+            (point.study, point.framework, point.parameters["device"])
+            for point in profiles.read(profile)
+        }
         assert {study for study, framework, _ in points if framework == "mlx"} == able
         wanted = {(study, *on) for study in able for on in (("mlx", "metal"), ("torch", "mps"))}
         assert wanted <= points  # it is compared with torch
@@ -198,13 +226,18 @@ ARTICLES = """
 
 
 @pytest.mark.parametrize(("study", "kinds", "both", "quick", "paper"), yaml.safe_load(ARTICLES))
-def test_each_articles_own_setting_is_a_point_on_its_kinds_of_device(monkeypatch, study, kinds, both, quick, paper):
+def test_each_articles_own_setting_is_a_point_on_its_kinds_of_device(
+    monkeypatch, study, kinds, both, quick, paper
+):
     has(monkeypatch, EVERY, 8)
     for profile, own in (("quick", quick), ("paper", paper)):
         points = profiles.read(profile, study)
         for kind in kinds.split():
             wanted = {"variant": "reference", "device": kind} | both | own
-            assert [point for point in points if wanted.items() <= point.parameters.items()], (profile, kind)
+            assert [point for point in points if wanted.items() <= point.parameters.items()], (
+                profile,
+                kind,
+            )
 
 
 def test_a_framework_is_calibrated_right_before_the_first_study_that_needs_it(monkeypatch):
@@ -220,16 +253,22 @@ def test_quick_has_no_short_window_and_an_interval_for_each_point(monkeypatch):
     measured = [point for point in profiles.read("quick") if point.study != "calibrate"]
     for given in (point.parameters for point in measured):  # none is an epoch of a tiny set
         assert given["window_seconds"] >= 1.0 or given["samples_per_window"] >= 128
-    assert {point.parameters["fewest_processes"] for point in measured} == {2}  # which have an interval
+    assert {point.parameters["fewest_processes"] for point in measured} == {
+        2
+    }  # which have an interval
     assert {point.parameters["processes_part"] for point in measured} == {0.09}
     assert min(point.parameters["num_processes"] for point in measured) == 2
-    assert {point.study for point in measured} == {*PLANS} - {"your_network"}  # each has a point on a CPU
+    assert {point.study for point in measured} == {*PLANS} - {
+        "your_network"
+    }  # each has a point on a CPU
 
 
 @pytest.mark.parametrize("study", VARIANTS)
 def test_a_notebook_shows_the_parameters_of_its_studys_plan(study):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # papermill's own imports warn; this test is about what it finds
+        warnings.simplefilter(
+            "ignore"
+        )  # papermill's own imports warn; this test is about what it finds
         import papermill
 
         found = papermill.inspect_notebook(str(layout.notebook(study)))
@@ -238,7 +277,9 @@ def test_a_notebook_shows_the_parameters_of_its_studys_plan(study):
     chosen = found.pop(BUDGET)
     assert budgets[chosen["default"].strip("'\"")] == chosen["inferred_type_name"]
     assert all(ast.literal_eval(entry["default"]) == shown[name] for name, entry in found.items())
-    assert all(entry["inferred_type_name"] == type(shown[name]).__name__ for name, entry in found.items())
+    assert all(
+        entry["inferred_type_name"] == type(shown[name]).__name__ for name, entry in found.items()
+    )
     assert all(entry["help"] for entry in found.values())
 
 
@@ -259,7 +300,9 @@ GIVEN = r"""
 
 @pytest.mark.parametrize(("given", "complaint"), yaml.safe_load(GIVEN))
 def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
-    notebook = parameterize_notebook(load_notebook_node(str(layout.notebook("mnist_speedup"))), given)
+    notebook = parameterize_notebook(
+        load_notebook_node(str(layout.notebook("mnist_speedup"))), given
+    )
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     names = nested("mnist_speedup", declared("mnist_speedup")) | given | {"In": ["", *cells[:3]]}
     with pytest.raises(ValueError, match=complaint) if complaint else contextlib.nullcontext():
@@ -271,21 +314,42 @@ def test_a_notebook_refuses_what_papermill_put_into_it(given, complaint):
 def test_a_budget_may_be_the_one_that_a_profile_has_for_the_study():
     shared = profile_files.read(layout.profile("paper"))["mnist_speedup"]["parameters"]["budget"]
     assert shared["num_parity_steps"] == 20
-    assert profiles.flat("mnist_speedup", {"batch_size": 2, "budget": "paper"}) == {"batch_size": 2} | shared
+    assert (
+        profiles.flat("mnist_speedup", {"batch_size": 2, "budget": "paper"})
+        == {"batch_size": 2} | shared
+    )
 
 
 def test_a_points_budget_goes_key_by_key_before_its_studys_and_nobody_looks_on(project):
-    project({"budget": {"num_windows": 4}}, {"budget": {"explore": True}}, parameters={"budget": {"try_seconds": 0.5}})
-    first, second = [point for point in profiles.read("mine") if point.parameters["device"] == "cpu"]
-    assert [first.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [4, 0.5, False]
-    assert [second.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [1, 0.5, True]
+    project(
+        {"budget": {"num_windows": 4}},
+        {"budget": {"explore": True}},
+        parameters={"budget": {"try_seconds": 0.5}},
+    )
+    first, second = [
+        point for point in profiles.read("mine") if point.parameters["device"] == "cpu"
+    ]
+    assert [first.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [
+        4,
+        0.5,
+        False,
+    ]
+    assert [second.parameters[key] for key in ("num_windows", "try_seconds", "explore")] == [
+        1,
+        0.5,
+        True,
+    ]
     assert first.name != second.name == point_name("toy", declared("toy") | {"device": "cpu"})
     project({"budget": {"num_window": 4}})
-    with pytest.raises(ValueError, match=r"^mine\.yaml: toy: budget has no key 'num_window' .value 4.; al"):
+    with pytest.raises(
+        ValueError, match=r"^mine\.yaml: toy: budget has no key 'num_window' .value 4.; al"
+    ):
         profiles.read("mine")
 
 
-BOMB = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}]\n" for old, new in itertools.pairwise("abcdefghijk"))
+BOMB = "a: &a [x, x]\n" + "".join(
+    f"{new}: &{new} [*{old}, *{old}]\n" for old, new in itertools.pairwise("abcdefghijk")
+)
 MANY = str(list(range(1, 33)))
 GOOD = "toy: {{time_limit_minutes: 1, points: [{{{}}}]}}"  # with the parameters of a point
 WHOLE = r"""
@@ -318,7 +382,10 @@ device: cpu, batch_size: [16, many] => toy: batch_size is 'many'
 device: [cpu, gpu2] => toy: device is 'gpu2'; allowed: 'best', 'all', 'accelerator', 'gpu',
 """
 BROKEN = dict(line.split(" => ") for line in WHOLE.strip().splitlines())
-BROKEN |= {GOOD.format(own): words for own, words in (line.split(" => ") for line in POINTS.strip().splitlines())}
+BROKEN |= {
+    GOOD.format(own): words
+    for own, words in (line.split(" => ") for line in POINTS.strip().splitlines())
+}
 BROKEN |= {
     "": "the whole is None; allowed: a valid dictionary",
     "toy:\n\tpoints: 1": "is not YAML .*line 2",
@@ -328,15 +395,21 @@ BROKEN |= {
 
 
 def test_an_unknown_framework_in_a_profile_is_named_with_its_place(tmp_path, monkeypatch):
-    (tmp_path / "mine.yaml").write_text(GOOD.format("framework: [torch, torch2]").replace("toy", "mnist_speedup"))
+    (tmp_path / "mine.yaml").write_text(
+        GOOD.format("framework: [torch, torch2]").replace("toy", "mnist_speedup")
+    )
     monkeypatch.setattr(layout, "profile", lambda name: tmp_path / "mine.yaml")
-    with pytest.raises(ValueError, match=r"^mine\.yaml: mnist_speedup: framework is 'torch2'; allowed: 'torch'"):
+    with pytest.raises(
+        ValueError, match=r"^mine\.yaml: mnist_speedup: framework is 'torch2'; allowed: 'torch'"
+    ):
         profiles.read("mine")
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=lambda text: repr(text[-40:]))
 def test_a_profile_that_cannot_be_meant_is_one_line_with_its_place(project, monkeypatch, text):
-    monkeypatch.setattr(survey, "ask", lambda name: pytest.fail("a framework was asked before the profile was read"))
+    monkeypatch.setattr(
+        survey, "ask", lambda name: pytest.fail("a framework was asked before the profile was read")
+    )
     (layout.root() / "notebooks" / "profiles" / "mine.yaml").write_text(text, "latin-1")
     with pytest.raises(ValueError, match=rf"^mine\.yaml:? {BROKEN[text]}") as caught:
         profiles.read("mine")

@@ -30,16 +30,28 @@ def _trained(rows):
 def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     workload = FakeWorkload(clock)
     rows = _measure(workload, record, num_windows=2)
-    first, second = ([(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1))
+    first, second = (
+        [(epoch, 0, 4), (epoch, 1, 4), (epoch, 2, 2), "mean_loss", "end_epoch"] for epoch in (0, 1)
+    )
     assert workload.log == [*first, *second, "evaluate"]
     assert rows[["epoch", "index"]].iloc[2:4].values.tolist() == [[1, 0], [2, 1]]
     assert list(rows["phase"]) == ["compile", "warmup", "train", "train", "evaluate"]
     assert set(rows["status"]) == {"ok"}
     assert set(rows["model"]) == {"fake"}
     assert list(rows["samples"]) == [4, 8, 10, 10, 8]
-    assert rows["steps"].astype(object).where(rows["steps"].notna(), None).tolist() == [1, 2, 3, 3, None]
+    assert rows["steps"].astype(object).where(rows["steps"].notna(), None).tolist() == [
+        1,
+        2,
+        3,
+        3,
+        None,
+    ]
     first, last = _trained(rows).iloc[0], rows.iloc[-1]
-    assert (first["seconds"], first["input_seconds"], first["samples_per_second"]) == (3 * (2 + 3), 3 * 2, 10 / 15)
+    assert (first["seconds"], first["input_seconds"], first["samples_per_second"]) == (
+        3 * (2 + 3),
+        3 * 2,
+        10 / 15,
+    )
     assert first["loss"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert (last["seconds"], last["samples_per_second"], last["loss"]) == (7.0, 8 / 7, 0.5)
     assert (last["accuracy"], last["accuracy_metric"]) == (0.75, "top1")
@@ -51,10 +63,16 @@ def test_the_first_call_of_a_program_that_an_earlier_process_compiled_is_called_
     protocol.warm_up(FakeWorkload(clock), record, 1, has_begun=True)
     rows = record.rows()
     warm = [each.get("warm") for each in rows["settings"]]
-    assert [*zip(rows["phase"], warm, strict=True)] == [("compile", None), ("compile", True), ("warmup", None)]
+    assert [*zip(rows["phase"], warm, strict=True)] == [
+        ("compile", None),
+        ("compile", True),
+        ("warmup", None),
+    ]
 
 
-@pytest.mark.parametrize(("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)])
+@pytest.mark.parametrize(
+    ("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)]
+)
 def test_warm_up_of_any_length_ends_with_fresh_weights(record, clock, num_steps, phases, epochs):
     workload = FakeWorkload(clock)
     protocol.warm_up(workload, record, num_steps)
@@ -74,16 +92,28 @@ def test_losses_are_read_after_the_clock_has_stopped(clock):
     assert measures["seconds"] == 3
 
 
-def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_later_one(record, clock):
+def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_later_one(
+    record, clock
+):
     workload = FakeWorkload(clock)
     rows = _trained(_measure(workload, record, num_windows=4, samples_per_window=8))
-    batches = [(0, 0, 4), (0, 1, 4), (0, 2, 2), (1, 0, 4), (1, 1, 4), (1, 2, 2), (2, 0, 4), (2, 1, 4)]
+    batches = [
+        (0, 0, 4),
+        (0, 1, 4),
+        (0, 2, 2),
+        (1, 0, 4),
+        (1, 1, 4),
+        (1, 2, 2),
+        (2, 0, 4),
+        (2, 1, 4),
+    ]
     assert [entry for entry in workload.log if isinstance(entry, tuple)] == batches
     assert workload.log.count("end_epoch") == 2
     assert workload.log.index("end_epoch") == workload.log.index((0, 2, 2)) + 1
     assert list(rows["samples"]) == [8, 6, 6, 8]
     assert list(rows["epoch"]) == [1, 2, 2, 3]
-    # The first batch is fetched before the clock starts; of two batches the second one's wait is in the window.
+    # The first batch is fetched before the clock starts; of two batches the second one's wait is in
+    # the window.
     assert (rows["input_seconds"].iloc[0], rows["seconds"].iloc[0]) == (2, 2 + 2 * 3)
 
 
@@ -91,18 +121,31 @@ def test_partial_windows_run_on_across_the_end_of_an_epoch_and_belong_to_the_lat
     ("window_seconds", "samples_per_window", "num_steps"),
     [(20.0, 0, 7), (20.0, 24, 6), (3, 4, 1), (0, 1, 1), (0, 4, 1), (0, 7, 2), (0, 9, 2)],
 )
-def test_a_window_lasts_as_long_as_planned_in_whole_steps(record, clock, window_seconds, samples_per_window, num_steps):
-    plan = {"num_windows": 2, "window_seconds": window_seconds, "samples_per_window": samples_per_window}
+def test_a_window_lasts_as_long_as_planned_in_whole_steps(
+    record, clock, window_seconds, samples_per_window, num_steps
+):
+    plan = {
+        "num_windows": 2,
+        "window_seconds": window_seconds,
+        "samples_per_window": samples_per_window,
+    }
     rows = _measure(FakeWorkload(clock), record, **plan)
     trained = _trained(rows)
     assert trained["seconds"].min() >= window_seconds
     assert trained["steps"].tolist() == [num_steps] * 2
-    assert rows["phase"].tolist()[:3] == ["compile", "warmup", "warmup" if window_seconds else "train"]
-    assert trained["loss"].iloc[0] == pytest.approx(sum(1 / step for step in range(1, num_steps + 1)) / num_steps)
+    assert rows["phase"].tolist()[:3] == [
+        "compile",
+        "warmup",
+        "warmup" if window_seconds else "train",
+    ]
+    assert trained["loss"].iloc[0] == pytest.approx(
+        sum(1 / step for step in range(1, num_steps + 1)) / num_steps
+    )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "goal", "count"), [(0.001, 1.0, 0), (0.01, 1.0, 0), (0.3, 1.0, 0), (2.0, 1.0, 0), (0.15, 0.2, 2)]
+    ("seconds", "goal", "count"),
+    [(0.001, 1.0, 0), (0.01, 1.0, 0), (0.3, 1.0, 0), (2.0, 1.0, 0), (0.15, 0.2, 2)],
 )
 def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_half_as_long(seconds, goal, count):
     tried = []
@@ -120,7 +163,12 @@ def test_how_many_steps_last_so_long_is_said_by_a_window_that_is_half_as_long(se
 
 @pytest.mark.parametrize("samples_per_window", [0, 8])
 def test_every_repeat_begins_again_from_fresh_weights(record, clock, samples_per_window):
-    plan = {"num_repeats": 3, "num_windows": 2, "samples_per_window": samples_per_window, "cooldown_seconds": 30}
+    plan = {
+        "num_repeats": 3,
+        "num_windows": 2,
+        "samples_per_window": samples_per_window,
+        "cooldown_seconds": 30,
+    }
     workload = FakeWorkload(clock)
     rows = _measure(workload, record, **plan)
     trained = _trained(rows)
@@ -163,17 +211,27 @@ def test_diverged_loss_ends_its_repeat_and_later_repeats_still_run(record, clock
     ("step", "error", "phases", "status"),
     [
         (0, MemoryError("no room"), ["compile"], "out_of_memory"),
-        (3 + 4, RuntimeError("the device is gone"), ["compile", "warmup", "train", "train"], "crashed"),
+        (
+            3 + 4,
+            RuntimeError("the device is gone"),
+            ["compile", "warmup", "train", "train"],
+            "crashed",
+        ),
     ],
 )
-def test_exception_in_a_step_keeps_finished_rows_and_adds_one_of_its_phase(record, clock, step, error, phases, status):
+def test_exception_in_a_step_keeps_finished_rows_and_adds_one_of_its_phase(
+    record, clock, step, error, phases, status
+):
     with pytest.raises(type(error), match=str(error)):
         _measure(FakeWorkload(clock, broken_steps={step: error}), record, num_windows=3)
     rows = record.rows()
     assert list(rows["phase"]) == phases
     assert list(rows["status"]) == ["ok"] * (len(phases) - 1) + [status]
     last = rows.iloc[-1]
-    assert (last["message"], last["index"]) == (f"{type(error).__name__}: {error}", phases.count(phases[-1]) - 1)
+    assert (last["message"], last["index"]) == (
+        f"{type(error).__name__}: {error}",
+        phases.count(phases[-1]) - 1,
+    )
     assert last[["samples", "seconds", "loss"]].isna().all()
     assert not record.marker.exists()
 
@@ -198,23 +256,34 @@ class Spawned(FakeWorkload):
 
 
 @pytest.mark.parametrize(
-    ("variant", "samples", "inside"), [("reference", 0, 7), ("controlled", 0, 0), ("controlled", 4, 0)]
+    ("variant", "samples", "inside"),
+    [("reference", 0, 7), ("controlled", 0, 0), ("controlled", 4, 0)],
 )
-def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(record, clock, variant, samples, inside):
+def test_loaders_begin_inside_whole_epochs_of_the_reference_alone(
+    record, clock, variant, samples, inside
+):
     record.common["variant"] = variant
     for workload in (FakeWorkload(clock), Spawned(clock)):
         _measure(workload, record, num_windows=5, samples_per_window=samples)
     seconds = _trained(record.rows())["seconds"].tolist()
-    assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [inside] * 5
+    assert [spawned - plain for plain, spawned in zip(seconds[:5], seconds[5:], strict=True)] == [
+        inside
+    ] * 5
 
 
 def test_an_evaluation_can_follow_every_epoch_but_no_epoch_one_that_diverged(record, clock):
-    rows = _measure(FakeWorkload(clock), record, num_windows=2, num_repeats=2, evaluate_each_epoch=True).iloc[2:]
+    rows = _measure(
+        FakeWorkload(clock), record, num_windows=2, num_repeats=2, evaluate_each_epoch=True
+    ).iloc[2:]
     assert list(rows["phase"]) == ["train", "evaluate"] * 4
     assert list(rows["epoch"]) == [1, 1, 2, 2] * 2
     assert list(rows["repeat"]) == [0] * 4 + [1] * 4
-    workload = FakeWorkload(clock, broken_steps={3: math.nan})  # after the first call and no warm-up: in epoch one
-    rows = _measure(workload, record, num_warmup_steps=0, num_windows=3, evaluate_each_epoch=True).iloc[len(rows) + 2 :]
+    workload = FakeWorkload(
+        clock, broken_steps={3: math.nan}
+    )  # after the first call and no warm-up: in epoch one
+    rows = _measure(
+        workload, record, num_warmup_steps=0, num_windows=3, evaluate_each_epoch=True
+    ).iloc[len(rows) + 2 :]
     assert list(rows["phase"]) == ["compile", "train", "evaluate"]
 
 
@@ -223,7 +292,12 @@ def test_an_evaluation_without_a_loss_is_a_row_without_one(record, clock):
     measured = workload.evaluate
     workload.evaluate = lambda: replace(measured(), loss=None, metric="knn")
     row = _measure(workload, record).iloc[-1]
-    assert (row["phase"], row["status"], row["accuracy"], row["accuracy_metric"]) == ("evaluate", "ok", 0.75, "knn")
+    assert (row["phase"], row["status"], row["accuracy"], row["accuracy_metric"]) == (
+        "evaluate",
+        "ok",
+        0.75,
+        "knn",
+    )
     assert pandas.isna(row["loss"])
 
 
@@ -259,9 +333,13 @@ input()
 
 
 @pytest.mark.parametrize(("step_seconds", "taken"), [(1e-3, [4]), (60.0, [])])
-def test_windows_begin_when_the_loaders_queue_is_in_steady_state(record, clock, monkeypatch, step_seconds, taken):
+def test_windows_begin_when_the_loaders_queue_is_in_steady_state(
+    record, clock, monkeypatch, step_seconds, taken
+):
     monkeypatch.setattr(protocol, "time", time)
-    monkeypatch.setattr(protocol, "POLL_SECONDS", 1.0)  # next to other tests, a worker may get no core for a while
+    monkeypatch.setattr(
+        protocol, "POLL_SECONDS", 1.0
+    )  # next to other tests, a worker may get no core for a while
     workload, filled, steps = FakeWorkload(clock), record.path.with_suffix(".filled"), []
     workload.description = lambda: {"num_workers": 2}
 

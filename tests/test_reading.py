@@ -56,7 +56,10 @@ BAD_FILES = {  # the content of each, and the message; bad_files.py has more, wi
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
         "a pointer of Git LFS; `git lfs",
     ),
-    "with a wrong value": (f"{HEADER}\ntwo{LINE}\n".encode(), "line 2: column schema_version is 'two'"),
+    "with a wrong value": (
+        f"{HEADER}\ntwo{LINE}\n".encode(),
+        "line 2: column schema_version is 'two'",
+    ),
 }
 
 
@@ -71,7 +74,9 @@ def test_a_bad_file_is_named_and_left_out_and_the_others_are_read(runs, kind):
     rows, messages = gather(runs)
     assert rows.equals(whole)
     assert len(messages) == 1
-    assert messages[0].startswith("Left out: deep/bad.csv")  # what is published names no folder of this computer
+    assert messages[0].startswith(
+        "Left out: deep/bad.csv"
+    )  # what is published names no folder of this computer
     assert len(messages[0]) < 300
     with pytest.raises(records.SchemaError, match=reason):
         records.merge(runs)
@@ -98,7 +103,9 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
     assert len(checks) < 30
 
 
-def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(runs, command):
+def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(
+    runs, command
+):
     for number in range(2):
         path = runs / f"{run_id(number)}.csv"
         header, row = path.read_text().splitlines()
@@ -155,7 +162,11 @@ def test_a_bad_manifest_is_named_and_not_used_and_its_rows_are_kept(runs, conten
 
 def test_what_a_manifest_lacks_or_has_besides_is_no_fault(tmp_path):
     path = tmp_path / f"{run_id(0)}.json"
-    for content in ({}, MANIFEST, MANIFEST | {"machine": None, "colour": ["red"], "conditions": None}):
+    for content in (
+        {},
+        MANIFEST,
+        MANIFEST | {"machine": None, "colour": ["red"], "conditions": None},
+    ):
         path.write_text(json.dumps(content))
         assert manifests.read(path) == content
         condition.samples(manifests.read_all(tmp_path))
@@ -179,7 +190,9 @@ def test_files_read_as_one_are_what_each_is_alone(runs):
     assert messages == []
     for number in range(3):
         alone = records.read(runs / f"{run_id(number)}.csv")
-        pandas.testing.assert_frame_equal(rows[rows["run_id"] == run_id(number)].reset_index(drop=True), alone)
+        pandas.testing.assert_frame_equal(
+            rows[rows["run_id"] == run_id(number)].reset_index(drop=True), alone
+        )
     assert rows["message"].dropna().tolist() == ["a\nb"]
 
 

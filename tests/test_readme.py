@@ -44,7 +44,11 @@ def test_every_make_variable_exists():
 def test_make_names_pythonhome_and_does_not_pass_it_on():
     words = ["make", "--no-print-directory", "--eval", "shown: ; @echo home $$PYTHONHOME", "shown"]
     made = subprocess.run(
-        words, capture_output=True, text=True, cwd=layout.root(), env=os.environ | {"PYTHONHOME": "/x"}
+        words,
+        capture_output=True,
+        text=True,
+        cwd=layout.root(),
+        env=os.environ | {"PYTHONHOME": "/x"},
     )
     assert (made.stdout, "PYTHONHOME=/x is not used" in made.stderr) == ("home\n", True)
 
@@ -52,15 +56,23 @@ def test_make_names_pythonhome_and_does_not_pass_it_on():
 def test_make_help_explains_every_target():
     makefile = read("Makefile")
     declared = re.search(r"^\.PHONY: (.*)", makefile, re.MULTILINE)[1].split()
-    shown = subprocess.run(["make", "help"], capture_output=True, text=True, check=True, cwd=layout.root()).stdout
+    shown = subprocess.run(
+        ["make", "help"], capture_output=True, text=True, check=True, cwd=layout.root()
+    ).stdout
     assert set(re.findall(r"^  make (\S+) +\S", shown, re.MULTILINE)) == set(declared)
 
 
-LONG = {"measure", "report", "share", "study"}  # over 10 s, or with GitHub: these lines are parsed, and do not run
+LONG = {
+    "measure",
+    "report",
+    "share",
+    "study",
+}  # over 10 s, or with GitHub: these lines are parsed, and do not run
 
 
 def command_lines() -> set[tuple[str, ...]]:
-    """Return the words after `benchbook` in each line of the pages, and in those that make runs for their targets."""
+    """Return the words after `benchbook` in each line of the pages, and in those that make runs
+    for their targets."""
     text = "\n".join(map(read, PAGES))
     lines = re.findall(r"(?:`|bin/|^|; )benchbook ([a-z-][^`\n]*)", text, re.MULTILINE)
     for made in set(re.findall(r"(?:`|^)make ([a-z][^`\n]*)", text, re.MULTILINE)):
@@ -71,7 +83,9 @@ def command_lines() -> set[tuple[str, ...]]:
     return {tuple(shlex.split(line, comments=True)) for line in lines}
 
 
-def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(command, monkeypatch, tmp_path):
+def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(
+    command, monkeypatch, tmp_path
+):
     first = devices.installed()[:1]  # to ask one framework for its devices takes seconds
     monkeypatch.setattr(devices, "installed", lambda: first)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
@@ -88,7 +102,11 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(comma
             continue
         if not arguments and name != "machine":  # a page names the command alone
             arguments = ["--help"]
-        found = [path for word in arguments for path in (sorted(tmp_path.glob(word)) if "*" in word else [word])]
+        found = [
+            path
+            for word in arguments
+            for path in (sorted(tmp_path.glob(word)) if "*" in word else [word])
+        ]
         status, said = command(name, *found)
         assert status == 0, (name, found, said)
         ran.add(name)
@@ -96,7 +114,9 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(comma
 
 
 def test_the_readme_lists_every_notebook_and_profile():
-    listed = re.findall(r"^\| \[`(\d\d_\w+)`\]\(outputs/examples/\1.ipynb\) \|", read("README.md"), re.MULTILINE)
+    listed = re.findall(
+        r"^\| \[`(\d\d_\w+)`\]\(outputs/examples/\1.ipynb\) \|", read("README.md"), re.MULTILINE
+    )
     assert listed == [path.stem for path in layout.notebooks().values()]
     for path in (layout.root() / "notebooks" / "profiles").glob("*.yaml"):
         assert f"`{path.stem}`" in read("README.md")
@@ -113,7 +133,10 @@ def test_the_readmes_picture_is_of_the_executed_example():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_to_a_file_or_a_heading(page):
-    headings = {re.sub(r"[^a-z0-9]+", "-", line.lower()) for line in re.findall(r"^#+ (.*)", read(page), re.MULTILINE)}
+    headings = {
+        re.sub(r"[^a-z0-9]+", "-", line.lower())
+        for line in re.findall(r"^#+ (.*)", read(page), re.MULTILINE)
+    }
     folder = (layout.root() / page).parent
     for target in re.findall(r"\]\((?!https://)([^)]+)\)", read(page)):
         found = target[1:] in headings if target.startswith("#") else (folder / target).exists()
@@ -121,7 +144,9 @@ def test_every_link_leads_to_a_file_or_a_heading(page):
 
 
 def test_the_example_of_plain_papermill_names_parameters_that_exist():
-    example = re.search(r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md"))
+    example = re.search(
+        r"papermill notebooks/\d\d_(\w+)\.ipynb out\.ipynb -p (\w+)", read("README.md")
+    )
     study, parameter = example.groups()
     assert parameter in profiles.declared(study)
 
@@ -129,12 +154,16 @@ def test_the_example_of_plain_papermill_names_parameters_that_exist():
 BENCHMARKS = {path.stem: path for path in (layout.root() / "benchmarks").glob("*.py")}
 
 
-@pytest.mark.parametrize("name", sorted(BENCHMARKS.keys() - {"networks"}))  # whose torch operator is registered once
+@pytest.mark.parametrize(
+    "name", sorted(BENCHMARKS.keys() - {"networks"})
+)  # whose torch operator is registered once
 def test_every_benchmark_finds_what_it_imports(name):
     assert callable(runpy.run_path(str(BENCHMARKS[name])).get("main"))
 
 
-@pytest.mark.parametrize("name", ["squeezenet1_0", "nanogpt_char_small", "simclr_resnet18"])  # one of each source
+@pytest.mark.parametrize(
+    "name", ["squeezenet1_0", "nanogpt_char_small", "simclr_resnet18"]
+)  # one of each source
 def test_activations_on_record_are_those_that_the_script_counts(name):
     counted = runpy.run_path(str(BENCHMARKS["fit_memory"]))["activation_bytes"](name)
     assert counted == networks.table().loc[name, "activation_bytes"]
@@ -158,8 +187,12 @@ def test_workflows_and_templates_are_yaml_with_what_they_must_have(path):
     needed = {"workflows": {"name", "jobs"}, "ISSUE_TEMPLATE": {"name", "description", "body"}}
     assert needed.get(path.parent.name, {"version", "updates"}) <= set(content)
     for job in content.get("jobs", {}).values():
-        assert "write" not in job["permissions"].values() or not any("run" in step for step in job["steps"])
-        assert all(re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step)
+        assert "write" not in job["permissions"].values() or not any(
+            "run" in step for step in job["steps"]
+        )
+        assert all(
+            re.search(r"@[0-9a-f]{40}$", step["uses"]) for step in job["steps"] if "uses" in step
+        )
 
 
 ALLOWED = ("cp run-1.csv run-2.csv", "echo {} > run-1.json")
@@ -173,12 +206,18 @@ mkdir a && echo 1 > a/run-1.csv; echo 1 > 'run 1.csv'; echo 1 > ré.csv
 
 @pytest.mark.parametrize("change", [*ALLOWED, *re.split("; |\n", REFUSED.strip())])
 def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change):
-    steps = yaml.safe_load((HIDDEN / "workflows" / "rows.yml").read_text())["jobs"]["validate"]["steps"]
+    steps = yaml.safe_load((HIDDEN / "workflows" / "rows.yml").read_text())["jobs"]["validate"][
+        "steps"
+    ]
     (check,) = (step["run"] for step in steps if "proposed" in step.get("working-directory", ""))
     folder = tmp_path / "outputs" / "runs" / "desk" / "mnist_speedup" / "reference-cpu"
     folder.mkdir(parents=True)
     commit = "git add -A && git -c user.name=a -c user.email=a commit -qm rows"
-    script = f"git init -q . && cd {folder} && echo 1 > run-1.csv && {commit} && {change} && {commit}"
+    script = (
+        f"git init -q . && cd {folder} && echo 1 > run-1.csv && {commit} && {change} && {commit}"
+    )
     subprocess.run(["bash", "-ec", script], cwd=tmp_path, check=True)
-    checked = subprocess.run(["bash", "-eo", "pipefail", "-c", check], cwd=tmp_path, capture_output=True, text=True)
+    checked = subprocess.run(
+        ["bash", "-eo", "pipefail", "-c", check], cwd=tmp_path, capture_output=True, text=True
+    )
     assert (checked.returncode == 0) == (change in ALLOWED), checked.stdout + checked.stderr

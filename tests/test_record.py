@@ -17,14 +17,17 @@ def figures():
 
 
 def two(**changes):
-    """Return two rates of one network on two chips, the second changed, as the record describes them."""
+    """Return two rates of one network on two chips, the second changed, as the record describes
+    them."""
     line = {
         "study": "related", "article": "A", "machine": "x", "device": "GPU", "chip": "Tesla V100-SXM2-16GB",
         "framework": "PyTorch 2.0", "precision": "fp32", "metric": "throughput", "value": "370", "unit": "img/s",
         "origin": "exact", "source": "https://example.org", "note": "licence MIT",
         "settings": json.dumps({"model": "ResNet-50", "phase": "train", "image_size": 224, "device_count": 1}),
     }  # fmt: skip
-    return articles.described(pandas.DataFrame([line, line | {"chip": "T4", "value": "100"} | changes]))
+    return articles.described(
+        pandas.DataFrame([line, line | {"chip": "T4", "value": "100"} | changes])
+    )
 
 
 def test_every_figure_has_a_source_that_is_described_and_a_chip_of_the_list(figures):
@@ -49,10 +52,24 @@ def test_what_is_refused_has_one_of_these_reasons(figures):
 
 
 def test_rates_of_sequences_come_from_tokens_steps_and_their_times():
-    settings = {"model": "gpt2_124m", "phase": "train", "sequence_length": 512, "batch_size_per_device": 6}
-    printed = [("throughput", "1024", "tokens/s"), ("time_per_step", "3000", "ms"), ("step_rate", "0.5", "steps/s")]
+    settings = {
+        "model": "gpt2_124m",
+        "phase": "train",
+        "sequence_length": 512,
+        "batch_size_per_device": 6,
+    }
+    printed = [
+        ("throughput", "1024", "tokens/s"),
+        ("time_per_step", "3000", "ms"),
+        ("step_rate", "0.5", "steps/s"),
+    ]
     for (metric, value, unit), rate in zip(printed, (2, 2, 3), strict=True):
-        line = {"metric": metric, "value": value, "unit": unit, "settings": json.dumps(settings | {"device_count": 1})}
+        line = {
+            "metric": metric,
+            "value": value,
+            "unit": unit,
+            "settings": json.dumps(settings | {"device_count": 1}),
+        }
         assert two(**line)["rate"].iloc[1] == rate
     del settings["sequence_length"]
     unknown = {"value": "1024", "unit": "tokens/s", "settings": json.dumps(settings)}
@@ -72,7 +89,9 @@ def test_a_token_takes_6n_operations_and_12ldt_in_attention(network, parameters,
     assert line["parameters"] == parameters
     for length in (64, line["sequence_length"]):
         token = 6 * (parameters - looked_up) + 12 * line["layers"] * line["width"] * length
-        assert networks.describe(network, None, length).flops_per_sample == pytest.approx(length * token, rel=1e-12)
+        assert networks.describe(network, None, length).flops_per_sample == pytest.approx(
+            length * token, rel=1e-12
+        )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
@@ -81,12 +100,16 @@ def test_the_largest_batch_is_the_last_that_fits(precision):
     least, batch = network.largest_batches(16, precision)
     held = networks.USABLE * 16 * 2**30
     assert batch / networks.MOST_OVER_COUNT["images"] - 1 < least < batch
-    assert network.memory_bytes(batch, precision) <= held < network.memory_bytes(batch + 1, precision)
+    assert (
+        network.memory_bytes(batch, precision) <= held < network.memory_bytes(batch + 1, precision)
+    )
     assert network.largest_batches(0.1, precision) == (0, 0)
     larger = networks.describe("resnet50", image_size=448)
     assert larger.activation_bytes == 4 * network.activation_bytes
     peak = network.memory_bytes(24, precision)
-    assert networks.batches_by_line((8, 24), (network.memory_bytes(8, precision), peak))[16] == batch
+    assert (
+        networks.batches_by_line((8, 24), (network.memory_bytes(8, precision), peak))[16] == batch
+    )
     assert networks.batches_by_line((8, 24), (peak, peak)) == {}
     assert networks.Network("own").largest_batches(16, precision) is None
 
@@ -97,7 +120,9 @@ def test_lightlys_published_peaks_are_predicted(figures):
     network = networks.describe("simclr_resnet18")
     assert len(peaks) == 3
     for line in peaks.to_dict("records"):
-        assert network.memory_bytes(line["batch_size"], "fp32") == pytest.approx(1e9 * line["value"], rel=0.17)
+        assert network.memory_bytes(line["batch_size"], "fp32") == pytest.approx(
+            1e9 * line["value"], rel=0.17
+        )
 
 
 def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(figures):
@@ -131,7 +156,10 @@ SAME = {"chip": "V100 16GB SXM2", "value": "370.5"}
     ("changes", "refused"),
     [
         ({}, ""),
-        ({"value": "800"}, "above the chip's published peak"),  # a T4 has 8.1 TFLOP/s; that many take 19.6
+        (
+            {"value": "800"},
+            "above the chip's published peak",
+        ),  # a T4 has 8.1 TFLOP/s; that many take 19.6
         (TOKENS | {"value": "3000"}, ""),
         (TOKENS | {"value": "82739.2"}, "above the chip's published peak"),
         (COPY | {"value": "310"}, ""),

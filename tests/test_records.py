@@ -73,9 +73,15 @@ started_at = 2026-11-20 12:00:00; allowed: UTC time, ISO 8601, ending in Z
 """
 
 
-@pytest.mark.parametrize(("column", "value", "allowed"), re.findall("^(.*?) = (.*?); (.*)$", WRONG, re.M))
-def test_a_wrong_value_is_named_with_its_file_line_column_and_what_is_allowed(tmp_path, column, value, allowed):
-    path = write_raw(tmp_path / "run.csv", make_row(), make_row(index=1) | {column: value}, make_row(index=2))
+@pytest.mark.parametrize(
+    ("column", "value", "allowed"), re.findall("^(.*?) = (.*?); (.*)$", WRONG, re.M)
+)
+def test_a_wrong_value_is_named_with_its_file_line_column_and_what_is_allowed(
+    tmp_path, column, value, allowed
+):
+    path = write_raw(
+        tmp_path / "run.csv", make_row(), make_row(index=1) | {column: value}, make_row(index=2)
+    )
     with pytest.raises(records.SchemaError) as caught:
         records.read(path)
     message = str(caught.value)
@@ -91,9 +97,18 @@ BARE = "line 2: energy_joules without energy_method and energy_boundary"
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
-        ([make_row(device="gpu", accuracy=2.0, framework="theano")], r"line 2: column device .*\(and 2 more\)"),
-        ([make_row(), make_row(index=1), make_row(index=1, seconds=9.0)], "line 4: the key machine, study, point"),
-        *(([JOULES | known], BARE) for known in ({}, {"energy_method": "nvml"}, {"energy_boundary": "board"})),
+        (
+            [make_row(device="gpu", accuracy=2.0, framework="theano")],
+            r"line 2: column device .*\(and 2 more\)",
+        ),
+        (
+            [make_row(), make_row(index=1), make_row(index=1, seconds=9.0)],
+            "line 4: the key machine, study, point",
+        ),
+        *(
+            ([JOULES | known], BARE)
+            for known in ({}, {"energy_method": "nvml"}, {"energy_boundary": "board"})
+        ),
     ],
 )
 def test_a_table_is_refused_with_its_first_line_at_fault(tmp_path, rows, fault):
@@ -115,7 +130,9 @@ def test_a_column_that_a_file_lacks_is_empty_and_a_required_one_an_error(tmp_pat
     elif column not in REQUIRED:
         assert records.read(path)[column].isna().all()
     else:
-        with pytest.raises(records.SchemaError, match=rf"^{path}, line 1: missing column {column}$"):
+        with pytest.raises(
+            records.SchemaError, match=rf"^{path}, line 1: missing column {column}$"
+        ):
             records.read(path)
 
 
@@ -124,7 +141,10 @@ def test_a_row_comes_back_from_a_file_as_it_went_in_whatever_the_order_of_column
     read = records.read(path).iloc[0]
     assert {name: read[name] for name in FULL_ROW} == FULL_ROW
     assert read.drop(list(FULL_ROW)).isna().all()
-    assert records.texts(path, "run")["settings"][0] == '{"includes": "set-up, test", "shuffle": [true, null]}'
+    assert (
+        records.texts(path, "run")["settings"][0]
+        == '{"includes": "set-up, test", "shuffle": [true, null]}'
+    )
     assert records.as_text(make_rows([make_row()]))["settings"].isna().all()
     write_table(path, make_rows([FULL_ROW])[records.COLUMNS[::-1]])
     pandas.testing.assert_frame_equal(records.read(path), make_rows([FULL_ROW]))
@@ -133,15 +153,24 @@ def test_a_row_comes_back_from_a_file_as_it_went_in_whatever_the_order_of_column
 def test_numbers_come_back_to_the_last_bit(tmp_path):
     draw = random.Random(0)
     seconds = [draw.random() * 10.0 ** draw.randint(-10, 12) for _ in range(500)]
-    path = write_raw(tmp_path / "run.csv", *(make_row(index=i, seconds=s) for i, s in enumerate(seconds)))
+    path = write_raw(
+        tmp_path / "run.csv", *(make_row(index=i, seconds=s) for i, s in enumerate(seconds))
+    )
     assert records.read(path)["seconds"].tolist() == seconds
 
 
 def test_what_a_run_hands_in_is_written_as_a_file_holds_it(tmp_path):
     losses = [float("nan"), numpy.float32("nan"), pandas.NA, None, float("inf")]
     message = 'first, "line"\nsecond\r\n  third\u2028fourth'
-    numbers = {"seconds": numpy.float64(0.1), "samples": numpy.int64(64), "compiled": numpy.bool_(True)}
-    rows = [make_row(loss=loss, index=place, message=message, **numbers) for place, loss in enumerate(losses)]
+    numbers = {
+        "seconds": numpy.float64(0.1),
+        "samples": numpy.int64(64),
+        "compiled": numpy.bool_(True),
+    }
+    rows = [
+        make_row(loss=loss, index=place, message=message, **numbers)
+        for place, loss in enumerate(losses)
+    ]
     path = write(tmp_path / "run.csv", *rows)
     read, lines = records.read(path), path.read_text().splitlines()
     assert lines[0] == ",".join(records.COLUMNS)
@@ -154,7 +183,9 @@ def test_what_a_run_hands_in_is_written_as_a_file_holds_it(tmp_path):
 
 
 NOT_WRITTEN = [("colour", "red"), ("phase", "trian"), ("study", None), ("schema_version", 1)]
-NOT_WRITTEN += [(name, value) for name in ("samples", "batch_size") for value in (True, "64.5", [1], -1, 2**63)]
+NOT_WRITTEN += [
+    (name, value) for name in ("samples", "batch_size") for value in (True, "64.5", [1], -1, 2**63)
+]
 
 
 @pytest.mark.parametrize(("column", "value"), NOT_WRITTEN)
@@ -170,7 +201,9 @@ def test_a_row_that_breaks_the_schema_is_not_written(tmp_path, column, value):
 def test_a_torn_last_line_is_cut_and_nothing_else(tmp_path, kept_rows):
     path = write(tmp_path / "run.csv", *(make_row(index=index) for index in range(3)))
     (tmp_path / "empty.csv").touch()
-    assert not any(records.cut_torn_line(tmp_path / name) for name in ("run.csv", "empty.csv", "absent.csv"))
+    assert not any(
+        records.cut_torn_line(tmp_path / name) for name in ("run.csv", "empty.csv", "absent.csv")
+    )
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 4
     whole, torn = b"".join(lines[: kept_rows + 1]), lines[kept_rows + 1]
@@ -188,7 +221,9 @@ def test_a_torn_last_line_is_cut_and_nothing_else(tmp_path, kept_rows):
 def test_merged_rows_are_the_same_wherever_their_files_lie(tmp_path):
     runs = {
         "run-2": [make_row(run_id="run-2", index=index, seconds=index + 0.5) for index in range(2)],
-        "run-1": [make_row(run_id="run-1", phase=phase) for phase in ("setup", "train", "evaluate")],
+        "run-1": [
+            make_row(run_id="run-1", phase=phase) for phase in ("setup", "train", "evaluate")
+        ],
         "run-3": [make_row(run_id="run-3", machine="attic", samples=None)],
     }
     merged = []
@@ -200,7 +235,11 @@ def test_merged_rows_are_the_same_wherever_their_files_lie(tmp_path):
         merged.append(records.merge(folder))
     pandas.testing.assert_frame_equal(*merged)
     assert merged[0]["run_id"].tolist() == ["run-3", "run-1", "run-1", "run-1", "run-2", "run-2"]
-    assert merged[0]["phase"].tolist()[1:4] == ["setup", "train", "evaluate"]  # as they were written
+    assert merged[0]["phase"].tolist()[1:4] == [
+        "setup",
+        "train",
+        "evaluate",
+    ]  # as they were written
 
 
 def test_merging_nothing_gives_no_rows_of_the_schemas_types(tmp_path):

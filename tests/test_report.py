@@ -1,4 +1,5 @@
-"""The site, built by Sphinx from rows and executed notebooks, read back as a browser would that runs no script."""
+"""The site, built by Sphinx from rows and executed notebooks, read back as a browser would that
+runs no script."""
 
 import base64
 import csv
@@ -32,18 +33,36 @@ from rows import make_row, make_rows, windows
 pytestmark = pytest.mark.usefixtures("outputs")
 MARKUP = '<script>alert("x")</script><img src=x onerror="alert(1)">'
 HOST = "https://example.org"
-ADDRESSES = ("href", "src", "srcset", "action", "data")  # attributes that a browser fetches or opens
+ADDRESSES = (
+    "href",
+    "src",
+    "srcset",
+    "action",
+    "data",
+)  # attributes that a browser fetches or opens
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 OTHER_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR42mP8//8/AwMDAA7/Av8BviLeAAAAAElFTkSuQmCC"
 NOTEBOOK = "01_mnist_speedup.ipynb"
-FREE_TEXTS = ("machine", "chip", "model", "message", "commit", "session", "device_name", "dataset", "point")
+FREE_TEXTS = (
+    "machine",
+    "chip",
+    "model",
+    "message",
+    "commit",
+    "session",
+    "device_name",
+    "dataset",
+    "point",
+)
 TABLES = ["claims.csv", "costs.csv", "data.json", "points.csv"]
 
 
 def rows_of(**columns) -> pandas.DataFrame:
     """Return rows of a point that trained and of one that crashed, with these columns."""
     failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message="out of luck")
-    return make_rows([*windows([300.0, 310.0, 305.0], **columns), failed | study_rows.NOTHING | columns])
+    return make_rows(
+        [*windows([300.0, 310.0, 305.0], **columns), failed | study_rows.NOTHING | columns]
+    )
 
 
 @functools.cache
@@ -52,7 +71,8 @@ def published_costs() -> pandas.DataFrame:
 
 
 def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:
-    """Return the aggregation of some rows; the costs are those without them, which are computed once."""
+    """Return the aggregation of some rows; the costs are those without them, which are computed
+    once."""
     every = pandas.concat([rows, articles.rows()], ignore_index=True)
     merged = aggregation.Aggregation(Evidence(every), manifests or {}, list(left_out))
     vars(merged).update({"costs": published_costs(), "drawings": {}})
@@ -60,8 +80,12 @@ def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:
 
 
 def write_notebook(path: Path, *outputs, text="# Title", source="print(1)") -> Path:
-    """Write an executed notebook with a cell of text and a cell of code with these outputs; return its path."""
-    cells = [new_markdown_cell(text, id="text"), new_code_cell(source, id="code", outputs=list(outputs))]
+    """Write an executed notebook with a cell of text and a cell of code with these outputs;
+    return its path."""
+    cells = [
+        new_markdown_cell(text, id="text"),
+        new_code_cell(source, id="code", outputs=list(outputs)),
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(new_notebook(cells=cells), path)
     return path
@@ -75,7 +99,10 @@ def made(place: Path, merged, *notebooks: Path) -> SimpleNamespace:
     """Build a site in a folder from an aggregation and executed notebooks, and read it."""
     merged.write(place / "figures")
     index = site.build(place / "figures", place / "report", notebooks)
-    soups = {path.relative_to(index.parent).as_posix(): soup(path) for path in index.parent.rglob("*.html")}
+    soups = {
+        path.relative_to(index.parent).as_posix(): soup(path)
+        for path in index.parent.rglob("*.html")
+    }
     return SimpleNamespace(folder=index.parent, pages=soups)
 
 
@@ -87,16 +114,23 @@ def build(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Return a site of two points, one of which failed, with two notebooks that would load things and two bad ones."""
+    """Return a site of two points, one of which failed, with two notebooks that would load
+    things and two bad ones."""
     place = tmp_path_factory.mktemp("whole")
     fetching = f'<img src="{HOST}/x.png"><link rel="stylesheet" href="{HOST}"><p>here</p>'
-    executed = [write_notebook(place / name, html_output(fetching)) for name in ("90_aggregate.ipynb", NOTEBOOK)]
+    executed = [
+        write_notebook(place / name, html_output(fetching))
+        for name in ("90_aggregate.ipynb", NOTEBOOK)
+    ]
     cells = '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [{"cell_type": "code"}]}'
     for name, content in {"02_torn.ipynb": '{"cells": [', "03_other.ipynb": cells}.items():
         executed.append(place / name)
         executed[-1].write_text(content)
     lines = [row | {"samples_per_second": 1234.5678} for row in windows([1.0] * 3)]
-    failed = make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"see {HOST}") | study_rows.NOTHING
+    failed = (
+        make_row(run_id="run-2", point="tuned-cpu", status="crashed", message=f"see {HOST}")
+        | study_rows.NOTHING
+    )
     return made(place, merge(make_rows([*lines, failed])), *executed)
 
 
@@ -109,7 +143,9 @@ def marks_of(report: Path) -> list[dict]:
     script = (report / "_static" / "marks.js").read_text(encoding="utf-8")
     loaded = json.loads(script.removeprefix("window.benchbook = ").removesuffix(";\n"))
     columns, lines = loaded["marks"].values()
-    return [dict(zip(columns, map(loaded["values"].__getitem__, line), strict=True)) for line in lines]
+    return [
+        dict(zip(columns, map(loaded["values"].__getitem__, line), strict=True)) for line in lines
+    ]
 
 
 def text(page: BeautifulSoup) -> str:
@@ -134,23 +170,49 @@ def test_the_first_page_says_where_to_report_an_error_once_the_project_has_an_ad
 def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole):
     names = {"index", "points", "search", "90_aggregate", "01_mnist_speedup", "02_torn", "03_other"}
     documents = {path.stem for path in (site.layout.root() / "docs").glob("*.md")}
-    assert set(whole.pages) == {f"{name}.html" for name in names} | {f"docs/{name}.html" for name in documents}
-    assert "Measures a loop from the calls of tick" in whole.pages["docs/api.html"].text  # a docstring
+    assert set(whole.pages) == {f"{name}.html" for name in names} | {
+        f"docs/{name}.html" for name in documents
+    }
+    assert (
+        "Measures a loop from the calls of tick" in whole.pages["docs/api.html"].text
+    )  # a docstring
     for name, page in whole.pages.items():
-        loaded = [tag[key] for tag in page(["script", "link", "img"]) for key in ("src", "href") if key in tag.attrs]
+        loaded = [
+            tag[key]
+            for tag in page(["script", "link", "img"])
+            for key in ("src", "href")
+            if key in tag.attrs
+        ]
         loaded = [address for address in loaded if not address.startswith("data:")]
-        assert [address for address in loaded if urlsplit(address).scheme or address.startswith("/")] == [], name
+        assert [
+            address for address in loaded if urlsplit(address).scheme or address.startswith("/")
+        ] == [], name
         assert not page(["iframe", "object", "embed", "base"]), name
-        words = [link.get_text().lower().rstrip("s") for link in page("a") if link["href"].endswith("words.html")]
-        words = [word for word in words if word in ("window", "tuned", "unproven")]  # not in the navigation
+        words = [
+            link.get_text().lower().rstrip("s")
+            for link in page("a")
+            if link["href"].endswith("words.html")
+        ]
+        words = [
+            word for word in words if word in ("window", "tuned", "unproven")
+        ]  # not in the navigation
         assert len(words) == len(set(words)), name
         assert (words == []) if "words" in name else ("window" in words) or "measuring" not in name
         for link in (link for link in links(page) if not urlsplit(link).scheme and "{" not in link):
             path = unquote(urlsplit(link).path)
             assert ((whole.folder / name).parent / path).exists(), (name, link)
-    assert sorted(path.name for path in whole.folder.glob("*[csv|json]") if path.suffix in (".csv", ".json")) == TABLES
+    assert (
+        sorted(
+            path.name
+            for path in whole.folder.glob("*[csv|json]")
+            if path.suffix in (".csv", ".json")
+        )
+        == TABLES
+    )
     assert len(marks_of(whole.folder)) > 100
-    assert sum(path.stat().st_size for path in whole.folder.glob("_static/*.js")) < 500_000  # 1.5 MB with DataTables
+    assert (
+        sum(path.stat().st_size for path in whole.folder.glob("_static/*.js")) < 500_000
+    )  # 1.5 MB with DataTables
 
 
 def test_a_pages_policy_allows_its_own_files_and_the_themes_one_inline_script(whole):
@@ -158,7 +220,11 @@ def test_a_pages_policy_allows_its_own_files_and_the_themes_one_inline_script(wh
         policy = page.find("meta", {"http-equiv": "Content-Security-Policy"})["content"]
         assert "default-src 'none'" in policy
         assert not re.search(r"https?:|\*|unsafe-eval|script-src[^;]*(data:|unsafe)", policy), name
-        inline = [tag.string for tag in page("script") if "src" not in tag.attrs and tag.get("type") is None]
+        inline = [
+            tag.string
+            for tag in page("script")
+            if "src" not in tag.attrs and tag.get("type") is None
+        ]
         for script in inline:
             digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
             assert f"'sha256-{digest}'" in policy, name
@@ -170,12 +236,18 @@ def test_free_texts_of_rows_and_manifests_are_text_on_every_page(build, hostile)
     def with_text(words):
         rows = rows_of(**dict.fromkeys(FREE_TEXTS, words))
         machine = {"chip": words, "system": words, "accelerators": [words], words: words}
-        manifest = {"machine": machine, "environment": {"python": words, "packages": {"torch": words}}, "commit": words}
+        manifest = {
+            "machine": machine,
+            "environment": {"python": words, "packages": {"torch": words}},
+            "commit": words,
+        }
         return build(merge(rows, [f"a file: {words}"], {"run-1": manifest | {words: words}}))
 
     plain, after = with_text("plain"), with_text(hostile)
     for name, page in after.pages.items():
-        assert [tag.name for tag in page.find_all(True)] == [tag.name for tag in plain.pages[name].find_all(True)], name
+        assert [tag.name for tag in page.find_all(True)] == [
+            tag.name for tag in plain.pages[name].find_all(True)
+        ], name
         assert not page.find(attrs={"onerror": True})
     squeezed = " ".join(hostile.split())
     assert f"a file: {squeezed}" in text(after.pages["points.html"])
@@ -187,16 +259,26 @@ def test_free_texts_of_rows_and_manifests_are_text_on_every_page(build, hostile)
 
 
 def test_a_notebooks_outputs_are_shown_and_nothing_of_them_runs(build, tmp_path):
-    picture = new_output("display_data", {"image/png": PIXEL, "image/svg+xml": "<svg onload='x()'/>"})
-    drawn = new_output("display_data", {"image/png": OTHER_PIXEL}, metadata={"image/png": {"alt": f"Bars {MARKUP}"}})
+    picture = new_output(
+        "display_data", {"image/png": PIXEL, "image/svg+xml": "<svg onload='x()'/>"}
+    )
+    drawn = new_output(
+        "display_data",
+        {"image/png": OTHER_PIXEL},
+        metadata={"image/png": {"alt": f"Bars {MARKUP}"}},
+    )
     table = "<style scoped>td {}</style><table><thead><tr><th></th></tr></thead><tr><td>cell</td></tr></table>"
     hostile = f'{MARKUP}<p onclick="x()" style="x">kept</p><iframe src="{HOST}"></iframe><a href="javascript:x()">y</a>'
-    script = new_output("display_data", {"application/javascript": "document.title='run'", "text/plain": "as text"})
+    script = new_output(
+        "display_data", {"application/javascript": "document.title='run'", "text/plain": "as text"}
+    )
     words = f"**bold** {MARKUP} \\<i>slash</i> ![x]({HOST}/x.png)\n\n"
     words += "```python\nimport this\n```\n\n```{include} /etc/hosts\n```"
     markdown = new_output("display_data", {"text/markdown": words})
     outputs = [picture, drawn, html_output(table), html_output(hostile), script, markdown]
-    outputs += [new_output("stream", text=f"{Path.home()}/secret {site.layout.root()}/x <b>plain</b>\n")]
+    outputs += [
+        new_output("stream", text=f"{Path.home()}/secret {site.layout.root()}/x <b>plain</b>\n")
+    ]
     outputs += [new_output("stream", name="stderr", text="10%|# | 1/10")]
     outputs += [new_output("stream", text="20%|# | 2/10\r100%|#| 10/10\nthe end\n")]
     outputs += [new_output("error", ename="ValueError", evalue=MARKUP, traceback=["\x1b[31mraise"])]
@@ -206,14 +288,24 @@ def test_a_notebooks_outputs_are_shown_and_nothing_of_them_runs(build, tmp_path)
     page = after.pages["01_mnist_speedup.html"]
     article = page.article
     assert not article(["script", "iframe", "style"])
-    assert not [tag for tag in article.find_all(True) if {"onclick", "onerror", "onload", "style"} & set(tag.attrs)]
+    assert not [
+        tag
+        for tag in article.find_all(True)
+        if {"onclick", "onerror", "onload", "style"} & set(tag.attrs)
+    ]
     assert [image["alt"] for image in article("img")] == ["Picture under: Below", f"Bars {MARKUP}"]
     assert article.find("span", class_="kn").get_text() == "import"  # code is highlighted
     assert not article("i")
     assert not any(link.startswith("javascript") for link in links(page))
     assert article.find("div", class_="wide").get_text(strip=True) == "cell"
     assert article.strong.get_text() == "bold"
-    for shown in ("kept", "as text", "~/secret benchbook/x <b>plain</b>", f"ValueError: {MARKUP}", "kept as code"):
+    for shown in (
+        "kept",
+        "as text",
+        "~/secret benchbook/x <b>plain</b>",
+        f"ValueError: {MARKUP}",
+        "kept as code",
+    ):
         assert shown in text(page)
     assert not any(f"{number}/10" in text(page).split() for number in (1, 2))
     assert "100%|#| 10/10" in text(page)
@@ -221,12 +313,20 @@ def test_a_notebooks_outputs_are_shown_and_nothing_of_them_runs(build, tmp_path)
 
 
 def test_a_notebook_that_cannot_be_read_is_named_and_the_others_are_there(whole):
-    shown = {name: text(whole.pages[f"{name}.html"]) for name in ("01_mnist_speedup", "02_torn", "03_other")}
-    cannot = {name: f"{name}.ipynb # This notebook cannot be shown" in words for name, words in shown.items()}
+    shown = {
+        name: text(whole.pages[f"{name}.html"])
+        for name in ("01_mnist_speedup", "02_torn", "03_other")
+    }
+    cannot = {
+        name: f"{name}.ipynb # This notebook cannot be shown" in words
+        for name, words in shown.items()
+    }
     assert cannot == {"01_mnist_speedup": False, "02_torn": True, "03_other": True}
 
 
-def test_notebooks_made_here_replace_examples_and_rows_of_others_bring_none(outputs, monkeypatch, tmp_path):
+def test_notebooks_made_here_replace_examples_and_rows_of_others_bring_none(
+    outputs, monkeypatch, tmp_path
+):
     monkeypatch.setattr(site.layout, "root", lambda: tmp_path)
     examples = tmp_path / "outputs" / "examples"
     for name in (NOTEBOOK, "02_vae_stability.ipynb"):
@@ -236,7 +336,9 @@ def test_notebooks_made_here_replace_examples_and_rows_of_others_bring_none(outp
     assert site.notebooks() == [kernel.executed() / NOTEBOOK, examples / "02_vae_stability.ipynb"]
 
 
-def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_points(build, outputs, tmp_path):
+def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_points(
+    build, outputs, tmp_path
+):
     for session, point, variant, said in (
         ("one", "reference-cpu", "reference", "It takes 3 s."),
         ("one", "reference-cpu-batch_size_8", "reference", "9 s."),
@@ -248,7 +350,10 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
         ]
         for name in ("windows", "mnist-epochs"):  # only the latter is a table of the report
             about = {"image/png": {"alt": "figure", "table": name}}
-            shown += [new_output("display_data", {"image/png": ""}, metadata=about), html_output("<small>note</small>")]
+            shown += [
+                new_output("display_data", {"image/png": ""}, metadata=about),
+                html_output("<small>note</small>"),
+            ]
         path = write_notebook(
             tmp_path / "run.ipynb",
             *shown,
@@ -264,10 +369,14 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     page = pages["01_mnist_speedup.html"]
     [table] = page.select("a[download]")
     assert (table["href"], table.parent.text.split()[0]) == ("mnist-epochs.csv", "note")
-    assert page.find("a", string="window")["href"].startswith("docs/words.html")  # its first use out of the title
+    assert page.find("a", string="window")["href"].startswith(
+        "docs/words.html"
+    )  # its first use out of the title
     shown = page.article.find_all(["img", "small"])
     assert [one.name for one in shown] == ["img", "small"] * 2  # each figure above its note
-    assert shown[0].find_next(string=re.compile("Why a"))  # the first with the answer, above the question
+    assert shown[0].find_next(
+        string=re.compile("Why a")
+    )  # the first with the answer, above the question
     told = text(page)
     order = [
         "Title",
@@ -286,7 +395,9 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     assert text(pages["points/01_mnist_speedup-tuned-cpu.html"]).startswith("Title # 2 s.")
 
 
-def test_a_site_can_be_made_before_anything_was_measured_and_without_what_was_there(whole, build, tmp_path):
+def test_a_site_can_be_made_before_anything_was_measured_and_without_what_was_there(
+    whole, build, tmp_path
+):
     shutil.copytree(whole.folder.parent, tmp_path, dirs_exist_ok=True)
     after = build(merge(make_rows([])))
     assert "Nothing has been measured" in text(after.pages["index.html"])
@@ -299,7 +410,9 @@ def test_csv_and_json_have_the_same_data_and_json_names_their_types(whole):
     document = json.loads((whole.folder / "data.json").read_text())
     assert document["version"] == pages.VERSION
     for name in ("points", "claims", "costs"):
-        read = pandas.read_json(io.StringIO(json.dumps(document[name])), orient="table", precise_float=True)
+        read = pandas.read_json(
+            io.StringIO(json.dumps(document[name])), orient="table", precise_float=True
+        )
         printed = pandas.read_csv(whole.folder / f"{name}.csv").astype(read.dtypes)
         pandas.testing.assert_frame_equal(read.replace("", None), printed)
         assert len(read) == 2 or name != "points"
@@ -311,7 +424,9 @@ def test_a_citation_names_the_days_and_the_commits():
     assert pages.citation(points).endswith(" Measured 2026-01-02 to 2026-03-05, commit a, b.")
 
 
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\uff1d", "\uff0b", "\uff0d", "\uff20"])
+@pytest.mark.parametrize(
+    "start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
+)
 def test_a_spreadsheet_runs_no_cell_of_a_csv(start):
     assert tables.harmless(f"{start}cmd") == f"'{start}cmd"
 
@@ -323,14 +438,18 @@ def test_numbers_and_plain_text_stay_as_they_are_in_a_csv():
 
 def test_numbers_have_four_digits_and_a_failed_point_shows_its_status_and_message(whole):
     page = whole.pages["points.html"]
-    header, *body = [[cell.get_text() for cell in row(["th", "td"])] for row in page.find(id="summary")("tr")]
+    header, *body = [
+        [cell.get_text() for cell in row(["th", "td"])] for row in page.find(id="summary")("tr")
+    ]
     first, second = (dict(zip(header, line, strict=True)) for line in body)
     assert (first["samples/s"], second["samples/s"], second["status"]) == ("1,235", "", "crashed")
     assert (second["message"], second["rows"]) == (f"see {HOST}", "desk/mnist_speedup/tuned-cpu")
     assert "nan" not in text(page).lower().split()
 
 
-def test_an_aggregation_that_fails_is_one_line_and_leaves_the_pages_of_before(tmp_path, monkeypatch):
+def test_an_aggregation_that_fails_is_one_line_and_leaves_the_pages_of_before(
+    tmp_path, monkeypatch
+):
     page, failing = tmp_path / "report" / "index.html", tmp_path / "failing.ipynb"
     page.parent.mkdir(parents=True)
     page.touch()
@@ -338,7 +457,10 @@ def test_an_aggregation_that_fails_is_one_line_and_leaves_the_pages_of_before(tm
     cell = new_code_cell("raise OSError(28, 'No space left on device')")
     nbformat.write(new_notebook(cells=[cell], metadata={"kernelspec": kernelspec}), failing)
     monkeypatch.setattr(site.layout, "notebook", lambda study: failing)
-    with pytest.raises(RuntimeError, match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$",
+    ):
         site.write()
     assert list((tmp_path / "report").rglob("*.html")) == [page]
 
@@ -363,4 +485,8 @@ def test_without_sphinx_the_executed_notebook_is_the_report(monkeypatch, command
     monkeypatch.setattr(site, "NEEDED", ("sphinx", "no_such_package"))
     monkeypatch.setattr(kernel, "execute", lambda notebook, executed, *_: executed.touch())
     status, said = command("report")
-    assert (status, "no_such_package missing" in said, "90_aggregate.ipynb" in said) == (0, True, True)
+    assert (status, "no_such_package missing" in said, "90_aggregate.ipynb" in said) == (
+        0,
+        True,
+        True,
+    )

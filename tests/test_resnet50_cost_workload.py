@@ -37,7 +37,9 @@ def pictures():
         pixels = random.integers(0, 60, (30 + number % 4, 40, 3), dtype=numpy.uint8)
         pixels[..., label] += 180
         stored.append(pixels)
-    return Collection("bright", Pictures(stored[:32], labels[:32]), Pictures(stored[32:], labels[32:]), 3)
+    return Collection(
+        "bright", Pictures(stored[:32], labels[:32]), Pictures(stored[32:], labels[32:]), 3
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,12 @@ def synthetic():
 
 
 def test_bfloat16_passes_parity(tmp_path):
-    options = {"image_size": 64, "batch_size": 2, "parity_batch_size": 2, "settings": Settings("amp_bf16")}
+    options = {
+        "image_size": 64,
+        "batch_size": 2,
+        "parity_batch_size": 2,
+        "settings": Settings("amp_bf16"),
+    }
     verdict = parity.check(resnet50.Plan.build(None, CPU, "tuned", **options), run(tmp_path), 1)
     assert verdict.passed, verdict.reason
 
@@ -57,7 +64,8 @@ def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic)
     assert synthetic.trainable_parameters() == synthetic.description()["parameters"] == 25_557_032
     other = torchvision.models.resnet50()
     own, theirs = (
-        {name: part.std().item() for name, part in model.named_parameters()} for model in (synthetic.model, other)
+        {name: part.std().item() for name, part in model.named_parameters()}
+        for model in (synthetic.model, other)
     )
     assert own == pytest.approx(theirs, rel=0.1)
     other.load_state_dict(synthetic.model.state_dict())
@@ -65,18 +73,35 @@ def test_it_is_torchvisions_resnet_50_with_weights_of_the_same_spread(synthetic)
     with torch.no_grad():
         torch.testing.assert_close(other.eval()(images), synthetic.model.eval()(images))
     synthetic.model.train()
-    # 4.09 G multiply-adds forward at 224 px (Table 1 of the paper has 3.8, v1); thrice, less the first layer's input.
+    # 4.09 G multiply-adds forward at 224 px (Table 1 of the paper has 3.8, v1); thrice, less the
+    # first layer's input.
     whole = resnet50.Plan.build(None, CPU, batch_size=1).description()["flops_per_sample"]
     assert whole == pytest.approx(3 * 2 * 4.09e9, rel=0.01)
 
 
-@pytest.mark.parametrize(("steps_per_epoch", "epochs"), [(10, 90), (100, 9)])  # a tenth of the epochs, ten times longer
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "epochs"), [(10, 90), (100, 9)]
+)  # a tenth of the epochs, ten times longer
 def test_the_schedule_at_its_corners(steps_per_epoch, epochs):
-    schedule = {"steps_per_epoch": steps_per_epoch, "schedule_epochs": epochs, "learning_rate": 0.4, "peak": 0.4}
+    schedule = {
+        "steps_per_epoch": steps_per_epoch,
+        "schedule_epochs": epochs,
+        "learning_rate": 0.4,
+        "peak": 0.4,
+    }
     plan = SimpleNamespace(**schedule, batch_size=256, parity_batch_size=2, dataset=None)
-    expected = {0: 0.4 / 50, 24: 0.2, 49: 0.4, 50: 0.4, 299: 0.4}  # the rise ends with the fifth epoch
+    expected = {
+        0: 0.4 / 50,
+        24: 0.2,
+        49: 0.4,
+        50: 0.4,
+        299: 0.4,
+    }  # the rise ends with the fifth epoch
     expected |= {300: 0.04, 599: 0.04, 600: 0.004, 799: 0.004, 800: 0.0004, 900: 0.00004}
-    for rate in (functools.partial(Plan.rate, plan), Plan.plain(plan, None, None).make_optimizer().rate):
+    for rate in (
+        functools.partial(Plan.rate, plan),
+        Plan.plain(plan, None, None).make_optimizer().rate,
+    ):
         assert {step: rate(step) for step in expected} == pytest.approx(expected)
 
 
@@ -94,14 +119,20 @@ def test_rows_say_whether_batch_norms_see_the_whole_batch(framework, count, said
 def test_weight_decay_takes_all_but_batch_norms(synthetic):
     decayed, spared = parameter_groups(synthetic.model)
     assert (decayed["weight_decay"], spared["weight_decay"]) == (1e-4, 0.0)
-    norms = [module for module in synthetic.model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    norms = [
+        module for module in synthetic.model.modules() if isinstance(module, torch.nn.BatchNorm2d)
+    ]
     assert len(norms) == 53
-    assert {id(part) for part in spared["params"]} == {id(part) for norm in norms for part in norm.parameters()}
+    assert {id(part) for part in spared["params"]} == {
+        id(part) for norm in norms for part in norm.parameters()
+    }
     assert len(decayed["params"]) == 53 + 2  # the convolutions, the head's kernel and its bias
 
 
 def test_synthetic_images_are_made_once_and_stay_as_a_step_needs_them():
-    made = resnet50.Plan.build(None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True))
+    made = resnet50.Plan.build(
+        None, CPU, "tuned", image_size=32, batch_size=4, settings=Settings(channels_last=True)
+    )
     batches = iter(made.batches(0))
     first, second = next(batches), next(batches)
     assert first[0] is second[0]
@@ -142,7 +173,8 @@ def test_random_boxes_keep_area_and_ratio_and_fill_the_range():
     assert areas.min() == pytest.approx(0.08, abs=0.01)
     assert areas.max() > 0.9
     assert (ratios.min(), ratios.max()) == pytest.approx((0.75, 4 / 3), rel=0.02)
-    # In a strip 100 times as wide as high, no crop has an allowed ratio: the middle is taken, as in torchvision.
+    # In a strip 100 times as wide as high, no crop has an allowed ratio: the middle is taken, as in
+    # torchvision.
     left, upper, right, lower = inputs.random_box(1000, 10, random)
     assert (right - left, lower - upper, (left + right) / 2) == pytest.approx((40 / 3, 10, 500))
     assert inputs.middle_box(512, 256) == (144.0, 16.0, 368.0, 240.0)

@@ -1,4 +1,5 @@
-"""One run of a point: its rows, its marker, its manifest, how it ends, and who ends it where it cannot."""
+"""One run of a point: its rows, its marker, its manifest, how it ends, and who ends it where it
+cannot."""
 
 import json
 import os
@@ -73,9 +74,16 @@ def test_a_run_starts_with_a_marker_at_its_points_place_and_the_device_that_was_
     record = _start(batch_size=32, num_windows=2)
     state = json.loads(record.marker.read_text())
     assert record.marker == record.folder / f"{record.run_id}.running"
-    own = {"process": os.getpid(), "phase": "setup", "supervisor": 0, "birth": processes.birth(psutil.Process())}
+    own = {
+        "process": os.getpid(),
+        "phase": "setup",
+        "supervisor": 0,
+        "birth": processes.birth(psutil.Process()),
+    }
     assert own.items() <= state.items()
-    assert record.folder == tmp_path / "runs" / "a-machine" / "mnist_speedup" / record.common["point"]
+    assert (
+        record.folder == tmp_path / "runs" / "a-machine" / "mnist_speedup" / record.common["point"]
+    )
     assert re.fullmatch(r"reference-cpu-batch_size_32-[0-9a-f]{8}", record.folder.name)
     assert _files(record.folder) == {record.marker.name}
     assert (record.common["device"], record.common["device_name"]) == ("cpu", CPU.name)
@@ -85,7 +93,10 @@ def test_a_run_starts_with_a_marker_at_its_points_place_and_the_device_that_was_
 
 
 def test_run_whose_rows_could_never_be_written_does_not_begin(tmp_path):
-    with pytest.raises(records.SchemaError, match="variant is 'typo'; allowed: 'reference', 'controlled' or 'tuned'"):
+    with pytest.raises(
+        records.SchemaError,
+        match="variant is 'typo'; allowed: 'reference', 'controlled' or 'tuned'",
+    ):
         _start(variant="typo")
     assert not list(tmp_path.rglob("*.*"))
 
@@ -98,10 +109,16 @@ def test_a_run_ends_with_a_manifest_and_has_the_contexts_session_or_its_own():
     record.end()
     manifest = json.loads((record.folder / f"{record.run_id}.json").read_text())
     expected = profiles.declared("mnist_speedup") | {"device": "cpu", "seed": 5}
-    assert manifest["parameters"] == {n: value for n, value in expected.items() if n not in points.UNMEASURED}
+    assert manifest["parameters"] == {
+        n: value for n, value in expected.items() if n not in points.UNMEASURED
+    }
     assert manifest["environment"] == identity.environment()
     assert manifest["machine"] == asdict(identity.identify())
-    assert set(manifest["condition_before"]) == set(manifest["condition_after"]) == set(condition.read())
+    assert (
+        set(manifest["condition_before"])
+        == set(manifest["condition_after"])
+        == set(condition.read())
+    )
     assert _files(record.folder) == {f"{record.run_id}.json"}
     context.change(session="session-3")
     together = runs.start("mnist_speedup", "reference-cpu", manifest["parameters"], CPU, "run-7", 2)
@@ -135,7 +152,11 @@ def test_an_error_has_a_status(line):
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(KeyboardInterrupt(), "interrupted"), (SystemExit(3), "crashed"), (ValueError("bad"), "crashed")],
+    [
+        (KeyboardInterrupt(), "interrupted"),
+        (SystemExit(3), "crashed"),
+        (ValueError("bad"), "crashed"),
+    ],
 )
 def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(record, error, status):
     with record.during("setup"):
@@ -158,7 +179,10 @@ def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(record, 
 def test_a_message_is_cut_and_has_no_folders_and_no_colours(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "alice"))
     record = run(tmp_path / "point")
-    record.fail("crashed", f"\x1b[31mno file\x1b[0m {Path.home()}/data/x in {layout.root()}/lib/y\nline {'x' * 5000}")
+    record.fail(
+        "crashed",
+        f"\x1b[31mno file\x1b[0m {Path.home()}/data/x in {layout.root()}/lib/y\nline {'x' * 5000}",
+    )
     message = record.rows().iloc[0]["message"]
     assert message.startswith("no file ~/data/x in ./lib/y line xxx")
     assert len(message) == 2000
@@ -183,7 +207,9 @@ def test_recover_ends_a_dead_run_cuts_its_torn_line_and_says_where_it_was(tmp_pa
     assert record.path.read_text() == content
 
 
-@pytest.mark.parametrize("left", ["", "schema_version,session,ru", None])  # None: an earlier run of this process
+@pytest.mark.parametrize(
+    "left", ["", "schema_version,session,ru", None]
+)  # None: an earlier run of this process
 def test_recover_a_run_that_had_written_no_row(tmp_path, marked, dead, left):
     if left:
         marked.path.write_text(left)
@@ -194,7 +220,9 @@ def test_recover_a_run_that_had_written_no_row(tmp_path, marked, dead, left):
     assert (list(rows["status"]), list(rows["phase"])) == (["interrupted"], ["setup"])
 
 
-@pytest.mark.parametrize(("text", "left"), [("", None), ("a,b\n1,", None), ("a,b\n1,2\n3", "a,b\n1,2\n")])
+@pytest.mark.parametrize(
+    ("text", "left"), [("", None), ("a,b\n1,", None), ("a,b\n1,2\n3", "a,b\n1,2\n")]
+)
 def test_recover_after_a_damaged_marker_keeps_whole_rows_alone(tmp_path, text, left):
     table, ended = tmp_path / "run.csv", tmp_path / "ended.csv"
     for path in (table, ended):
@@ -206,7 +234,9 @@ def test_recover_after_a_damaged_marker_keeps_whole_rows_alone(tmp_path, text, l
     assert ended.read_text() == text  # a run that ended is left as it is
 
 
-def test_recover_leaves_a_live_run_alone_even_if_the_clock_is_set_back(tmp_path, marked, sleeper, monkeypatch):
+def test_recover_leaves_a_live_run_alone_even_if_the_clock_is_set_back(
+    tmp_path, marked, sleeper, monkeypatch
+):
     for supervisor in (0, os.getpid()):
         _belongs_to(marked, sleeper.pid, supervisor)
         assert runs.recover(tmp_path) == []
@@ -214,13 +244,19 @@ def test_recover_leaves_a_live_run_alone_even_if_the_clock_is_set_back(tmp_path,
         assert sleeper.poll() is None
     assert not marked.path.exists()
     began, booted = psutil.Process.create_time, psutil.boot_time()
-    monkeypatch.setattr(psutil.Process, "create_time", lambda self: began(self) - 3600)  # as Linux counts it
+    monkeypatch.setattr(
+        psutil.Process, "create_time", lambda self: began(self) - 3600
+    )  # as Linux counts it
     monkeypatch.setattr(psutil, "boot_time", lambda: booted - 3600)
     assert runs.recover(tmp_path) == []
 
 
-def test_recover_ends_an_orphan_whose_supervisor_is_gone_even_if_nobody_reaps_it(tmp_path, marked, dead):
-    with subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; exec sleep 60"], stdout=subprocess.PIPE) as parent:
+def test_recover_ends_an_orphan_whose_supervisor_is_gone_even_if_nobody_reaps_it(
+    tmp_path, marked, dead
+):
+    with subprocess.Popen(
+        ["sh", "-c", "sleep 60 & echo $!; exec sleep 60"], stdout=subprocess.PIPE
+    ) as parent:
         orphan = int(parent.stdout.readline())
         assert processes.is_running(orphan)
         _belongs_to(marked, orphan, supervisor=dead)
@@ -230,8 +266,15 @@ def test_recover_ends_an_orphan_whose_supervisor_is_gone_even_if_nobody_reaps_it
     assert list(marked.rows()["status"]) == ["interrupted"]
 
 
-def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(tmp_path, marked, sleeper, dead):
-    _belongs_to(marked, sleeper.pid, supervisor=dead, birth=processes.birth(psutil.Process(sleeper.pid)) - 100)
+def test_recover_spares_a_process_that_was_given_a_dead_run_s_number(
+    tmp_path, marked, sleeper, dead
+):
+    _belongs_to(
+        marked,
+        sleeper.pid,
+        supervisor=dead,
+        birth=processes.birth(psutil.Process(sleeper.pid)) - 100,
+    )
     assert runs.recover(tmp_path) == [marked.run_id]
     assert sleeper.poll() is None
 
@@ -270,7 +313,11 @@ def test_a_run_on_a_full_disk_keeps_its_rows_and_is_ended_once_there_is_room(sma
     (small_disk / "pictures").unlink()
     assert runs.recover(record.folder) == [record.run_id]
     statuses = record.rows()["status"].tolist()
-    assert (statuses[0], set(statuses[1:]) <= {"crashed", "interrupted"}, len(statuses) > 1) == ("ok", True, True)
+    assert (statuses[0], set(statuses[1:]) <= {"crashed", "interrupted"}, len(statuses) > 1) == (
+        "ok",
+        True,
+        True,
+    )
     assert _files(record.folder) == {record.path.name, f"{record.run_id}.json"}
 
 
@@ -281,13 +328,20 @@ def test_the_message_of_an_error_that_quotes_a_traceback_is_its_last_line():
     assert failures.last_line(f"Misfit: {traced}") == "Misfit: no scalar"
     assert failures.last_line("two\nlines") == "two\nlines"
     graph = "Detected at node mul defined at (most recent call last):\n  File x\nIncompatible shapes: [1] vs. [0]\n"
-    assert failures.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]") == "Incompatible shapes: [1] vs. [0]"
+    assert (
+        failures.last_line(graph + "\t [[{{node mul}}]] [Op:__inference]")
+        == "Incompatible shapes: [1] vs. [0]"
+    )
 
 
 def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
     user, host, home = "alice-planted", "host-planted", str(tmp_path / "home-planted")
     real = platform.uname()
-    for value, names in {user: "USER LOGNAME USERNAME", host: "HOST HOSTNAME", home: "HOME"}.items():
+    for value, names in {
+        user: "USER LOGNAME USERNAME",
+        host: "HOST HOSTNAME",
+        home: "HOME",
+    }.items():
         for name in names.split():
             monkeypatch.setenv(name, value)
     monkeypatch.setattr(platform, "uname", lambda: real._replace(node=host))
@@ -298,4 +352,6 @@ def test_no_file_of_a_run_names_user_host_or_home_folder(monkeypatch, tmp_path):
         raise ValueError(f"{home}/data is not a folder")
     files = sorted(record.folder.iterdir())
     assert [path.suffix for path in files] == [".csv", ".json"]
-    assert not [secret for path in files for secret in (user, host, home) if secret in path.read_text()]
+    assert not [
+        secret for path in files for secret in (user, host, home) if secret in path.read_text()
+    ]

@@ -1,4 +1,5 @@
-"""Batches that cannot fit into memory are not tried; torch's share of a Mac's memory is set in its processes alone."""
+"""Batches that cannot fit into memory are not tried; torch's share of a Mac's memory is set in
+its processes alone."""
 
 import dataclasses
 import os
@@ -19,7 +20,9 @@ with pytest.MonkeyPatch.context() as patch:
 def points(study="resnet50_cost", variant="reference"):
     own = [each for each in PAPER if each.study == study and each.parameters["variant"] == variant]
     own = [each for each in own if each.parameters.get("model", "gpt2_124m") == "gpt2_124m"]
-    return {each.parameters["batch_size"]: each for each in own if not each.parameters.get("lora_rank")}
+    return {
+        each.parameters["batch_size"]: each for each in own if not each.parameters.get("lora_rank")
+    }
 
 
 def resized(point: Point, **parameters) -> Point:
@@ -65,9 +68,15 @@ def watermarks() -> dict:
 
 @pytest.mark.parametrize(
     ("own", "seen"),
-    [({}, ("0.9", "1.0")), ({"HIGH": "1.5"}, (None, "1.5")), ({"LOW": "0.5", "HIGH": "0.6"}, ("0.5", "0.6"))],
+    [
+        ({}, ("0.9", "1.0")),
+        ({"HIGH": "1.5"}, (None, "1.5")),
+        ({"LOW": "0.5", "HIGH": "0.6"}, ("0.5", "0.6")),
+    ],
 )
-def test_a_process_on_mps_takes_no_more_than_metal_recommends_unless_the_user_says_so(tmp_path, monkeypatch, own, seen):
+def test_a_process_on_mps_takes_no_more_than_metal_recommends_unless_the_user_says_so(
+    tmp_path, monkeypatch, own, seen
+):
     for name in ("LOW", "HIGH"):
         monkeypatch.delenv(f"PYTORCH_MPS_{name}_WATERMARK_RATIO", raising=False)
     for name, value in own.items():

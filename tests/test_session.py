@@ -1,4 +1,5 @@
-"""`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has the studies."""
+"""`make study`: killed, started again, and looked at; what a plan estimates; test_smoke.py has
+the studies."""
 
 import errno
 import fcntl
@@ -31,7 +32,8 @@ from rows import make_row, windows, write
 
 @pytest.fixture
 def project(tmp_path):
-    """Return a copy of the project with the study `toy`, in which there is all that `make` would set up."""
+    """Return a copy of the project with the study `toy`, in which there is all that `make` would
+    set up."""
     toy.copy_project(tmp_path / "project", has_frameworks=False)
     for name in ("ready", "requirements/here.txt"):
         (tmp_path / "project" / name).parent.mkdir(exist_ok=True)
@@ -41,7 +43,11 @@ def project(tmp_path):
 
 def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> subprocess.Popen:
     """Start `make study` in a copy of the project."""
-    settings |= {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": str(project / "lib"), "PYTHONUNBUFFERED": "1"}
+    settings |= {
+        "BENCHBOOK_OUTPUTS": str(outputs),
+        "PYTHONPATH": str(project / "lib"),
+        "PYTHONUNBUFFERED": "1",
+    }
     given = ("PLATFORM=here", "READY=ready", "UV=ready", f"BIN={Path(sys.executable).parent}")
     given += ("PROFILE=smoke", "STUDIES=toy", *words)
     return subprocess.Popen(
@@ -57,7 +63,8 @@ def make_study(project: Path, outputs: Path, *words: str, **settings: str) -> su
 
 @pytest.mark.notebook
 def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(project, tmp_path):
-    """The whole way of `make study`, on a study that nothing but its own folder, notebook and profile names."""
+    """The whole way of `make study`, on a study that nothing but its own folder, notebook and
+    profile names."""
     outputs, hang = tmp_path / "outputs", {"TOY_HANGS": "controlled"}
     folder = outputs / "runs" / "007" / "toy"
 
@@ -65,12 +72,16 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     wait_for(lambda: list(folder.glob("controlled-*/*.csv")), make)
     family = psutil.Process(make.pid).children(recursive=True)
     before = {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")}
-    assert len(psutil.Process(make.pid).children()) == len(before) == 1  # the study itself, no shell around it
+    assert (
+        len(psutil.Process(make.pid).children()) == len(before) == 1
+    )  # the study itself, no shell around it
     make.kill()
     assert "Stopped (SIGTERM)" in make.communicate(timeout=60)[0]  # the study ends with its make
     assert not psutil.wait_procs(family, timeout=20)[1]
 
-    again = make_study(project, outputs, "MACHINE=007", "DEADLINE=10", **hang)  # which the end takes
+    again = make_study(
+        project, outputs, "MACHINE=007", "DEADLINE=10", **hang
+    )  # which the end takes
     text = again.communicate(timeout=120)[0]
     assert f"Error {cli.SOME_LEFT_OUT}" in text
     assert re.search(r"Left out: A toy: controlled, CPU \(needs about \d+ s, 0 s were left\)", text)
@@ -87,18 +98,26 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     assert {path: path.read_bytes() for path in folder.glob("reference-*/*.csv")} == before
     rows = records.merge(folder)
     assert rows["session"].nunique() == 1
-    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {"controlled": 2, "reference": 1}
+    assert rows.groupby("variant")["run_id"].nunique().to_dict() == {
+        "controlled": 2,
+        "reference": 1,
+    }
     interrupted = rows[rows["status"] == "interrupted"]
     assert interrupted["variant"].tolist() == ["controlled"]
     whole = rows[~rows["run_id"].isin(interrupted["run_id"])]
     assert set(whole["status"]) == {"ok"}
     phases = ["compile", "warmup", "train", "train", "evaluate"]
-    assert whole.groupby("variant")["phase"].apply(list).to_dict() == {"controlled": phases, "reference": phases}
+    assert whole.groupby("variant")["phase"].apply(list).to_dict() == {
+        "controlled": phases,
+        "reference": phases,
+    }
     assert not list(folder.rglob("*.running"))
 
     page = (outputs / "report" / "90_aggregate.html").read_text()
     assert "What does a toy cost?" in page
-    assert "What does a toy cost?" in (outputs / "report" / "50_toy.html").read_text()  # its newest executed notebook
+    assert (
+        "What does a toy cost?" in (outputs / "report" / "50_toy.html").read_text()
+    )  # its newest executed notebook
 
 
 def test_a_point_without_rows_is_an_error_that_names_it(outputs):
@@ -125,10 +144,13 @@ def test_a_point_whose_end_is_torn_or_absent_is_not_done(tmp_path, content):
 
 @pytest.fixture
 def sessions(outputs, monkeypatch):
-    """Measure one point with a loop that answers as told; return the names of its sessions so far."""
+    """Measure one point with a loop that answers as told; return the names of its sessions so
+    far."""
     names, point = [], Point("toy", "p", {}, 60)
 
-    def measure(left_out: bool = False, error: type[BaseException] | None = None, **options) -> list[str]:
+    def measure(
+        left_out: bool = False, error: type[BaseException] | None = None, **options
+    ) -> list[str]:
         def measure_points(points, machine_name, deadline):
             names.append(context.current().session)
             if error:
@@ -161,7 +183,9 @@ def test_a_torn_name_of_a_session_is_given_anew(sessions, tmp_path, torn):
 
 
 def test_a_second_study_on_the_machine_measures_nothing(sessions, monkeypatch):
-    monkeypatch.setattr(session.execute, "only_one", functools.partial(execute.only_one, seconds=0.1))
+    monkeypatch.setattr(
+        session.execute, "only_one", functools.partial(execute.only_one, seconds=0.1)
+    )
     with (
         execute.only_one(layout.state("desk") / ".study.lock"),
         pytest.raises(RuntimeError, match="another study measures on this machine"),
@@ -182,9 +206,12 @@ def test_a_folder_that_cannot_lock_is_named_with_what_to_do(outputs, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("statuses", "other_rate", "same"), [(["ok"], 1000, True), (["ok", "crashed"], 1000, False), (["ok"], 1500, False)]
+    ("statuses", "other_rate", "same"),
+    [(["ok"], 1000, True), (["ok", "crashed"], 1000, False), (["ok"], 1500, False)],
 )
-def test_what_failed_or_is_unstable_is_run_again_in_a_session_of_its_own(sessions, statuses, other_rate, same):
+def test_what_failed_or_is_unstable_is_run_again_in_a_session_of_its_own(
+    sessions, statuses, other_rate, same
+):
     sessions(left_out=True)
     for number, rate in enumerate((1000, other_rate)):
         write(*windows([rate], study="toy", point="p", run_id=f"r-{number}"))
@@ -196,7 +223,8 @@ def test_what_failed_or_is_unstable_is_run_again_in_a_session_of_its_own(session
 
 @pytest.fixture
 def desk(outputs):
-    """Return what writes a run's only window on this machine, and how long its process took where that is told."""
+    """Return what writes a run's only window on this machine, and how long its process took
+    where that is told."""
     name = identity.identify().name
 
     def measured(study: str, run_id: str, process_seconds: float | None = None, **columns) -> None:
@@ -233,7 +261,9 @@ def test_a_running_point_shows_its_processes_and_the_width_so_far(desk, monkeypa
 
 
 def estimate(point: Point) -> float:
-    return session.estimate_seconds([point], identity.identify().name)["seconds"].astype(float).iloc[0]
+    return (
+        session.estimate_seconds([point], identity.identify().name)["seconds"].astype(float).iloc[0]
+    )
 
 
 def test_time_is_estimated_from_this_machines_own_rows(desk):
@@ -243,7 +273,9 @@ def test_time_is_estimated_from_this_machines_own_rows(desk):
     for number, seconds in enumerate((500.0, 100.0, 110.0, 120.0, 110.0, 105.0, 115.0)):
         own = epoch | {"session": "long ago" if number == 0 else "last"}
         desk("mnist_speedup", f"Z-{number}", seconds, point=point.name, samples=2000, **own)
-    assert estimate(point) == pytest.approx(5 * 110 + session.START_SECONDS)  # alike processes: the fewest
+    assert estimate(point) == pytest.approx(
+        5 * 110 + session.START_SECONDS
+    )  # alike processes: the fewest
 
 
 def test_time_is_estimated_from_another_machines_rows_and_the_products_of_both(desk):
@@ -253,9 +285,21 @@ def test_time_is_estimated_from_another_machines_rows_and_the_products_of_both(d
         desk("resnet50_cost", f"r-{number}", seconds, point=point.name, **own)
     count = 3  # at a deviation of 4 %
     assert estimate(point) == pytest.approx(count * 130 / 3 + session.START_SECONDS)
-    product = {"phase": "calibrate", "model": "matmul", "precision": "fp32", "flops_per_sample": 1e9}
+    product = {
+        "phase": "calibrate",
+        "model": "matmul",
+        "precision": "fp32",
+        "flops_per_sample": 1e9,
+    }
     for machine, rate in (("other", 300.0), (identity.identify().name, 200.0)):
-        desk("calibrate", f"c-{machine}", point="c", machine=machine, samples_per_second=rate, **product)
+        desk(
+            "calibrate",
+            f"c-{machine}",
+            point="c",
+            machine=machine,
+            samples_per_second=rate,
+            **product,
+        )
     assert estimate(point) == pytest.approx(1.5 * count * 130 / 3 + session.START_SECONDS)
 
 
@@ -281,9 +325,14 @@ def test_a_plan_tells_dollars_of_windows_of_a_given_time(desk, command):
         ({"sustained_minutes": 10}, 600),
         ({"num_repeats": 3, "cooldown_seconds": 5, "num_windows": 2}, 2 * 3 * 2.0 + 2 * 5),
     ):
-        again = replace(point, parameters=point.parameters | told | {"fewest_processes": 2, "num_processes": 2})
+        again = replace(
+            point, parameters=point.parameters | told | {"fewest_processes": 2, "num_processes": 2}
+        )
         assert estimate(again) == pytest.approx(2 * seconds + outside, nan_ok=True)
     _, said = command("plan", "--studies", "resnet50_cost", "--device", "cpu", "--price", "600")
     seconds = 3 * point.parameters["num_windows"] * point.parameters["window_seconds"]
     seconds += session.START_SECONDS + 4 * session.PROCESS_SECONDS
-    assert f"At $600 an hour: {wording.price(seconds / 6, 3)} for the estimate, $750 for the limit." in said
+    assert (
+        f"At $600 an hour: {wording.price(seconds / 6, 3)} for the estimate, $750 for the limit."
+        in said
+    )

@@ -13,8 +13,15 @@ from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 from rows import make_rows, windows
 
-IDLE = {"cpu_cores": 2, "cpu_busy_seconds": 100.0, "cpu_own_seconds": 10.0, "cpu_stolen_seconds": 1.0}
-pinned = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot choose their cores here")
+IDLE = {
+    "cpu_cores": 2,
+    "cpu_busy_seconds": 100.0,
+    "cpu_own_seconds": 10.0,
+    "cpu_stolen_seconds": 1.0,
+}
+pinned = pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="processes cannot choose their cores here"
+)
 
 
 @pytest.fixture
@@ -30,16 +37,26 @@ def one_core():
 def spinner(one_core):
     """Keep the core busy from another session's process, which is none of this run's."""
     code = "import os, sys\nif os.fork():\n    os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE
+    ) as parent:
         process = int(parent.stdout.readline())
         yield process
         os.kill(process, 9)
 
 
 def test_others_take_what_is_busy_and_not_ours():
-    after = {"cpu_cores": 2, "cpu_busy_seconds": 130.0, "cpu_own_seconds": 35.0, "cpu_stolen_seconds": 3.0}
+    after = {
+        "cpu_cores": 2,
+        "cpu_busy_seconds": 130.0,
+        "cpu_own_seconds": 35.0,
+        "cpu_stolen_seconds": 3.0,
+    }
     assert contention.shares(IDLE, after, 20.0) == ((30 - 25) / 40, 2 / 40)
-    assert contention.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (0, 0)  # counters tick in turn
+    assert contention.shares(IDLE, IDLE | {"cpu_own_seconds": 12.0}, 20.0) == (
+        0,
+        0,
+    )  # counters tick in turn
     assert contention.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
 
 
@@ -51,7 +68,9 @@ def test_what_children_have_done_is_ours_after_they_have_ended():
 
 
 @pinned
-def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(outputs, spinner, monkeypatch, capsys):
+def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(
+    outputs, spinner, monkeypatch, capsys
+):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     line = Line(Point("mnist_speedup", "p-1", {}, 60), "desk")
     for patience, waits in ((0.1, True), (0.0, False)):
@@ -78,7 +97,8 @@ def test_windows_beside_others_are_unstable_with_the_reason(taken, stolen, expec
         used |= {"cpu_cores": 2, "cpu_stolen_seconds": 6 * stolen * share}
         clocks = dict.fromkeys(("awake_seconds", "elapsed_seconds"), 10.0 * number)
         samples += [
-            {"run_id": run, "index": number - 1 if number else None} | clocks | used for run in ("run-1", "run-2")
+            {"run_id": run, "index": number - 1 if number else None} | clocks | used
+            for run in ("run-1", "run-2")
         ]
     samples.sort(key=lambda sample: sample["run_id"])
     assert verdicts.summarise(rows, pandas.DataFrame(samples))["verdict"].item().reasons == expected

@@ -25,7 +25,9 @@ def tiny():
 
 
 def tuned(tiny, **options):
-    return simclr.Plan.build(tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options)
+    return simclr.Plan.build(
+        tiny, CPU, "tuned", **{"batch_size": 8, "parity_batch_size": 8} | options
+    )
 
 
 def test_the_loss_of_half_precision_is_computed_in_single():
@@ -38,7 +40,9 @@ def test_the_loss_of_half_precision_is_computed_in_single():
 
 @pytest.mark.parametrize("options", [{}, {"variant": "controlled", "num_workers": 1}])
 def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(tiny, options):
-    workload = simclr.Plan.build(tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options)
+    workload = simclr.Plan.build(
+        tiny, CPU, **{"variant": "tuned", "batch_size": 8, "num_bank_images": 10} | options
+    )
     assert workload.num_samples(next(iter(workload.batches(0)))) == 8  # images, not views
     found = workload.evaluate()
     constants = torch.tensor([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]]).view(2, 1, 3, 1, 1)
@@ -50,7 +54,9 @@ def test_evaluation_lets_unaugmented_images_vote_by_features_in_evaluation_mode(
 
     voters = numpy.arange(0, 20, 2)  # ten of twenty, spread evenly
     labels = torch.from_numpy(tiny.train_labels[voters])
-    classes = network_torch.predict(features(tiny.test_images), features(tiny.train_images[voters]), labels)
+    classes = network_torch.predict(
+        features(tiny.test_images), features(tiny.train_images[voters]), labels
+    )
     assert float(found.accuracy) == pytest.approx((classes.numpy() == tiny.test_labels).mean())
     assert (found.samples, found.metric, found.loss) == (10 + 6, "knn", None)
 
@@ -63,7 +69,9 @@ def test_the_loss_of_an_evaluation_is_nan_if_features_are(tiny):
 
 
 def test_steps_are_those_of_float64(tiny, tmp_path):
-    verdict = parity.check(tuned(tiny, settings=Settings(channels_last=True, fused=True)), run(tmp_path), 1)
+    verdict = parity.check(
+        tuned(tiny, settings=Settings(channels_last=True, fused=True)), run(tmp_path), 1
+    )
     assert verdict.passed, verdict.reason
 
 
@@ -78,7 +86,9 @@ def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_c
     for name, value in first.items():
         numpy.testing.assert_array_equal(value, second[name])
         assert not numpy.array_equal(value, before[name].numpy())
-    assert all(torch.equal(value, before[name]) for name, value in workload.model.state_dict().items())
+    assert all(
+        torch.equal(value, before[name]) for name, value in workload.model.state_dict().items()
+    )
 
 
 def test_without_autocast_weights_and_views_are_in_half_precision(tiny):

@@ -1,6 +1,8 @@
-"""Studies on a real Slurm on the loopback address, as Debian packages it: their order, a job that ends, and continuing.
+"""Studies on a real Slurm on the loopback address, as Debian packages it: their order, a job
+that ends, and continuing.
 
-It takes root, slurmctld, slurmd, slurm-client and munge. test_cluster.py has the options, and what Slurm says.
+It takes root, slurmctld, slurmd, slurm-client and munge. test_cluster.py has the options, and
+what Slurm says.
 """
 
 import contextlib
@@ -18,11 +20,18 @@ from benchbook.rows import records
 from processes import environment_of_tests, wait_for
 
 CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks without SLURM_CONF
-ABSENT = [name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None]
+ABSENT = [
+    name for name in ("slurmctld", "slurmd", "munged", "sbatch") if shutil.which(name) is None
+]
 pytestmark = [
     pytest.mark.slurm,
-    pytest.mark.skipif(bool(ABSENT) or os.geteuid() != 0, reason=f"it takes root and {', '.join(ABSENT)}"),
-    pytest.mark.skipif(CONFIGURATION.exists(), reason=f"{CONFIGURATION} is there: this computer belongs to a cluster"),
+    pytest.mark.skipif(
+        bool(ABSENT) or os.geteuid() != 0, reason=f"it takes root and {', '.join(ABSENT)}"
+    ),
+    pytest.mark.skipif(
+        CONFIGURATION.exists(),
+        reason=f"{CONFIGURATION} is there: this computer belongs to a cluster",
+    ),
 ]
 SETTINGS = """
 ClusterName=loopback
@@ -68,8 +77,16 @@ def cluster(tmp_path):
     os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
     CONFIGURATION.symlink_to(folder / "slurm.conf")
     try:
-        files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
-        call("munged", "--force", *(f"--{name}={folder}/munge.{end}" for name, end in files.items()))
+        files = {
+            "key-file": "key",
+            "socket": "socket",
+            "pid-file": "pid",
+            "log-file": "log",
+            "seed-file": "seed",
+        }
+        call(
+            "munged", "--force", *(f"--{name}={folder}/munge.{end}" for name, end in files.items())
+        )
         call("slurmctld")
         for node in ("first", "second"):
             call("slurmd", "-N", node)
@@ -84,14 +101,30 @@ def cluster(tmp_path):
         del os.environ["SLURM_CONF"]
 
 
-def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_continues(cluster, tmp_path):
+def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_continues(
+    cluster, tmp_path
+):
     project, outputs = tmp_path / "project", tmp_path / "outputs"
     toy.copy_project(project)
     path = os.pathsep.join([str(project / "lib"), os.environ.get("PYTHONPATH", "")])
 
     def submit(studies: str, **settings: str) -> None:
-        environment = environment_of_tests() | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": path} | settings
-        words = ("study", "--executor", "slurm", "--profile", "smoke", "--studies", studies, "--machine", "desk")
+        environment = (
+            environment_of_tests()
+            | {"BENCHBOOK_OUTPUTS": str(outputs), "PYTHONPATH": path}
+            | settings
+        )
+        words = (
+            "study",
+            "--executor",
+            "slurm",
+            "--profile",
+            "smoke",
+            "--studies",
+            studies,
+            "--machine",
+            "desk",
+        )
         command = [sys.executable, "-m", "benchbook", *words]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -102,18 +135,26 @@ def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_contin
         return "".join(path.read_text() for path in sorted(outputs.glob("slurm/*.log")))
 
     submit("calibrate toy", TOY_HANGS="reference")
-    wait_for(lambda: any(",warmup," in path.read_text() for path in outputs.glob("runs/desk/toy/*/*.csv")))
+    wait_for(
+        lambda: any(
+            ",warmup," in path.read_text() for path in outputs.glob("runs/desk/toy/*/*.csv")
+        )
+    )
     job = call("squeue", "--noheader", "--states=running", "--format=%i").split()[0]
     call("scancel", job)
     logs()
-    assert call("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").strip() == "CANCELLED"
+    assert (
+        call("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T").strip()
+        == "CANCELLED"
+    )
     for _ in range(2):  # the second job waits for the first, and measures nothing twice
         submit("calibrate toy")
     said = logs()
     rows = records.merge(outputs / "runs" / "desk").sort_values(["started_at", "run_id"])
     failed = rows[rows["status"] != "ok"]
     assert failed[["phase", "status"]].to_numpy().tolist() == [["warmup", "interrupted"]], said
-    # On a slow computer Slurm kills what it ends before the reason is written; the next start writes the row then.
+    # On a slow computer Slurm kills what it ends before the reason is written; the next start
+    # writes the row then.
     assert failed["message"].item() in ("stopped by SIGTERM", "the process that measured was gone")
     whole = rows[~rows["run_id"].isin(failed["run_id"])].drop_duplicates("run_id")
     assert whole.groupby("study").size().to_dict() == {"calibrate": 1, "toy": 2}, said

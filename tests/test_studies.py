@@ -1,4 +1,5 @@
-"""The contract of every study: rows in; tables, charts and a finding out, whatever was measured. Numbers: golden."""
+"""The contract of every study: rows in; tables, charts and a finding out, whatever was measured.
+Numbers: golden."""
 
 import functools
 import json
@@ -68,7 +69,18 @@ def test_a_charts_tables_have_the_same_columns_whatever_there_is(study, chart):
 
 @each_chart
 def test_a_failure_before_the_first_window_is_drawn(study, chart):
-    known = ("machine", "chip", "device", "framework", "variant", "status", "study", "run_id", "point", "session")
+    known = (
+        "machine",
+        "chip",
+        "device",
+        "framework",
+        "variant",
+        "status",
+        "study",
+        "run_id",
+        "point",
+        "session",
+    )
     known += ("source", "phase", "schema_version")
     failed = [row for row in machine(study.name) if row["status"] == "out_of_memory"]
     bare = [dict.fromkeys(row) | {name: row.get(name) for name in known} for row in failed]
@@ -83,8 +95,13 @@ def test_quantities_do_not_depend_on_the_order_of_runs(name):
     rows = given(name).rows
     runs = [own for _, own in rows.groupby("run_id")]
     random.Random(59).shuffle(runs)
-    made = [STUDIES[name].quantities(Evidence(each)) for each in (rows, pandas.concat(runs, ignore_index=True))]
-    first, turned = (sorted(json.dumps(line, default=str, sort_keys=True) for line in lines) for lines in made)
+    made = [
+        STUDIES[name].quantities(Evidence(each))
+        for each in (rows, pandas.concat(runs, ignore_index=True))
+    ]
+    first, turned = (
+        sorted(json.dumps(line, default=str, sort_keys=True) for line in lines) for lines in made
+    )
     assert turned == first
 
 
@@ -101,7 +118,9 @@ def title(drawing, panel=0):
 
 
 def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does():
-    drawing = mnist.STUDY.lead.draw(evidence(edges.loader([1200]), edges.loader([2400], "resident"), published=True))
+    drawing = mnist.STUDY.lead.draw(
+        evidence(edges.loader([1200]), edges.loader([2400], "resident"), published=True)
+    )
     table, bars = drawing.table, drawing.figure.axes[0].patches
     parts = table[["setup_seconds", "train_seconds", "evaluate_seconds"]].to_numpy(float).ravel()
     printed = table.loc[table["source"] == "published", "seconds"]
@@ -109,7 +128,10 @@ def test_the_epoch_chart_draws_each_epoch_once_and_its_parts_end_where_it_does()
     assert drawn == pytest.approx(sorted([*parts[~numpy.isnan(parts)], *printed]))
     ends = {round(bar.get_x() + bar.get_width(), 6) for bar in bars}
     assert {round(seconds, 6) for seconds in table["seconds"]} <= ends
-    assert [text.get_text().strip() for text in drawing.figure.axes[0].texts][:2] == ["19.6 s", "20.4 s"]
+    assert [text.get_text().strip() for text in drawing.figure.axes[0].texts][:2] == [
+        "19.6 s",
+        "20.4 s",
+    ]
 
 
 def test_rates_have_one_unit():
@@ -122,18 +144,31 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
     for reconstructed, said in ((images + 0.25, "0.250"), (images * numpy.nan, "5 of 5")):
         drawn = {"test image": images, "reconstruction": reconstructed, "sample": images}
         assert said in title(vae.pictures(drawn))
-    assert "0.50 apart" in title(simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5)))
+    assert "0.50 apart" in title(
+        simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5))
+    )
     losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
-    assert re.findall(r"\d+ an image", title(vae.STUDY.lead.draw(evidence(losses)))) == ["106 an image"]
+    assert re.findall(r"\d+ an image", title(vae.STUDY.lead.draw(evidence(losses)))) == [
+        "106 an image"
+    ]
     own = point("simclr_epochs", (64, 60, 62), accuracy=0.25)
-    assert "not distinguishable from 0" in simclr.reading(evidence(own, tried(own[3], "resident", (75.0,))))
+    assert "not distinguishable from 0" in simclr.reading(
+        evidence(own, tried(own[3], "resident", (75.0,)))
+    )
 
 
 def test_masks_are_drawn_over_their_images_with_their_overlap():
     data = datasets.triangles(5, 2, 128)
     triangles = data.test_labels == 1
-    before, after = (numpy.stack([triangles[0] & keeps, triangles[1] & keeps]) for keeps in (False, True))
-    rows = {"image": data.test_images, "triangle": triangles, "before training": before, "after training": after}
+    before, after = (
+        numpy.stack([triangles[0] & keeps, triangles[1] & keeps]) for keeps in (False, True)
+    )
+    rows = {
+        "image": data.test_images,
+        "triangle": triangles,
+        "before training": before,
+        "after training": after,
+    }
     drawing = segmentation.pictures(rows)
     assert re.findall(r"\d\.\d\d", title(drawing)) == ["0.00", "1.00"]
     [shown] = [image.get_array() for image in drawing.figure.axes[0].images]
@@ -145,10 +180,16 @@ def test_masks_are_drawn_over_their_images_with_their_overlap():
 
 
 def test_other_chips_are_predicted_for_a_network_on_record_and_refused_for_another():
-    here = {"device": "cuda", "device_name": "NVIDIA GeForce RTX 4090", "batch_size": 32, "image_size": 224}
+    here = {
+        "device": "cuda",
+        "device_name": "NVIDIA GeForce RTX 4090",
+        "batch_size": 32,
+        "image_size": 224,
+    }
     counts = {"vgg16": 92.8e9, "resnet50": 1e9, "mine": 24.5e9}
     runs = [
-        point("your_network", (800.0,), model=name, flops_per_sample=count, **here) for name, count in counts.items()
+        point("your_network", (800.0,), model=name, flops_per_sample=count, **here)
+        for name, count in counts.items()
     ]
     table = your_network.elsewhere(evidence(*runs))
     others = table[table["source"] == "predicted"].set_index("where")

@@ -1,4 +1,5 @@
-"""Minutes without a pause on a clock that moves only when told, and rates of first and last minutes by hand."""
+"""Minutes without a pause on a clock that moves only when told, and rates of first and last
+minutes by hand."""
 
 import json
 
@@ -36,7 +37,10 @@ def test_a_loss_that_is_no_number_ends_it(tmp_path, clock):
 
 def windows(seconds, samples, settings=TOLD, **columns):
     pairs = zip(seconds, samples, strict=True)
-    told = [{"index": i, "seconds": s, "samples": n, "samples_per_second": n / s} for i, (s, n) in enumerate(pairs)]
+    told = [
+        {"index": i, "seconds": s, "samples": n, "samples_per_second": n / s}
+        for i, (s, n) in enumerate(pairs)
+    ]
     return make_rows([make_row(settings=settings, **own, **columns) for own in told])
 
 
@@ -48,9 +52,13 @@ def windows(seconds, samples, settings=TOLD, **columns):
         ([200], [400], 1, 2.0, 2.0),  # one window longer than a minute is first and last
     ],
 )
-def test_the_first_minute_and_the_last_stand_side_by_side(seconds, samples, end_minutes, first, last):
+def test_the_first_minute_and_the_last_stand_side_by_side(
+    seconds, samples, end_minutes, first, last
+):
     timed = statistics.sustained(windows(seconds, samples))
-    assert timed["minutes"].tolist() == [sum(seconds[: place + 1]) / 60 for place in range(len(seconds))]
+    assert timed["minutes"].tolist() == [
+        sum(seconds[: place + 1]) / 60 for place in range(len(seconds))
+    ]
     line = statistics.first_and_last(timed).iloc[0]
     assert (line["first"], line["last"], line["change"]) == (first, last, last / first - 1)
     assert len(seconds) == 1 or line["end_minutes"] == pytest.approx(end_minutes)
@@ -61,6 +69,8 @@ def test_other_points_and_older_runs_are_left_out():
     assert statistics.sustained(windows([10], [10], phase="evaluate")).empty
     assert statistics.sustained(make_rows([])).empty
     assert statistics.first_and_last(statistics.sustained(make_rows([]))).empty
-    old, new = (windows([10], [n], run_id=name, session=name) for name, n in (("run-1", 10), ("run-2", 20)))
+    old, new = (
+        windows([10], [n], run_id=name, session=name) for name, n in (("run-1", 10), ("run-2", 20))
+    )
     timed = statistics.sustained(make_rows([*old.to_dict("records"), *new.to_dict("records")]))
     assert timed["samples"].tolist() == [20]

@@ -1,4 +1,5 @@
-"""Temporary folders: none is left for long by a killed process, and none is taken from a living one."""
+"""Temporary folders: none is left for long by a killed process, and none is taken from a living
+one."""
 
 import subprocess
 import sys
@@ -34,7 +35,9 @@ def test_the_next_folder_removes_those_of_killed_processes_and_no_others(place):
     """One of them is the empty KERAS_HOME of a process that imports Keras."""
     (place / "benchbook-rows").mkdir()  # of someone else
     with temporary.folder() as own:
-        with subprocess.Popen([sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True) as holder:
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True
+        ) as holder:
             held = Path(holder.stdout.readline().strip())
             with temporary.folder() as other:
                 found = {*place.iterdir()}

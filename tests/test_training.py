@@ -1,4 +1,5 @@
-"""Orders of batches, threads that make batches ahead, and labels by their images: what no framework is needed for.
+"""Orders of batches, threads that make batches ahead, and labels by their images: what no
+framework is needed for.
 
 Sizes of test batches with Keras as well; its workloads are tried in frameworks/test_keras.py.
 """
@@ -48,7 +49,11 @@ def test_a_loader_that_is_left_stops_and_an_error_in_it_is_raised():
     made = batches.prefetch(batches.batch_indices(10, 1), lambda indices: indices, 2)
     next(made)
     made.close()
-    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name and lasts(thread)]
+    assert not [
+        thread
+        for thread in threading.enumerate()
+        if "ThreadPoolExecutor" in thread.name and lasts(thread)
+    ]
 
 
 def lasts(thread):
@@ -58,7 +63,14 @@ def lasts(thread):
 
 @pytest.mark.parametrize(
     ("num_images", "most", "expected"),
-    [(10_000, 128, 125), (1000, 128, 125), (5000, 128, 125), (128, 128, 128), (7, 128, 7), (1009, 128, 128)],
+    [
+        (10_000, 128, 125),
+        (1000, 128, 125),
+        (5000, 128, 125),
+        (128, 128, 128),
+        (7, 128, 7),
+        (1009, 128, 128),
+    ],
 )
 def test_test_batches_are_all_alike_where_they_can_be(num_images, most, expected):
     """A prime number of images leaves a smaller last one."""
@@ -71,4 +83,6 @@ def test_labels_are_looked_up_by_their_images_whatever_the_order_and_rounding():
     stored, batch = LabelsByImage(images, numpy.array([7, 8, 9, 1, 2])), images[[3, 0, 4, 1]] + 0.3
     for labels, fits in (([2, 7, 1, 8], [True] * 4), ([2, 8, 1, 7], [True, False, True, False])):
         assert stored.matches(batch, numpy.array(labels)).tolist() == fits
-    assert not stored.matches(batch + 5, numpy.array([2, 7, 1, 8])).any()  # no image of the data set
+    assert not stored.matches(
+        batch + 5, numpy.array([2, 7, 1, 8])
+    ).any()  # no image of the data set

@@ -43,17 +43,23 @@ def measured(record, build, limit=1e9, compilers=(False, True)):
     return record.rows()
 
 
-def test_every_precision_is_tried_eager_and_then_compiled_in_windows_of_steps_on_ready_batches(record, clock):
+def test_every_precision_is_tried_eager_and_then_compiled_in_windows_of_steps_on_ready_batches(
+    record, clock
+):
     rows = measured(record, lambda settings: Trial(clock, settings))
     tried = rows[["compiled", "precision"]].drop_duplicates().apply(tuple, axis=1).tolist()
     assert tried == [(False, name) for name in SECONDS] + [(True, name) for name in SECONDS]
     assert set(rows["phase"]) == {"calibrate"}
     assert rows["settings"].tolist() == [{"seed": 1, "tried": "matrix"}] * len(rows)
     assert set(rows["batch_size"]) == {4}
-    seconds = {key: group["seconds"].tolist() for key, group in rows.groupby(["precision", "compiled"])}
+    seconds = {
+        key: group["seconds"].tolist() for key, group in rows.groupby(["precision", "compiled"])
+    }
     assert seconds["bf16", False] == [2.0, 2.0]
     assert seconds["fp32", False] == [6.0]
-    assert seconds["fp16", False] == [4.0]  # one step; compiled, the first one's time is mostly the compiler's
+    assert seconds["fp16", False] == [
+        4.0
+    ]  # one step; compiled, the first one's time is mostly the compiler's
     assert seconds["fp16", True] == [8.0]
     assert rows["samples_per_second"].tolist()[0] == pytest.approx(8 / 6)
 
@@ -67,7 +73,10 @@ def test_what_is_refused_is_a_row_with_its_error_and_no_failure_of_the_run(recor
         return Trial(clock, settings)
 
     rows = measured(record, build, compilers=(False,)).set_index("precision")
-    assert rows.loc["amp_fp16", ["status", "message"]].tolist() == ["unsupported", "NotImplementedError: no half here"]
+    assert rows.loc["amp_fp16", ["status", "message"]].tolist() == [
+        "unsupported",
+        "NotImplementedError: no half here",
+    ]
     assert rows.loc["fp16", "status"] == "out_of_memory"
     kept = records.without_refusals(rows.reset_index())
     assert "unsupported" not in set(kept["status"])
@@ -77,7 +86,11 @@ def test_what_is_refused_is_a_row_with_its_error_and_no_failure_of_the_run(recor
 def test_what_computes_something_else_has_diverged(record, clock):
     losses = {"amp_bf16": 1.02, "amp_fp16": 0.9, "fp16": float("nan")}
     build = lambda settings: Trial(clock, settings, losses.get(settings.precision, 1.0))  # noqa: E731
-    rows = measured(record, build, compilers=(False,)).drop_duplicates("precision").set_index("precision")
+    rows = (
+        measured(record, build, compilers=(False,))
+        .drop_duplicates("precision")
+        .set_index("precision")
+    )
     assert rows["message"].dropna().to_dict() == {
         "amp_fp16": "the first loss is 0.9, and 1 in fp32",
         "fp16": "the first loss is not finite",
@@ -120,7 +133,10 @@ def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, cloc
     workload = Trial(clock, Settings())
     trials.measure_loader(workload, record)
     row = record.rows().iloc[0]
-    assert (row["samples_per_second"], row["seconds"]) == (row["samples"] / row["seconds"], row["input_seconds"])
+    assert (row["samples_per_second"], row["seconds"]) == (
+        row["samples"] / row["seconds"],
+        row["input_seconds"],
+    )
     assert row["seconds"] >= trials.LOADER_SECONDS
     assert len(trials.rows_tried(record.rows(), trials.LOADER)) == 1
 

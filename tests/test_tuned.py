@@ -1,4 +1,5 @@
-"""Tuned means faster: a search takes what is faster and right, and what it promises is confirmed in the same process.
+"""Tuned means faster: a search takes what is faster and right, and what it promises is confirmed
+in the same process.
 
 Where it is not, the reference is measured.
 """
@@ -30,7 +31,8 @@ CPU = Device("cpu", "a test's CPU")
 
 @pytest.fixture
 def searched(monkeypatch, clock):
-    """Return what searches among workloads of known seconds, and notes what was built, timed and compared."""
+    """Return what searches among workloads of known seconds, and notes what was built, timed and
+    compared."""
     monkeypatch.setattr(tuned, "time", clock)
 
     def search(seconds, limit, changes, build_seconds=1.0, parity_seconds=2.0, wrong=()):
@@ -42,7 +44,9 @@ def searched(monkeypatch, clock):
             clock.advance(build_seconds)
             workload = Timed(clock, seconds(settings), settings)
             workload.mean_loss = lambda losses: 0.0  # it takes no time
-            workload.log = type("Log", (list,), {"append": lambda self, entry: steps.append(settings)})()
+            workload.log = type(
+                "Log", (list,), {"append": lambda self, entry: steps.append(settings)}
+            )()
             return workload
 
         def check(workload, record, num_steps):
@@ -59,13 +63,23 @@ def searched(monkeypatch, clock):
 
 
 FACTORS = {"amp_bf16": 0.5, "amp_fp16": 0.4}
-FIVE = [{"channels_last": True}, {"fused": True}, {"precision": "amp_bf16"}, {"autotuned": True}, {"compiled": True}]
+FIVE = [
+    {"channels_last": True},
+    {"fused": True},
+    {"precision": "amp_bf16"},
+    {"autotuned": True},
+    {"compiled": True},
+]
 
 
 def of_settings(step):
-    """Return seconds of a step of so many at the reference's settings: bf16 halves it, channels last take a tenth."""
+    """Return seconds of a step of so many at the reference's settings: bf16 halves it, channels
+    last take a tenth."""
     return lambda made: (
-        step * FACTORS.get(made.precision, 1.0) * (0.9 if made.channels_last else 1) * (1.2 if made.fused else 1)
+        step
+        * FACTORS.get(made.precision, 1.0)
+        * (0.9 if made.channels_last else 1)
+        * (1.2 if made.fused else 1)
     )
 
 
@@ -73,8 +87,16 @@ def of_settings(step):
 def test_a_search_tries_every_candidate_within_its_limit(searched, step, limit):
     settings, trials, seconds, _, compared = searched(of_settings(step), limit, FIVE)
     assert settings == Settings("amp_bf16", channels_last=True)
-    assert trials["outcome"].tolist() == ["not fastest", "not faster", "taken", "not faster", "unsupported"]
-    assert trials["reason"].iloc[-1] == "RuntimeError: no compiler here, ~"  # manifests are published
+    assert trials["outcome"].tolist() == [
+        "not fastest",
+        "not faster",
+        "taken",
+        "not faster",
+        "unsupported",
+    ]
+    assert (
+        trials["reason"].iloc[-1] == "RuntimeError: no compiler here, ~"
+    )  # manifests are published
     assert compared == [settings]
     assert seconds <= limit
     assert (trials["seconds"].iloc[:4] > 0).all()
@@ -121,24 +143,37 @@ def test_a_setting_that_is_far_slower_is_given_up_after_a_step(searched):
     ],
 )
 def test_a_disturbed_window_neither_hides_a_gain_nor_makes_one(searched, best, trial, outcome):
-    left = {name: iter([1.0, *windows]) for name, windows in {"fp32": best, "amp_bf16": trial}.items()}
-    _, trials, *_ = searched(lambda made: left[made.precision].__next__, 60, [{"precision": "amp_bf16"}])
+    left = {
+        name: iter([1.0, *windows]) for name, windows in {"fp32": best, "amp_bf16": trial}.items()
+    }
+    _, trials, *_ = searched(
+        lambda made: left[made.precision].__next__, 60, [{"precision": "amp_bf16"}]
+    )
     assert trials["outcome"].tolist() == [outcome]
 
 
 def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(monkeypatch, tmp_path):
-    """As Metal's assertions do; the kind of device says that this may happen, and its trials go apart."""
+    """As Metal's assertions do; the kind of device says that this may happen, and its trials go
+    apart."""
     monkeypatch.setitem(devices.KINDS, "cpu", replace(devices.KINDS["cpu"], aborts=True))
     digits = datasets.load("digits")
-    (tmp_path / "of_a_user.py").write_text("BATCH_SIZE = 16\ndef batch_size():\n    return BATCH_SIZE\n")
+    (tmp_path / "of_a_user.py").write_text(
+        "BATCH_SIZE = 16\ndef batch_size():\n    return BATCH_SIZE\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    users = importlib.import_module("of_a_user").batch_size  # a process of its own has to import it from there
-    few = replace(digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64])
+    users = importlib.import_module(
+        "of_a_user"
+    ).batch_size  # a process of its own has to import it from there
+    few = replace(
+        digits, train_images=digits.train_images[:64], train_labels=digits.train_labels[:64]
+    )
 
     def build(settings):  # as in a notebook's cell: pickle alone could not send it
         if settings.channels_last:
             os.abort()
-        return mnist.Plan.build(few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings)
+        return mnist.Plan.build(
+            few, CPU, "controlled", data_resident=True, batch_size=users(), settings=settings
+        )
 
     settings, trials = tuned.fastest(build, CPU, 600, 1, [{"channels_last": True}])
     assert (settings, [trial["outcome"] for trial in trials]) == (Settings(), ["unsupported"])
@@ -147,7 +182,9 @@ def test_a_trial_that_ends_its_process_ends_neither_the_search_nor_the_point(mon
 
 def test_a_cpu_that_only_emulates_bfloat16_is_not_asked_to(monkeypatch):
     for does in (True, False):
-        monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False)
+        monkeypatch.setattr(
+            torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda does=does: does, raising=False
+        )
         assert ({"precision": "amp_bf16"} in tuned.candidates(CPU)) == does
 
 
@@ -168,14 +205,19 @@ PROMISED, CHOSEN = 1.27, Settings("amp_bf16", channels_last=True)
 
 
 class Timed(FakeWorkload):
-    """A workload whose step takes so many seconds, or what a function returns, with a loader of so many workers."""
+    """A workload whose step takes so many seconds, or what a function returns, with a loader of
+    so many workers."""
 
     def __init__(self, clock, seconds, settings, num_workers=0):
         super().__init__(clock)
         self.seconds, self.settings, self.num_workers = seconds, settings, num_workers
 
     def description(self):
-        told = {"precision": self.settings.precision, "compiled": False, "num_workers": self.num_workers}
+        told = {
+            "precision": self.settings.precision,
+            "compiled": False,
+            "num_workers": self.num_workers,
+        }
         return super().description() | told
 
     def batches(self, epoch):
@@ -189,24 +231,35 @@ class Timed(FakeWorkload):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Let every search promise PROMISED for CHOSEN, whatever is true; return the limits that were asked for."""
+    """Let every search promise PROMISED for CHOSEN, whatever is true; return the limits that
+    were asked for."""
     limits = []
 
     def fastest(build, device, time_limit_seconds, parity_steps, changes):
         build(CHOSEN)
         limits.append(time_limit_seconds)
-        reasons = [None, "RuntimeError: /secret/path: hf_token", "its process ended with signal 6: /secret/path"]
-        trials = [vars(Settings("fp16")) | {"outcome": "unsupported", "reason": reason} for reason in reasons]
+        reasons = [
+            None,
+            "RuntimeError: /secret/path: hf_token",
+            "its process ended with signal 6: /secret/path",
+        ]
+        trials = [
+            vars(Settings("fp16")) | {"outcome": "unsupported", "reason": reason}
+            for reason in reasons
+        ]
         trials[0] |= vars(CHOSEN) | {"outcome": "taken", "ratio": PROMISED}
         return CHOSEN, [dict.fromkeys(tuned.COLUMNS) | trial for trial in trials]
 
     monkeypatch.setattr(tuned, "fastest", fastest)
-    monkeypatch.setattr(allocator, "keep_memory", lambda device: True)  # it would last for all tests that follow
+    monkeypatch.setattr(
+        allocator, "keep_memory", lambda device: True
+    )  # it would last for all tests that follow
     return limits
 
 
 def choose(folder, clock, tuned_over_reference, number=1, session="a-session", num_workers=0):
-    """Choose for a point whose tuned step is so many times as fast as the reference's, and train a window of it.
+    """Choose for a point whose tuned step is so many times as fast as the reference's, and train
+    a window of it.
 
     Returns settings, manifest, rows, and the workloads that were built.
     """
@@ -220,8 +273,13 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
         return lambda settings: built.setdefault(side, Timed(clock, seconds, settings, num_workers))
 
     makes = build("tuned", 1.0 / tuned_over_reference), build("reference", 1.0)
-    device, limits = makes[0](CHOSEN).device, {"search_seconds": 10, "parity_steps": 1, "window_seconds": 4}
-    make, settings = tuned.choose(record, device, *makes, trial=makes[0], plain=Settings(), changes=None, **limits)
+    device, limits = (
+        makes[0](CHOSEN).device,
+        {"search_seconds": 10, "parity_steps": 1, "window_seconds": 4},
+    )
+    make, settings = tuned.choose(
+        record, device, *makes, trial=makes[0], plain=Settings(), changes=None, **limits
+    )
     workload = make(settings=settings)
     record.describe(**workload.description())
     protocol.measure_windows(workload, record, protocol.Amount(num_windows=6))
@@ -230,13 +288,22 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
     return settings, record.manifest, rows, built
 
 
-def test_what_a_search_promised_and_windows_did_not_confirm_is_not_called_tuned(tmp_path, clock, searches):
+def test_what_a_search_promised_and_windows_did_not_confirm_is_not_called_tuned(
+    tmp_path, clock, searches
+):
     settings, manifest, rows, _ = choose(tmp_path, clock, 0.95)
     assert (manifest["tuning"]["chosen"], settings) == ("reference", Settings())
     trained = rows[rows["phase"] == "train"].iloc[-1]
-    assert (trained["precision"], trained["samples_per_second"]) == ("fp32", pytest.approx(4.0))  # the reference's
+    assert (trained["precision"], trained["samples_per_second"]) == (
+        "fp32",
+        pytest.approx(4.0),
+    )  # the reference's
     shown = trained["settings"]
-    assert (shown["chosen"], shown["data_resident"], shown["channels_last"]) == ("reference", False, False)
+    assert (shown["chosen"], shown["data_resident"], shown["channels_last"]) == (
+        "reference",
+        False,
+        False,
+    )
     (line,) = confirmation.table(rows).to_dict("records")
     assert line["outcome"] == "tuned: nothing faster found"
     assert (line["promised"], line["confirmed"]) == (PROMISED, pytest.approx(0.95))
@@ -247,15 +314,24 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
     assert (manifest["tuning"]["chosen"], settings, searches) == ("tuned", CHOSEN, [10])
     windows, trained = (rows[rows["phase"] == phase] for phase in ("confirm", "train"))
     assert [settings["side"][0] for settings in windows["settings"]] == list("rttrrttr")
-    assert 4.0 <= windows["seconds"].min() <= windows["seconds"].max() < 6.0  # the slower one's last no longer
+    assert (
+        4.0 <= windows["seconds"].min() <= windows["seconds"].max() < 6.0
+    )  # the slower one's last no longer
     (path,) = tmp_path.glob("*.json")
-    reasons = [trial["reason"] for trial in json.loads(path.read_text(), parse_constant=pytest.fail)["trials"]]
+    reasons = [
+        trial["reason"]
+        for trial in json.loads(path.read_text(), parse_constant=pytest.fail)["trials"]
+    ]
     assert reasons[1:] == ["RuntimeError", "its process ended with signal 6"]
     assert windows["settings"].iloc[1]["promised"] == PROMISED
     assert set(trained["precision"]) == {"amp_bf16"}
     assert trained["settings"].iloc[0]["data_resident"]
     (line,) = confirmation.table(rows).to_dict("records")
-    assert (line["outcome"], line["confirmed"], line["num_pairs"]) == ("tuned, not confirmed", pytest.approx(1.2), 4)
+    assert (line["outcome"], line["confirmed"], line["num_pairs"]) == (
+        "tuned, not confirmed",
+        pytest.approx(1.2),
+        4,
+    )
     settings, manifest, more, _ = choose(tmp_path, clock, 1.25, 2)
     assert (manifest["tuning"]["chosen"], settings, searches) == ("tuned", CHOSEN, [10])
     (line,) = confirmation.table(pandas.concat([rows, more], ignore_index=True)).to_dict("records")
@@ -270,16 +346,22 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
 def test_a_tuned_process_keeps_its_memory_from_its_search_on_where_the_c_library_can(
     tmp_path, clock, searches, monkeypatch, ratio, can, told
 ):
-    """Memory that is kept is kept for good: the reference's windows that decide must have it too, or neither."""
+    """Memory that is kept is kept for good: the reference's windows that decide must have it
+    too, or neither."""
     searched = []
-    monkeypatch.setattr(allocator, "keep_memory", lambda device: searched.append(len(searches)) or can)
+    monkeypatch.setattr(
+        allocator, "keep_memory", lambda device: searched.append(len(searches)) or can
+    )
     *_, rows, _ = choose(tmp_path, clock, ratio)
     assert searched == [0]
-    assert rows["settings"].iloc[-1].get("keeps_memory") is told  # nothing faster found says so as well
+    assert (
+        rows["settings"].iloc[-1].get("keeps_memory") is told
+    )  # nothing faster found says so as well
 
 
 def test_whoever_prepares_batches_ahead_has_done_so_before_each_turn(tmp_path, clock, searches):
-    """A turn that began with workers that just start would be slower, and so would the other network's after it."""
+    """A turn that began with workers that just start would be slower, and so would the other
+    network's after it."""
     steps = {}
     for num_workers in (0, 2):
         *_, rows, built = choose(tmp_path / str(num_workers), clock, 1.2, num_workers=num_workers)
@@ -291,7 +373,9 @@ def test_whoever_prepares_batches_ahead_has_done_so_before_each_turn(tmp_path, c
 
 def test_a_point_is_searched_and_confirmed_once_in_a_session(tmp_path, clock, searches):
     settings, first, *_ = choose(tmp_path, clock, 0.95, 1)
-    again, second, rows, _ = choose(tmp_path, clock, 1.5, 2)  # faster by now: the point's windows stay of one setting
+    again, second, rows, _ = choose(
+        tmp_path, clock, 1.5, 2
+    )  # faster by now: the point's windows stay of one setting
     assert (again, len(searches)) == (settings, 1)
     assert second["trials"] == first["trials"]
     assert "confirm" not in set(rows["phase"])
@@ -299,7 +383,11 @@ def test_a_point_is_searched_and_confirmed_once_in_a_session(tmp_path, clock, se
     choose(tmp_path, clock, 1.5, 3, "another-session")
     assert len(searches) == 2
     manifests = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
-    assert [manifest["tuning"]["chosen"] for manifest in manifests] == ["reference", "reference", "tuned"]
+    assert [manifest["tuning"]["chosen"] for manifest in manifests] == [
+        "reference",
+        "reference",
+        "tuned",
+    ]
 
 
 def alternated(*pairs, **columns):
@@ -309,7 +397,12 @@ def alternated(*pairs, **columns):
         sides = list(zip(("reference", "tuned"), pair, strict=True))
         for side, rate in sides if number % 2 == 0 else sides[::-1]:
             settings = {"side": side, "promised": PROMISED}
-            told = {"phase": "confirm", "index": len(rows), "samples_per_second": float(rate), "settings": settings}
+            told = {
+                "phase": "confirm",
+                "index": len(rows),
+                "samples_per_second": float(rate),
+                "settings": settings,
+            }
             rows.append(make_row(variant="tuned", point="tuned-cpu", **told | columns))
     return rows
 
@@ -327,7 +420,10 @@ CLEAR = [(100, 107), (100, 106), (100, 105), (100, 108), (100, 107), (100, 106)]
 )
 def test_tuned_is_faster_only_with_an_interval_over_processes(levels, kind, faster):
     runs = [f"run-{number}" for number in range(len(levels))]
-    pairs = {run: [(slow, fast * level) for slow, fast in CLEAR] for run, level in zip(runs, levels, strict=True)}
+    pairs = {
+        run: [(slow, fast * level) for slow, fast in CLEAR]
+        for run, level in zip(runs, levels, strict=True)
+    }
     rows = [row for run_id, own in pairs.items() for row in alternated(*own, run_id=run_id)]
     ratio = confirmation.ratio(make_rows(rows))
     assert (ratio.kind, confirmation.is_faster(ratio)) == (kind, faster)

@@ -22,7 +22,9 @@ def tiny():
 
 
 def resident(tiny, **options):
-    return vae.Plan.build(tiny, CPU, "controlled", data_resident=True, **{"batch_size": 16} | options)
+    return vae.Plan.build(
+        tiny, CPU, "controlled", data_resident=True, **{"batch_size": 16} | options
+    )
 
 
 def test_the_device_draws_its_own_noise_and_what_is_injected_differs_between_steps(tiny):
@@ -48,7 +50,9 @@ def test_evaluation_is_loss_per_image_without_an_accuracy(tiny, monkeypatch):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("layer", ["encoder", "pixels"])
-def test_a_loss_that_is_not_finite_is_a_diverged_row_and_does_not_end_the_run(tiny, tmp_path, layer, value):
+def test_a_loss_that_is_not_finite_is_a_diverged_row_and_does_not_end_the_run(
+    tiny, tmp_path, layer, value
+):
     workload, record = resident(tiny), run(tmp_path)
     with torch.no_grad():
         getattr(workload.model, layer).weight[0] = value

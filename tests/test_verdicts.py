@@ -18,7 +18,8 @@ STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 
 
 def drawn(kind, seeds, num_processes, num_windows, noise):
-    """Return rates with noise of windows and as much between processes: normal, heavy-tailed, or correlated by 0.8."""
+    """Return rates with noise of windows and as much between processes: normal, heavy-tailed, or
+    correlated by 0.8."""
     random = numpy.random.default_rng(5)
     size = (seeds, num_processes, num_windows)
     windows = random.standard_t(4, size) / 2**0.5 if kind == "heavy" else random.normal(size=size)
@@ -44,14 +45,21 @@ def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
     runs = numpy.repeat(numpy.arange(num_processes), num_windows)
     factors = numpy.linspace(1.0, ends[1], num_windows)
     factors[0] = ends[0]
-    rates = [(factors * each).ravel() for each in drawn(kind, 400, num_processes, num_windows, noise)]
+    rates = [
+        (factors * each).ravel() for each in drawn(kind, 400, num_processes, num_windows, noise)
+    ]
     share = numpy.mean([verdicts.stability(each, runs).kind == verdicts.UNSTABLE for each in rates])
     assert least <= share <= most
 
 
 def processes(levels=(1, 1, 1), falls=(1,) * 6):
-    """Return the rates of processes of six windows, at these levels and with the last third slower by these factors."""
-    return [1000 * level * f for level, end in zip(levels, falls, strict=False) for f in (1, 1, 1, 1, end, end)]
+    """Return the rates of processes of six windows, at these levels and with the last third
+    slower by these factors."""
+    return [
+        1000 * level * f
+        for level, end in zip(levels, falls, strict=False)
+        for f in (1, 1, 1, 1, end, end)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,12 +68,28 @@ def processes(levels=(1, 1, 1), falls=(1,) * 6):
         (2 * STEADY, "stable", ()),
         (STEADY, "too few processes", (("few_processes",),)),
         ([], "too few processes", (("few_processes",),)),
-        ([1000, 1150, 850, 1170, 830, 1000], "unstable", (("spread", pytest.approx(0.0977, 1e-2)),)),
+        (
+            [1000, 1150, 850, 1170, 830, 1000],
+            "unstable",
+            (("spread", pytest.approx(0.0977, 1e-2)),),
+        ),
         ([1000, 990, 950, 940, 905, 900], "unstable", (("drift", pytest.approx(-0.109, 1e-2)),)),
-        ([*STEADY, *(0.86 * rate for rate in STEADY)], "stable", ()),  # the second process is steady, and 14 % slower
-        ([*STEADY, *(0.78 * rate for rate in STEADY)], "unstable", (("processes", pytest.approx(1 / 0.78 - 1)),)),
+        (
+            [*STEADY, *(0.86 * rate for rate in STEADY)],
+            "stable",
+            (),
+        ),  # the second process is steady, and 14 % slower
+        (
+            [*STEADY, *(0.78 * rate for rate in STEADY)],
+            "unstable",
+            (("processes", pytest.approx(1 / 0.78 - 1)),),
+        ),
         *(
-            (processes([1.27, *[1.13] * middle, 1]), "unstable", (("processes", pytest.approx(0.27)),))
+            (
+                processes([1.27, *[1.13] * middle, 1]),
+                "unstable",
+                (("processes", pytest.approx(0.27)),),
+            )
             for middle in range(5)
         ),
         (processes(falls=(0.9, 0.9, 0.9)), "unstable", (("drift", pytest.approx(-0.113, 1e-2)),)),
@@ -79,10 +103,20 @@ def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
 
 
 def samples(num_windows=6, **last):
-    """Return quiet samples at both ends of each window, ten seconds apart; the last one has these keys changed."""
+    """Return quiet samples at both ends of each window, ten seconds apart; the last one has
+    these keys changed."""
     lines = [
-        {"run_id": "run-1", "index": place - 1 if place else None, "swap_used_bytes": 2**30, "power_source": "mains"}
-        | {"awake_seconds": 10.0 * place, "elapsed_seconds": 10.0 * place + 500, "cpu_throttle_count": 7}
+        {
+            "run_id": "run-1",
+            "index": place - 1 if place else None,
+            "swap_used_bytes": 2**30,
+            "power_source": "mains",
+        }
+        | {
+            "awake_seconds": 10.0 * place,
+            "elapsed_seconds": 10.0 * place + 500,
+            "cpu_throttle_count": 7,
+        }
         for place in range(num_windows + 1)
     ]
     lines[-1] |= last
@@ -119,20 +153,38 @@ def test_a_disturbed_run_is_unstable(changed, code):
 def test_counters_before_the_first_window_do_not_count():
     conditions = samples()
     conditions[0]["swap_used_bytes"] = 2**20
-    other = [sample | {"run_id": "run-2", "swap_used_bytes": 2**34} for sample in conditions]  # not a growth
-    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.TOO_FEW
+    other = [
+        sample | {"run_id": "run-2", "swap_used_bytes": 2**34} for sample in conditions
+    ]  # not a growth
+    assert (
+        verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.TOO_FEW
+    )
     assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).reasons == (("swap",),)
 
 
 def test_a_window_of_fewer_steps_may_move_fewer_tensors():
-    # ResNet-50's rate rises from nearly 0: five scales round to what they were after one step, and not after three
-    for steps, moved, is_frozen in ((3, 113, False), (1, 108, False), (1, 107, True), (3, 107, True)):
-        counts = [("compile", 1, 108), ("warmup", 2, 110), ("train", steps, moved), ("train", 3, 113)]
+    # ResNet-50's rate rises from nearly 0: five scales round to what they were after one step, and
+    # not after three
+    for steps, moved, is_frozen in (
+        (3, 113, False),
+        (1, 108, False),
+        (1, 107, True),
+        (3, 107, True),
+    ):
+        counts = [
+            ("compile", 1, 108),
+            ("warmup", 2, 110),
+            ("train", steps, moved),
+            ("train", 3, 113),
+        ]
         lines = [
             make_row(phase=phase, steps=n, settings={"moved_tensors": m}, index=i)
             for i, (phase, n, m) in enumerate(counts)
         ]
-        assert verdicts.has(verdicts.summarise(make_rows(lines))["verdict"].item(), "frozen") is is_frozen
+        assert (
+            verdicts.has(verdicts.summarise(make_rows(lines))["verdict"].item(), "frozen")
+            is is_frozen
+        )
 
 
 def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
@@ -141,11 +193,16 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
     warm = [make_row(phase="warmup", samples_per_second=1.0)]
 
     def kinds(lines, conditions=None):
-        return [verdict.reasons for verdict in verdicts.summarise(make_rows(lines), conditions)["verdict"]]
+        return [
+            verdict.reasons
+            for verdict in verdicts.summarise(make_rows(lines), conditions)["verdict"]
+        ]
 
     assert kinds(old + warm + rows) == [()]
     shared = samples(gpus=[{"num_other_processes": 1}])
-    busy = pandas.DataFrame([sample | {"run_id": run} for run in ("run-1", "run-2") for sample in shared])
+    busy = pandas.DataFrame(
+        [sample | {"run_id": run} for run in ("run-1", "run-2") for sample in shared]
+    )
     assert kinds(rows, busy) == [()]  # a run on the CPU
     gpu = [row | {"device": "cuda"} for row in rows]
     assert kinds(gpu, busy) == [(("gpu_shared",),)]
@@ -154,19 +211,31 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
 
 def test_a_summary_has_a_verdict_for_each_point_with_windows():
     rows = [*windows(STEADY), *windows(STEADY, run_id="run-2")]
-    rows += [make_row(point="short"), make_row(point="failed", samples_per_second=None, status="crashed")]
+    rows += [
+        make_row(point="short"),
+        make_row(point="failed", samples_per_second=None, status="crashed"),
+    ]
     judged = verdicts.summarise(make_rows(rows)).set_index("point")["verdict"]
     assert judged["reference-cpu"].kind == verdicts.STABLE
     assert judged["short"].kind == verdicts.TOO_FEW
     assert judged["failed"] is None
     empty = verdicts.summarise(make_rows([]))
-    assert (len(empty), [*empty][:3], "verdict" in empty) == (0, ["machine", "study", "point"], True)
+    assert (len(empty), [*empty][:3], "verdict" in empty) == (
+        0,
+        ["machine", "study", "point"],
+        True,
+    )
 
 
 def session(name, *rates, **columns):
     """Return a session of a point: a process of six windows at each of these rates."""
-    runs = [(f"{name}-{number}", [rate * each / 1000 for each in STEADY]) for number, rate in enumerate(rates)]
-    return [row for run_id, own in runs for row in windows(own, run_id=run_id, session=name, **columns)]
+    runs = [
+        (f"{name}-{number}", [rate * each / 1000 for each in STEADY])
+        for number, rate in enumerate(rates)
+    ]
+    return [
+        row for run_id, own in runs for row in windows(own, run_id=run_id, session=name, **columns)
+    ]
 
 
 BUSY, SLEEP = {"power_source": "battery"}, {"elapsed_seconds": 4160.0}
@@ -181,7 +250,11 @@ CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status
         (session("s2", 209), BUSY, 1000),
         (session("s2", 209, 211), BUSY, 1000),
         (session("s2", 209, 1190, 1210), SLEEP, 1200),  # the process that slept counts nowhere
-        ([*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")], {}, 1000),
+        (
+            [*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")],
+            {},
+            1000,
+        ),
         (CRASHED, {}, 1000),
     ],
 )
@@ -193,12 +266,16 @@ def test_the_newest_session_that_is_complete_and_stable_counts(second, disturbed
     for lines in (verdicts.summarise(kept, conditions), statistics.summarise(newest)):
         found = lines.set_index("point")["samples_per_second"].to_dict()
         assert found == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
-    assert set(kept.loc[kept["point"] == "reference-cpu", "session"]) >= {"s1" if rate == 1000 else "s2"}
+    assert set(kept.loc[kept["point"] == "reference-cpu", "session"]) >= {
+        "s1" if rate == 1000 else "s2"
+    }
 
 
 def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
     write(*session("s1", 1190, 1200), *session("s2", 209))
-    assert Evidence.of_machine("desk").summary["samples_per_second"].item() == pytest.approx(1195, rel=1e-3)
+    assert Evidence.of_machine("desk").summary["samples_per_second"].item() == pytest.approx(
+        1195, rel=1e-3
+    )
     rows = records.gather(outputs / "runs")
     assert set(compare.rows_of("desk", rows)["session"]) == {"s1"}
     assert set(compare.rows_of("s2", rows)["session"]) == {"s2"}
@@ -222,7 +299,9 @@ def test_a_point_that_lost_its_patience_is_known_by_its_undisturbed_processes(ou
         (CRASHED, [row | {"session": "s3", "run_id": "s3"} for row in CRASHED], "s3"),
     ],
 )
-def test_without_a_complete_session_the_newest_with_undisturbed_windows_counts(first, second, counts):
+def test_without_a_complete_session_the_newest_with_undisturbed_windows_counts(
+    first, second, counts
+):
     rows = make_rows([*first, *second])
     assert set(statistics.newest(verdicts.counting(rows))["session"]) == {counts}
     assert len(verdicts.counting(make_rows([]))) == 0
@@ -250,10 +329,19 @@ def test_the_worse_of_two_verdicts_counts(one, other, worse):
 
 def test_a_verdict_says_its_kinds_the_worst_first():
     both = Verdict((("drift", -0.09), ("thermal",), ("few_steps", 1, 3)))
-    assert str(both) == "unproven: 1 of 3 steps compared with float64; unstable: drift -9%, thermal pressure"
-    assert (verdicts.is_unproven(both), verdicts.is_unstable(both), verdicts.has(both, "thermal")) == (True,) * 3
+    assert (
+        str(both)
+        == "unproven: 1 of 3 steps compared with float64; unstable: drift -9%, thermal pressure"
+    )
+    assert (
+        verdicts.is_unproven(both),
+        verdicts.is_unstable(both),
+        verdicts.has(both, "thermal"),
+    ) == (True,) * 3
     assert [str(verdict) for verdict in (STABLE, FEW)] == ["stable", "too few processes"]
-    assert not any(verdicts.has(verdict, word) for verdict in (STABLE, None) for word in verdicts.KINDS)
+    assert not any(
+        verdicts.has(verdict, word) for verdict in (STABLE, None) for word in verdicts.KINDS
+    )
 
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():

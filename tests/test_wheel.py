@@ -14,11 +14,16 @@ from benchbook.rows import records
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """Build the wheel from the sources' archive, and unpack it into an empty folder; return that folder."""
+    """Build the wheel from the sources' archive, and unpack it into an empty folder; return that
+    folder."""
     built, folder = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("installed")
     source = tmp_path_factory.mktemp("source")
     files = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=layout.root(), capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=layout.root(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in files.stdout.splitlines():
         if (layout.root() / name).is_file():
@@ -26,7 +31,9 @@ def installed(tmp_path_factory):
             shutil.copy(layout.root() / name, source / name)
     for what in ("sdist", "wheel"):
         build = f"import setuptools.build_meta as backend, sys; print(backend.build_{what}(sys.argv[1]))"
-        subprocess.run([sys.executable, "-c", build, built], cwd=source, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, "-c", build, built], cwd=source, check=True, stdout=subprocess.DEVNULL
+        )
         if what == "sdist":
             (archive,) = built.glob("*.tar.gz")
             shutil.unpack_archive(archive, built, filter="data")
@@ -37,7 +44,8 @@ def installed(tmp_path_factory):
 
 
 def run(installed, folder, *words):
-    """Run a command of the installation in a folder; everything but the package comes from this environment."""
+    """Run a command of the installation in a folder; everything but the package comes from this
+    environment."""
     names = ("BENCHBOOK_MACHINE", "BENCHBOOK_OUTPUTS")
     environment = {name: value for name, value in os.environ.items() if name not in names}
     environment |= {"PYTHONPATH": str(installed), "BENCHBOOK_PATIENCE": "0"}
@@ -59,14 +67,33 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
     ):
         expected = sorted(path.relative_to(layout.root()) for path in layout.root().glob(pattern))
         assert sorted(path.relative_to(project) for path in project.glob(pattern)) == expected
-    data = {path.relative_to(project.parent).as_posix() for path in project.parent.rglob("*") if path.is_file()}
+    data = {
+        path.relative_to(project.parent).as_posix()
+        for path in project.parent.rglob("*")
+        if path.is_file()
+    }
     folder = "studies/datasets"
-    assert {"py.typed", f"{folder}/digits.csv.gz", f"{folder}/digits-licence.txt", f"{folder}/excerpt.txt"} <= data
+    assert {
+        "py.typed",
+        f"{folder}/digits.csv.gz",
+        f"{folder}/digits-licence.txt",
+        f"{folder}/excerpt.txt",
+    } <= data
 
 
 @pytest.mark.slow
 def test_an_installation_measures_packs_and_reports_in_an_empty_folder(installed, tmp_path):
-    said = run(installed, tmp_path, "study", "--profile", "smoke", "--studies", "vae_stability", "--machine", "pip-box")
+    said = run(
+        installed,
+        tmp_path,
+        "study",
+        "--profile",
+        "smoke",
+        "--studies",
+        "vae_stability",
+        "--machine",
+        "pip-box",
+    )
     assert "outputs/report/index.html" in said
     rows = records.merge(tmp_path / "outputs" / "runs" / "pip-box")
     assert set(rows["status"]) == {"ok"}
@@ -75,4 +102,6 @@ def test_an_installation_measures_packs_and_reports_in_an_empty_folder(installed
     run(installed, tmp_path, "pack", "--machine", "pip-box")
     assert (tmp_path / "outputs" / "pip-box.zip").is_file()
     assert "pip-box" in (tmp_path / "outputs" / "report" / "points.html").read_text()
-    assert not list((installed / "benchbook" / "project").rglob("*.json"))  # nothing is written into the installation
+    assert not list(
+        (installed / "benchbook" / "project").rglob("*.json")
+    )  # nothing is written into the installation

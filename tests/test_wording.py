@@ -7,9 +7,30 @@ import pytest
 from benchbook.judging import wording
 from benchbook.judging.verdicts import Verdict
 
-NUMBERS = {78.54: "79", 9.96: "10", 0.517: "0.52", 99.7: "100", 100.6: "101", 1093.1: "1,090", 17710.0: "17,700"}
-NUMBERS |= {183_532_752.0: "184 million", 999_900.0: "1.0 million", 0: "0", -0.0304: "-0.030", 1: "1.0"}
-TIMES = {0.0054: "5.4 ms", 46.2: "46 s", 3012: "50 min", 263_728.9: "3.1 days", 31_000: "8.6 h", 0: "0 s"}
+NUMBERS = {
+    78.54: "79",
+    9.96: "10",
+    0.517: "0.52",
+    99.7: "100",
+    100.6: "101",
+    1093.1: "1,090",
+    17710.0: "17,700",
+}
+NUMBERS |= {
+    183_532_752.0: "184 million",
+    999_900.0: "1.0 million",
+    0: "0",
+    -0.0304: "-0.030",
+    1: "1.0",
+}
+TIMES = {
+    0.0054: "5.4 ms",
+    46.2: "46 s",
+    3012: "50 min",
+    263_728.9: "3.1 days",
+    31_000: "8.6 h",
+    0: "0 s",
+}
 TIMES |= {numpy.nan: "not known yet"}
 TIMES_OF_THREE_DIGITS = {0.0123: "12.3 ms", 119: "119 s", 120: "2.00 min", 32_760: "9.10 h"}
 RATES = {1093.1: "1,093", 10: "10", 9.96: "10", 0.517: "0.52"}
@@ -27,10 +48,22 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
         (wording.price, PRICES),
         (lambda dollars: wording.price(dollars, 3), {2.489: "$2.49"}),
         (lambda number: wording.count(number, "window"), {1: "1 window", 6: "6 windows"}),
-        (lambda kind: wording.bounds(1, 20, kind), {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"}),
-        (lambda low: wording.span(pandas.Series([0.224, low]), wording.percent), {0.2: "20 to 22 %"}),
-        (lambda high: wording.half_width({"low": 1.0, "high": high}), {1.21: "±10%", 16.0: "over ±100%"}),
-        (lambda low: wording.span(pandas.Series([low, 3558.0]), wording.duration), {29.3: "0.48 to 59 min"}),
+        (
+            lambda kind: wording.bounds(1, 20, kind),
+            {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"},
+        ),
+        (
+            lambda low: wording.span(pandas.Series([0.224, low]), wording.percent),
+            {0.2: "20 to 22 %"},
+        ),
+        (
+            lambda high: wording.half_width({"low": 1.0, "high": high}),
+            {1.21: "±10%", 16.0: "over ±100%"},
+        ),
+        (
+            lambda low: wording.span(pandas.Series([low, 3558.0]), wording.duration),
+            {29.3: "0.48 to 59 min"},
+        ),
     ],
 )
 def test_a_quantity_has_one_form(say, texts):
@@ -46,15 +79,31 @@ def test_a_number_is_never_further_off_than_its_digits_allow():
 def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
     varied = Verdict((("spread", 0.11), ("drift", 0.06), ("thermal",)))
     point = {"num_processes": 1, "interval": "range", "verdict": varied}
-    assert wording.hedged(point) == " (one process only; its speed varied; it was too hot for full speed)"
-    assert wording.hedged({"num_processes": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}) == ""
+    assert (
+        wording.hedged(point)
+        == " (one process only; its speed varied; it was too hot for full speed)"
+    )
+    assert (
+        wording.hedged(
+            {"num_processes": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}
+        )
+        == ""
+    )
     assert "tuning not confirmed" in wording.hedged({"variant": "tuned, not confirmed"})
     both = Verdict((("spread", 0.09), ("few_steps", 1, 3)))
-    assert wording.hedges({"verdict": both}) == ["its speed varied", "not fully checked against float64"]
-    assert wording.hedged({"interval": "range"}, "", "drawn shapes") == " (drawn shapes; one process only)"
+    assert wording.hedges({"verdict": both}) == [
+        "its speed varied",
+        "not fully checked against float64",
+    ]
+    assert (
+        wording.hedged({"interval": "range"}, "", "drawn shapes")
+        == " (drawn shapes; one process only)"
+    )
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():
-    table = pandas.DataFrame({"a": [1, None], "b": [None, None], "c": ["", ""], "d": ["", "x"], "e": [0, 0]})
+    table = pandas.DataFrame(
+        {"a": [1, None], "b": [None, None], "c": ["", ""], "d": ["", "x"], "e": [0, 0]}
+    )
     assert wording.filled(table).columns.tolist() == ["a", "d", "e"]
     assert wording.filled(table.iloc[:0]).columns.tolist() == table.columns.tolist()

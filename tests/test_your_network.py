@@ -197,11 +197,17 @@ def own(tmp_path):
 
 
 def build(settings=Settings(), **choices):  # noqa: B008 (it is immutable)
-    return your_network.Plan.build(None, CPU, settings=settings, **{"image_size": 16, "batch_size": 4} | choices)
+    return your_network.Plan.build(
+        None, CPU, settings=settings, **{"image_size": 16, "batch_size": 4} | choices
+    )
 
 
 def text(own, **choices) -> dict:
-    return {"network": own("words"), "loader": own("make_batches"), "loss": own("mean_square")} | choices
+    return {
+        "network": own("words"),
+        "loader": own("make_batches"),
+        "loss": own("mean_square"),
+    } | choices
 
 
 def test_a_network_on_images_is_trained_checked_and_goes_back(own, tmp_path):
@@ -229,7 +235,10 @@ def test_rounding_to_half_is_no_fault_and_a_fault_is_none_of_rounding(tmp_path):
     assert "off the optimiser's" in still.reason
 
 
-NETWORKS, EXAMPLES = layout.root() / "benchmarks" / "networks.py", layout.root() / "docs" / "examples"
+NETWORKS, EXAMPLES = (
+    layout.root() / "benchmarks" / "networks.py",
+    layout.root() / "docs" / "examples",
+)
 DRAWS = "draws at random"
 DETECTION = "torchvision.models.detection:"
 PRETRAINED = "weights=None, weights_backbone=None, num_classes=4"
@@ -256,19 +265,37 @@ PRETRAINED = "weights=None, weights_backbone=None, num_classes=4"
         ("casting", {}, "F.linear"),
         ("sparse", {"loader": "bag"}, ""),
         ("graph", {"loader": "graph_batch", "batch_size": 40}, ""),
-        (f"{EXAMPLES}/transformer.py:transformer", {"loader": "make_batches", "loss": "next_character"}, ""),
-        pytest.param(
-            f"{EXAMPLES}/unet.py:unet", {"loader": "make_batches", "loss": "loss"}, "", marks=pytest.mark.slow
+        (
+            f"{EXAMPLES}/transformer.py:transformer",
+            {"loader": "make_batches", "loss": "next_character"},
+            "",
         ),
-        (f"{DETECTION}ssdlite320_mobilenet_v3_large", {"loader": "boxes", "arguments": PRETRAINED}, ""),
-        ("torchvision.models:googlenet", {"image_size": 64, "arguments": "init_weights=False, num_classes=10"}, ""),
+        pytest.param(
+            f"{EXAMPLES}/unet.py:unet",
+            {"loader": "make_batches", "loss": "loss"},
+            "",
+            marks=pytest.mark.slow,
+        ),
+        (
+            f"{DETECTION}ssdlite320_mobilenet_v3_large",
+            {"loader": "boxes", "arguments": PRETRAINED},
+            "",
+        ),
+        (
+            "torchvision.models:googlenet",
+            {"image_size": 64, "arguments": "init_weights=False, num_classes=10"},
+            "",
+        ),
     ],
     ids=str,
 )
 def test_what_networks_have_is_compared_as_it_is_computed(network, choices, fault, tmp_path):
     named = {"arguments": "" if "loader" in choices else "num_classes=10"} | choices
     named |= {"network": network if ":" in network else f"{NETWORKS}:{network}"}
-    precision, says = named.pop("precision", "fp32"), named.pop("says", choices.get("precision", "fp32"))
+    precision, says = (
+        named.pop("precision", "fp32"),
+        named.pop("says", choices.get("precision", "fp32")),
+    )
     file = NETWORKS if "torchvision" in network else named["network"].rpartition(":")[0]
     named |= {choice: f"{file}:{named[choice]}" for choice in ("loader", "loss") if choice in named}
     workload = build(Settings(precision), **named)
@@ -279,7 +306,9 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     rows = record.rows()
     assert set(rows["precision"]) == {says}
     assert rows["flops_per_sample"].gt(0).all()
-    assert set(records.without_refusals(rows)["status"]) <= {"ok"}  # an undecided result is not a failure
+    assert set(records.without_refusals(rows)["status"]) <= {
+        "ok"
+    }  # an undecided result is not a failure
 
 
 @pytest.mark.parametrize(
@@ -295,7 +324,11 @@ def test_what_networks_have_is_compared_as_it_is_computed(network, choices, faul
     ],
 )
 def test_what_people_write_is_measured_and_compared(own, tmp_path, network, choices):
-    small = {"parity_batch_size": 2, "network": own(network), "loader": own(choices.get("loader", "labelled"))}
+    small = {
+        "parity_batch_size": 2,
+        "network": own(network),
+        "loader": own(choices.get("loader", "labelled")),
+    }
     workload = build(**choices | small)
     protocol.first_step(workload, run(tmp_path / "step"))
     verdict = parity.check(workload, run(tmp_path), 3)
@@ -304,10 +337,18 @@ def test_what_people_write_is_measured_and_compared(own, tmp_path, network, choi
 
 @pytest.mark.parametrize(
     ("network", "choices", "reason"),
-    [("Coin", {"loader": "labelled"}, DRAWS), ("Scaled", {"loader": "flagged", "arguments": "wrong=True"}, "buffers")],
+    [
+        ("Coin", {"loader": "labelled"}, DRAWS),
+        ("Scaled", {"loader": "flagged", "arguments": "wrong=True"}, "buffers"),
+    ],
 )
-def test_a_network_that_cannot_repeat_a_step_is_never_called_wrong(own, tmp_path, network, choices, reason):
-    workload, found = build(**choices | {"network": own(network), "loader": own(choices["loader"])}), []
+def test_a_network_that_cannot_repeat_a_step_is_never_called_wrong(
+    own, tmp_path, network, choices, reason
+):
+    workload, found = (
+        build(**choices | {"network": own(network), "loader": own(choices["loader"])}),
+        [],
+    )
     for seed in range(8):
         torch.manual_seed(seed)
         found.append(parity.check(workload, run(tmp_path / str(seed)), 3))
@@ -319,7 +360,9 @@ def test_a_file_imports_what_lies_beside_it_before_what_is_installed(tmp_path, m
     for folder, width in (("installed", 1), ("models", 2)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "example_beside.py").write_text(f"WIDTH = {width}")
-    (tmp_path / "models" / "net.py").write_text("from example_beside import WIDTH\n\n\ndef width():\n    return WIDTH")
+    (tmp_path / "models" / "net.py").write_text(
+        "from example_beside import WIDTH\n\n\ndef width():\n    return WIDTH"
+    )
     monkeypatch.syspath_prepend(tmp_path / "installed")
     assert loading.resolve(f"{tmp_path / 'models' / 'net.py'}:width", "network")() == 2
 
@@ -341,36 +384,66 @@ def test_networks_of_one_callables_name_are_different_work():
 def test_a_loader_is_trained_on_and_its_wait_counts(own, tmp_path, loader):
     workload = build(**text(own, loader=own(loader)))
     batches = [list(workload.batches(epoch)) for epoch in range(2)]
-    assert [len(epoch) for epoch in batches] == [2, 2]  # of four samples each; the last two samples are no batch
+    assert [len(epoch) for epoch in batches] == [
+        2,
+        2,
+    ]  # of four samples each; the last two samples are no batch
     assert batches[0][1][0].tolist() == [[number] * 3 for number in range(4, 8)]
     assert workload.description()["dataset"] == "loader"
     assert parity.check(workload, run(tmp_path), 3).passed
-    assert window.train_window(workload, NO_SENSOR, workload.batches(0))["input_seconds"] >= 2 * 4 * 0.002
+    assert (
+        window.train_window(workload, NO_SENSOR, workload.batches(0))["input_seconds"]
+        >= 2 * 4 * 0.002
+    )
 
 
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"network": "OWN:number"}, r"network .*, called with \(\), raised TypeError: 'int' object is not callable"),
+        (
+            {"network": "OWN:number"},
+            r"network .*, called with \(\), raised TypeError: 'int' object is not callable",
+        ),
         ({"network": "OWN:nothing"}, "returns a NoneType; allowed: a torch.nn.Module"),
         ({"network": "OWN:fails"}, r"network .*, called with \(\), raised KeyError: 'planted'"),
-        ({"network": "OWN:network", "arguments": "depth=2"}, "called with .*depth=2.* raised TypeError"),
+        (
+            {"network": "OWN:network", "arguments": "depth=2"},
+            "called with .*depth=2.* raised TypeError",
+        ),
         (
             {"network": "OWN:network", "arguments": "num_classes=4", "channels": 1},
             "given random images, raised .* 3 channels",
         ),
-        ({"network": "OWN:network", "arguments": "num_classes=1"}, r"returns \(2, 1\); allowed: \(n, classes\)"),
+        (
+            {"network": "OWN:network", "arguments": "num_classes=1"},
+            r"returns \(2, 1\); allowed: \(n, classes\)",
+        ),
         ({"network": "OWN:Flat"}, r"returns \(2,\); allowed: \(n, classes\)"),
         ({"network": "OWN:Halves"}, r"returns \(2, 300\), \(2, 468\); allowed: \(n, classes\)"),
         ({"network": "OWN:Flat", "loader": "OWN:pictures"}, "allowed without a loss: logits"),
-        ({"network": "OWN:LightningModule"}, "is a LightningModule, whose training_step is not run here"),
-        ({"network": "OWN:network.nothing"}, "AttributeError: 'function' object has no attribute 'nothing'"),
-        ({"loader": "OWN:short"}, r"called with \(2\), .* batches have 1 in their first input; allowed: 2 samples"),
-        ({"loader": "OWN:unlimited", "batch_size": 32}, "batches have 64 in their first input; allowed: 2 samples"),
+        (
+            {"network": "OWN:LightningModule"},
+            "is a LightningModule, whose training_step is not run here",
+        ),
+        (
+            {"network": "OWN:network.nothing"},
+            "AttributeError: 'function' object has no attribute 'nothing'",
+        ),
+        (
+            {"loader": "OWN:short"},
+            r"called with \(2\), .* batches have 1 in their first input; allowed: 2 samples",
+        ),
+        (
+            {"loader": "OWN:unlimited", "batch_size": 32},
+            "batches have 64 in their first input; allowed: 2 samples",
+        ),
         ({"loader": "OWN:of_eight"}, "batches have 2, 8 in their first input"),
         ({"loader": "OWN:alone"}, r"a batch is a ndarray; allowed: \(inputs, target\)"),
         ({"loader": "OWN:letters"}, "raised (TypeError|ValueError): .*str"),
-        ({"loader": "OWN:nothing"}, "loader .* raised TypeError: 'NoneType' object is not iterable"),
+        (
+            {"loader": "OWN:nothing"},
+            "loader .* raised TypeError: 'NoneType' object is not iterable",
+        ),
         ({"loader": "OWN:empty"}, "batches have nothing in their first input"),
         ({"loader": "OWN:number"}, "'int' object is not callable"),
         ({"loss": "OWN:squares"}, "scalar outputs"),
@@ -397,7 +470,12 @@ def test_a_loss_that_is_no_number_is_a_result(own, tmp_path):
 
 def test_products_of_matrices_take_a_tenth_of_the_time_of_training(tmp_path, monkeypatch):
     def multiply(device, record, budget):
-        record.append(phase="calibrate", model="matmul", status="unsupported", message=str(budget["window_seconds"]))
+        record.append(
+            phase="calibrate",
+            model="matmul",
+            status="unsupported",
+            message=str(budget["window_seconds"]),
+        )
 
     monkeypatch.setattr(calibration, "measure_arithmetic", multiply)
     given = {"window_seconds": 2.0, "seed": 0}

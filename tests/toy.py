@@ -1,4 +1,5 @@
-"""A copy of the project with one study more: a folder, a notebook, an entry in a profile; nothing else is needed.
+"""A copy of the project with one study more: a folder, a notebook, an entry in a profile;
+nothing else is needed.
 
 The study trains the network of plain Python in fakes.py, whose file is copied into its folder.
 """
@@ -9,7 +10,15 @@ from pathlib import Path
 from benchbook.machine import layout
 from cells import write_notebook
 
-PARTS = ("lib", "notebooks", "outputs/published", "docs/words.md", "Makefile", "CITATION.cff", "pyproject.toml")
+PARTS = (
+    "lib",
+    "notebooks",
+    "outputs/published",
+    "docs/words.md",
+    "Makefile",
+    "CITATION.cff",
+    "pyproject.toml",
+)
 RESULTS = """
 from benchbook.studies.charts.plots import Points
 from benchbook.studies.study import Headline, Study
@@ -47,10 +56,11 @@ variant: str = "reference"  # reference or controlled
 device: str = "best"  # cpu, or best
 budget: dict = {}  # how much to measure
 """
-# With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so many GiB of memory.
-# With TOY_SECONDS, a list, the workload's seconds count, times a factor for each process; others take half of the CPU
-# beside the processes whose numbers are in TOY_BUSY.
-# With TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do before them.
+# With TOY_HANGS, points of that variant never come to their windows; with TOY_FILLS, they take so
+# many GiB of memory. With TOY_SECONDS, a list, the workload's seconds count, times a factor for
+# each process; others take half of the CPU beside the processes whose numbers are in TOY_BUSY. With
+# TOY_FAULT_2, the second process does what it says after its windows; with TOY_FAULT_BEFORE, all do
+# before them.
 PLAN = """
 import json
 import os
@@ -157,7 +167,8 @@ def copy_parts(folder: Path, *more: str) -> None:
 
 
 def copy_project(folder: Path, has_frameworks: bool = True) -> Path:
-    """Copy the project into a folder, add the study `toy` and its points to the profile `smoke`; return its library.
+    """Copy the project into a folder, add the study `toy` and its points to the profile `smoke`;
+    return its library.
 
     With that as PYTHONPATH, everything is done in the copy.
     """

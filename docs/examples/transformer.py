@@ -1,7 +1,9 @@
-"""A small transformer that learns to continue text, an example for `benchbook measure`; see docs/your-network.md.
+"""A small transformer that learns to continue text, an example for `benchbook measure`; see
+docs/your-network.md.
 
     benchbook measure docs/examples/transformer.py:transformer \
-        --loader docs/examples/transformer.py:make_batches --loss docs/examples/transformer.py:next_character
+        --loader docs/examples/transformer.py:make_batches --loss
+        docs/examples/transformer.py:next_character
 """
 
 import numpy
@@ -10,11 +12,15 @@ from torch import nn
 from torch.nn import functional as F
 
 CHARACTERS, LENGTH, WIDTH, HEADS, LAYERS = 128, 128, 128, 4, 2
-TEXT = "What does it cost to train a network on the computer that you have, could buy or could rent? " * 40
+TEXT = (
+    "What does it cost to train a network on the computer that you have, could buy or could rent? "
+    * 40
+)
 
 
 class Transformer(nn.Module):
-    """Characters (n, LENGTH) to logits of the character that follows each, (n, LENGTH, CHARACTERS)."""
+    """Characters (n, LENGTH) to logits of the character that follows each, (n, LENGTH,
+    CHARACTERS)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""A small U-Net that finds a disc in a noisy image, an example for `benchbook measure`; see docs/your-network.md.
+"""A small U-Net that finds a disc in a noisy image, an example for `benchbook measure`; see
+docs/your-network.md.
 
     benchbook measure docs/examples/unet.py:unet --loader docs/examples/unet.py:make_batches \
         --loss docs/examples/unet.py:loss --optimizer adam --learning-rate 0.001
@@ -16,7 +17,11 @@ def block(inputs: int, outputs: int) -> nn.Sequential:
     """Return two convolutions, each with a batch norm."""
     layers = []
     for channels in (inputs, outputs):
-        layers += [nn.Conv2d(channels, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()]
+        layers += [
+            nn.Conv2d(channels, outputs, 3, padding=1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(),
+        ]
     return nn.Sequential(*layers)
 
 
@@ -25,7 +30,9 @@ class UNet(nn.Module):
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        self.down = nn.ModuleList([block(1, width), block(width, 2 * width), block(2 * width, 4 * width)])
+        self.down = nn.ModuleList(
+            [block(1, width), block(width, 2 * width), block(2 * width, 4 * width)]
+        )
         self.up = nn.ModuleList([block(6 * width, 2 * width), block(3 * width, width)])
         self.head = nn.Conv2d(width, 1, 1)
 
@@ -52,7 +59,10 @@ def make_batches(batch_size: int) -> list[tuple[numpy.ndarray, numpy.ndarray]]:
     rows, columns = numpy.mgrid[:SIDE, :SIDE]
     batches = []
     for _ in range(4):
-        middles, radii = random.uniform(32, SIDE - 32, (batch_size, 2)), random.uniform(8, 32, batch_size)
+        middles, radii = (
+            random.uniform(32, SIDE - 32, (batch_size, 2)),
+            random.uniform(8, 32, batch_size),
+        )
         distances = numpy.hypot(rows - middles[:, :1, None], columns - middles[:, 1:, None])
         discs = (distances < radii[:, None, None]).astype("float32")[:, None]
         batches.append((discs + random.normal(scale=0.5, size=discs.shape), discs))

@@ -23,17 +23,22 @@ class Network(nn.Module):
 
 
 def build(plan: Plan) -> TorchWorkload:
-    """Return the workload: what is trained, on which batches, and the plain version to compare with."""
+    """Return the workload: what is trained, on which batches, and the plain version to compare
+    with."""
     torch.manual_seed(plan.seed)
     model = Network().to(plan.device.torch_type)
     train, test = plan.inputs(
-        lambda images, labels: ResidentArrays(plan.device, images / 255, labels, torch.Tensor.float),
+        lambda images, labels: ResidentArrays(
+            plan.device, images / 255, labels, torch.Tensor.float
+        ),
         lambda images, labels: (torch.tensor(images / 255).float(), torch.tensor(labels).long()),
         test_batch_size=1000,
     )
     stored = plain.LabelsByImage(plan.dataset.train_images, plan.dataset.train_labels)
     return TorchWorkload(
-        **plan.common(train, test, flops_per_sample=flops_per_sample(model, torch.zeros(1, 28, 28))),
+        **plan.common(
+            train, test, flops_per_sample=flops_per_sample(model, torch.zeros(1, 28, 28))
+        ),
         model=model,
         loss=F.cross_entropy,
         optimizer=torch.optim.SGD(model.parameters(), plan.learning_rate),

@@ -11,7 +11,10 @@ ANSWER = Sentence(
     "samples_per_second", wording.duration, "most", work=IMAGES,
 )  # fmt: skip
 CHART = Bars(
-    "softmax-rates", table=lambda evidence: evidence.points("softmax_digits"), title=ANSWER, xlabel="images a second"
+    "softmax-rates",
+    table=lambda evidence: evidence.points("softmax_digits"),
+    title=ANSWER,
+    xlabel="images a second",
 )
 ANSWERED = Headline(CHART.name, CHART.value, "images/second", ANSWER)
 STUDY = Study("softmax_digits", "Softmax regression", (CHART,), ANSWERED)

@@ -35,7 +35,8 @@ def main() -> None:
 def describe(error: BaseException) -> tuple[str, int]:
     """Return one line about what ended a command, and its exit status.
 
-    Statuses: 1 an unexpected failure, 2 bad input or a bad file, 128 plus the signal's number after a stop.
+    Statuses: 1 an unexpected failure, 2 bad input or a bad file, 128 plus the signal's number
+    after a stop.
     """
     name, text = type(error).__name__, " ".join(str(error).split())
     if isinstance(error, KeyboardInterrupt):  # before `stop_on_signals`
@@ -49,7 +50,12 @@ def describe(error: BaseException) -> tuple[str, int]:
         return f"error: {problem} (in `{typed}`); `{command} --help` lists what is allowed", 2
     if name == "Abort":  # the end of the input, where typer asks a question
         return "Stopped: the question was not answered.", 1
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+    if isinstance(error, OSError) and error.errno in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+        errno.EACCES,
+    ):
         kept = "; the rows written before are kept" * (sys.argv[1:2] in (["study"], ["measure"]))
         return f"error: {error.filename or 'a file'}: {error.strerror}{kept}", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):

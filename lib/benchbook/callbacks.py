@@ -1,6 +1,8 @@
-"""Callbacks that measure training by another library, and end it when its rate is known; options are those of `Meter`.
+"""Callbacks that measure training by another library, and end it when its rate is known; options
+are those of `Meter`.
 
-Validation is left out. What the library does between two steps, such as saving a checkpoint, counts.
+Validation is left out. What the library does between two steps, such as saving a checkpoint,
+counts.
 """
 
 import math
@@ -13,7 +15,8 @@ from benchbook.frameworks import batches
 
 
 class _Speed:
-    """What the callbacks share: a meter that starts with the training, and a pause while the library validates."""
+    """What the callbacks share: a meter that starts with the training, and a pause while the
+    library validates."""
 
     def __init__(self, options: dict) -> None:
         super().__init__()
@@ -44,7 +47,8 @@ def keras(batch_size: int, num_samples: int | None, **options: Any) -> Any:
     """Return a callback for Keras's `fit`.
 
     Args:
-        batch_size, num_samples: of each step, and of an epoch, whose last batch may be short; None: no batch is short.
+        batch_size, num_samples: of each step, and of an epoch, whose last batch may be short;
+        None: no batch is short.
         options: of `Meter`.
 
     Raises:
@@ -56,13 +60,17 @@ def keras(batch_size: int, num_samples: int | None, **options: Any) -> Any:
         def on_train_begin(self, logs=None) -> None:
             steps, expected = self.params["steps"], math.ceil((num_samples or 0) / batch_size)
             if num_samples and steps not in (None, expected):
-                raise ValueError(f"num_samples {num_samples} are {expected} steps an epoch; fit takes {steps}")
+                raise ValueError(
+                    f"num_samples {num_samples} are {expected} steps an epoch; fit takes {steps}"
+                )
             self._begin()
 
         def on_train_batch_begin(self, batch, logs=None) -> None:
             self._before = batch
 
-        def on_train_batch_end(self, batch, logs=None) -> None:  # the last of those in one execution, or later
+        def on_train_batch_end(
+            self, batch, logs=None
+        ) -> None:  # the last of those in one execution, or later
             end = min(batch + 1, self.params["steps"] or batch + 1)
             self._count = min(end * batch_size, num_samples or math.inf) - self._before * batch_size
             if self._tick([each.value for each in self.model.weights[:1]], end - self._before):
@@ -89,7 +97,9 @@ def lightning(samples: loop.Samples, **options: Any) -> Any:
 
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
             self._count += samples(batch) if callable(samples) else samples
-            updates = (batch_idx + 1) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
+            updates = (
+                batch_idx + 1
+            ) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
             if updates and self._tick(next(module.parameters(), None)):
                 trainer.should_stop = True
 
@@ -103,7 +113,8 @@ def lightning(samples: loop.Samples, **options: Any) -> Any:
 
 
 def trainer(**options: Any) -> Any:
-    """Return a callback for Hugging Face's Trainer, which knows its samples; a step is an update of the weights.
+    """Return a callback for Hugging Face's Trainer, which knows its samples; a step is an update
+    of the weights.
 
     Args:
         options: of `Meter`.
@@ -119,7 +130,9 @@ def trainer(**options: Any) -> Any:
 
         def on_substep_end(self, args, state, control, **rest) -> None:
             self._count += min(args.train_batch_size, self._left)
-            self._left -= args.train_batch_size if args.world_size == 1 else 0  # several fill up the last batch
+            self._left -= (
+                args.train_batch_size if args.world_size == 1 else 0
+            )  # several fill up the last batch
 
         def on_step_end(self, args, state, control, **rest) -> None:
             self.on_substep_end(args, state, control)

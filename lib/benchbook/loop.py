@@ -1,8 +1,10 @@
-"""Measure any training loop. Step, optimiser, batches and script stay the user's own, and no rows are written.
+"""Measure any training loop. Step, optimiser, batches and script stay the user's own, and no
+rows are written.
 
     benchbook.measure(step, loader, samples=64)
 
-A loop that another library runs is measured by one of `benchbook.callbacks`, or calls a `Meter` after each step.
+A loop that another library runs is measured by one of `benchbook.callbacks`, or calls a `Meter`
+after each step.
 """
 
 import inspect
@@ -29,15 +31,19 @@ Samples = float | Callable[[Any], float]
 class Meter:
     """Measures a loop from the calls of `tick`, in one stretch that is synchronised at both ends.
 
-    The first step and a warm-up of a second and three steps do not count. The stretch lasts 30 s or 200 steps,
-    whichever is later. With several ranks of torch, each has a Meter and takes as many steps.
+    The first step and a warm-up of a second and three steps do not count. The stretch lasts 30 s
+    or 200 steps, whichever is later. With several ranks of torch, each has a Meter and takes as
+    many steps.
 
     Args:
-        samples: of each step in this process, or a function that returns it for a batch; ranks that share a batch give
+        samples: of each step in this process, or a function that returns it for a batch; ranks
+        that share a batch give
             their part each.
-        every: steps after which the work repeats, such as those between two checkpoints: the stretch then holds whole
+        every: steps after which the work repeats, such as those between two checkpoints: the
+        stretch then holds whole
             cycles, at least ten or as many as fit in `most_seconds`.
-        device: whose name, memory and joules are shown, such as cuda:1; None: that of what the step returned.
+        device: whose name, memory and joules are shown, such as cuda:1; None: that of what the
+        step returned.
         most_seconds: of the stretch; a slow energy counter may need more.
 
     Raises:
@@ -45,26 +51,40 @@ class Meter:
     """
 
     def __init__(
-        self, samples: Samples, *, every: int | None = None, device: str | None = None, most_seconds: float = 60.0
+        self,
+        samples: Samples,
+        *,
+        every: int | None = None,
+        device: str | None = None,
+        most_seconds: float = 60.0,
     ) -> None:
-        for name, value in {"samples": samples, "every": every or 1, "most_seconds": most_seconds}.items():
+        for name, value in {
+            "samples": samples,
+            "every": every or 1,
+            "most_seconds": most_seconds,
+        }.items():
             also = ", or a function of a batch" if name == "samples" else ""
             if not ((isinstance(value, numbers.Real) and value > 0) or (also and callable(value))):
                 raise ValueError(f"{name} {value!r}; allowed: a number above 0{also}")
         self.samples, self.every, self.most_seconds = samples, every, most_seconds
         self._named = devices.parse(device) if device else None
         self._marks: list[Mark] = []  # the ends of windows
-        self._stretch, self._first = Stretch(), None  # the warm-up's; and the step before the stretch that counts
+        self._stretch, self._first = (
+            Stretch(),
+            None,
+        )  # the warm-up's; and the step before the stretch that counts
         self._steps, self._count, self._next, self._ticked = 0, 0.0, 1, 0.0
         self._num_workers, self._has_inputs, self._result = None, False, None
         scripts.meters.append(self)
         self._ranks = ranks.Ranks(f"loop-{len(scripts.meters)}")
 
     def inputs(self, batches: Iterable) -> Inputs:
-        """Return the batches, with their attributes; the time spent waiting for them is the `input_share`.
+        """Return the batches, with their attributes; the time spent waiting for them is the
+        `input_share`.
 
         Raises:
-            ValueError: `samples` is a number, and the loader says that the last batch of an epoch is much shorter.
+            ValueError: `samples` is a number, and the loader says that the last batch of an
+            epoch is much shorter.
         """
         loaders.refuse_short(batches, self.samples)
         self._has_inputs, self._num_workers = True, getattr(batches, "num_workers", None)
@@ -74,16 +94,20 @@ class Meter:
         """Count steps that were just queued; return whether enough is known.
 
         Args:
-            last: what the step returned, such as the loss: its device is named, and MLX evaluates it.
+            last: what the step returned, such as the loss: its device is named, and MLX
+            evaluates it.
             batch: what the step got, if `samples` is a function.
             steps: of this call.
 
         Raises:
-            ValueError: two cycles do not fit, ranks took unequal steps, or the named device is not in use.
+            ValueError: two cycles do not fit, ranks took unequal steps, or the named device is
+            not in use.
         """
         if self._result is None:
             self._steps += steps
-            self._count += float(self.samples(batch)) if callable(self.samples) else self.samples * steps
+            self._count += (
+                float(self.samples(batch)) if callable(self.samples) else self.samples * steps
+            )
             self._ticked = self._stretch.seconds()
             if self._steps >= self._next:
                 with self._refusing():
@@ -95,7 +119,8 @@ class Meter:
         return self._stretch.paused()
 
     def rate(self, last: Any = None) -> Rate:
-        """Return the rate; call it right after a loop that ends by itself, with what the last step returned.
+        """Return the rate; call it right after a loop that ends by itself, with what the last
+        step returned.
 
         Raises:
             ValueError: too little was measured, or see `tick`.
@@ -124,14 +149,21 @@ class Meter:
 
     def _mark(self, seconds: float = ranks.USUAL_SECONDS) -> Mark:
         """Return the end of a window for all ranks."""
-        elapsed, counts = self._ranks.exchange(self._steps, self._stretch.seconds(), self._count, seconds=seconds)
+        elapsed, counts = self._ranks.exchange(
+            self._steps, self._stretch.seconds(), self._count, seconds=seconds
+        )
         return Mark(self._steps - (self._first or 0), max(elapsed), sum(counts))
 
     def _warm_up(self, last: Any) -> None:
         devices.wait(last)
-        self._marks.append(now := self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS))
+        self._marks.append(
+            now := self._mark(ranks.USUAL_SECONDS if self._marks else ranks.FIRST_SECONDS)
+        )
         self._next = max(stretch.WARM_UP_STEPS, 2 * self._steps)
-        if now.steps < stretch.WARM_UP_STEPS or now.seconds - self._marks[0].seconds < stretch.WARM_UP_SECONDS:
+        if (
+            now.steps < stretch.WARM_UP_STEPS
+            or now.seconds - self._marks[0].seconds < stretch.WARM_UP_SECONDS
+        ):
             return
         self._device = devices.used(self._named, last)
         sensor = sensors.open_sensor(self._device)
@@ -140,7 +172,10 @@ class Meter:
         (least,) = self._ranks.exchange(self._steps, sensor.least_seconds)
         self.most_seconds, before = max(self.most_seconds, *least), self._marks[-2]
         pace = max(now.seconds - before.seconds, 1e-9) / (now.steps - before.steps)
-        planned = min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds) / pace
+        planned = (
+            min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds)
+            / pace
+        )
         self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
         self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
         self._marks = [Mark(0, 0.0, 0.0)]
@@ -164,37 +199,58 @@ class Meter:
             if cycles < fewest and now.seconds * (fewest if is_whole else 1) > most:
                 need = f"two cycles take about {fewest * every * now.seconds / now.steps:,.0f} s"
                 raise ValueError(f"every {every}: {need}; allowed: most_seconds above that")
-            is_over = is_whole and ((is_long and cycles >= stretch.CYCLES) or now.seconds * (1 + 1 / cycles) > most)
+            is_over = is_whole and (
+                (is_long and cycles >= stretch.CYCLES) or now.seconds * (1 + 1 / cycles) > most
+            )
         if is_over:
             is_cut = not (every or is_long)
-            self._finish(last, f"cut by most_seconds={most:g}, before 30 s and 200 steps" if is_cut else "")
+            self._finish(
+                last, f"cut by most_seconds={most:g}, before 30 s and 200 steps" if is_cut else ""
+            )
         self._next += min(self._stride, every - now.steps % every) if every else self._stride
 
     def _end_early(self, last: Any) -> None:
         idle, now = self._stretch.seconds() - self._ticked, self._mark(ranks.END_SECONDS)
         if self._first is None or not now.steps:
-            raise ValueError(f"the loop ended in its warm-up, after step {self._steps}; allowed: more batches")
+            raise ValueError(
+                f"the loop ended in its warm-up, after step {self._steps}; allowed: more batches"
+            )
         if idle > IDLE_SHARE * now.seconds:
-            raise ValueError(f"{idle:.3g} s between the last step and rate(); allowed: calling it right after the loop")
+            raise ValueError(
+                f"{idle:.3g} s between the last step and rate(); allowed: calling it right after the loop"
+            )
         if self.every and len(self._marks) <= stretch.FEWEST_CYCLES:
-            raise ValueError(f"the loop ended before two cycles of {self.every} steps did; allowed: more batches")
+            raise ValueError(
+                f"the loop ended before two cycles of {self.every} steps did; allowed: more batches"
+            )
         self._finish(last, "the loop ended by itself, before 30 s and 200 steps")
 
     def _finish(self, last: Any, note: str) -> None:
         parts = self._stretch.end(last)
         spent = [part.energy.joules for part in parts]
-        can_add = self._ranks.count == 1 or parts[-1].energy.boundary == "board"  # two ranks may share a CPU's counter
-        own = sum(part.seconds for part in parts), sum(part.input_seconds for part in parts), self._count
+        can_add = (
+            self._ranks.count == 1 or parts[-1].energy.boundary == "board"
+        )  # two ranks may share a CPU's counter
+        own = (
+            sum(part.seconds for part in parts),
+            sum(part.input_seconds for part in parts),
+            self._count,
+        )
         peak = max(part.peak_memory_bytes or 0 for part in parts)
         joules = sum(spent) if None not in spent else None
         seconds, waited, counts, peaks, spent = self._ranks.exchange(
             self._steps, *own, peak, joules if can_add else None
         )
         end = Mark(self._steps - self._first, max(seconds), sum(counts))
-        if self.every and self._marks[-1].steps < end.steps:  # a loop that ended by itself had begun one more cycle
+        if (
+            self.every and self._marks[-1].steps < end.steps
+        ):  # a loop that ended by itself had begun one more cycle
             end = self._marks[-1]
         marks = self._marks if self._marks[1:] else [*self._marks, end]
-        windows = tuple((b.samples - a.samples, max(b.seconds - a.seconds, 1e-9)) for a, b in itertools.pairwise(marks))
+        windows = tuple(
+            (b.samples - a.samples, max(b.seconds - a.seconds, 1e-9))
+            for a, b in itertools.pairwise(marks)
+        )
         elapsed, count = measuring.time.monotonic() - self._measures_from, self._ranks.count
         self._result = Rate(
             *(end.samples, end.steps, end.seconds, windows),
@@ -208,25 +264,32 @@ class Meter:
         )
 
 
-def measure(step: Callable[[Any], Any], batches: Iterable, samples: Samples, **options: Any) -> Rate:
+def measure(
+    step: Callable[[Any], Any], batches: Iterable, samples: Samples, **options: Any
+) -> Rate:
     """Train with your own step until its rate is known; print the rate, and return it.
 
     Args:
-        step: takes a batch, trains on it, and returns what depends on the whole step, such as the loss.
-        batches: such as a loader, which is repeated; a generator should last for 30 s and 200 steps.
-        samples, options: of `Meter`.
+        step: takes a batch, trains on it, and returns what depends on the whole step, such as
+        the loss.
+        batches: such as a loader, which is repeated; a generator should last for 30 s and 200
+        steps. samples, options: of `Meter`.
 
     Raises:
         ValueError: no batch, a loop that ends before its warm-up does, or a wrong argument.
         Exception: whatever the step raises; the rate so far is printed before.
     """
     if not callable(step) or inspect.isgeneratorfunction(step) or not hasattr(batches, "__iter__"):
-        raise ValueError(f"measure({step!r}, {batches!r}); allowed: a function of a batch, and batches")
+        raise ValueError(
+            f"measure({step!r}, {batches!r}); allowed: a function of a batch, and batches"
+        )
     try:
         inspect.signature(step).bind(None)
     except TypeError:
         allowed = "measure(lambda batch: step(*batch), ...), and a step, not a whole training"
-        raise ValueError(f"step takes {inspect.signature(step)}, not one batch; allowed: {allowed}") from None
+        raise ValueError(
+            f"step takes {inspect.signature(step)}, not one batch; allowed: {allowed}"
+        ) from None
     except ValueError:  # some functions in C have no signature
         pass
     meter, last, taken = Meter(samples, **options), None, None
@@ -251,7 +314,8 @@ def measure(step: Callable[[Any], Any], batches: Iterable, samples: Samples, **o
 
 @contextmanager
 def window(device: str | None = None) -> Iterator[Window]:
-    """Measure the body of a `with` block: seconds, waiting for input, and with `device` peak memory and joules.
+    """Measure the body of a `with` block: seconds, waiting for input, and with `device` peak
+    memory and joules.
 
     Example::
 

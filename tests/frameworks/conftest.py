@@ -1,7 +1,8 @@
 """Tests of several frameworks, each once for every installed framework.
 
-Keras computes with one framework in a process. So the tests of a framework that is not this process's own run together
-in a second pytest, which the first of them starts; each is then reported here under its own name.
+Keras computes with one framework in a process. So the tests of a framework that is not this
+process's own run together in a second pytest, which the first of them starts; each is then
+reported here under its own name.
 """
 
 import json
@@ -29,16 +30,24 @@ def pytest_generate_tests(metafunc):
     marker = metafunc.definition.get_closest_marker("frameworks")
     slow = marker.kwargs.get("slow", ())  # frameworks, or pairs with a study, with slow tests
     names = [name for name in marker.args if name in devices.installed()]
-    absent = pytest.mark.skip(reason=f"needs one of: {', '.join(marker.args)}; installed: none of them")
+    absent = pytest.mark.skip(
+        reason=f"needs one of: {', '.join(marker.args)}; installed: none of them"
+    )
     if "study" not in metafunc.fixturenames:
         given = [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
-        metafunc.parametrize("framework", given or [pytest.param(None, marks=absent)], scope="session")
+        metafunc.parametrize(
+            "framework", given or [pytest.param(None, marks=absent)], scope="session"
+        )
         return
     studies = marker.kwargs.get("studies", PLANS)
-    pairs = [(name, study) for study in studies for name in names if name in PLANS[study].FRAMEWORKS]
+    pairs = [
+        (name, study) for study in studies for name in names if name in PLANS[study].FRAMEWORKS
+    ]
     marks = [[pytest.mark.slow] * bool({pair, pair[0]} & {*slow}) for pair in pairs]
     given = [pytest.param(*pair, marks=each) for pair, each in zip(pairs, marks, strict=True)]
-    metafunc.parametrize(("framework", "study"), given or [pytest.param(None, None, marks=absent)], scope="session")
+    metafunc.parametrize(
+        ("framework", "study"), given or [pytest.param(None, None, marks=absent)], scope="session"
+    )
 
 
 def pytest_configure(config):
@@ -80,19 +89,25 @@ def pytest_runtest_protocol(item):
 
 
 def framework_of(item) -> str | None:
-    """Return the framework of a test of this folder; None for other tests, and if no framework is installed."""
+    """Return the framework of a test of this folder; None for other tests, and if no framework
+    is installed."""
     return item.callspec.params["framework"] if FOLDER in item.path.parents else None
 
 
 def run_apart(framework: str, items: list) -> dict[str, list[dict]]:
-    """Run tests in another process; return the reports of each: a failure if the process ended before it."""
+    """Run tests in another process; return the reports of each: a failure if the process ended
+    before it."""
     with tempfile.TemporaryDirectory() as folder:
         path, own = Path(folder) / "reports", [item.nodeid for item in items]
         environment = environment_of_tests() | NO_PLUGINS
         environment |= {"BENCHBOOK_TEST_FRAMEWORK": framework, REPORTS: str(path)}
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *own]
         ended = subprocess.run(
-            command, env=environment, cwd=items[0].config.rootpath, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            command,
+            env=environment,
+            cwd=items[0].config.rootpath,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         reports = {name: [] for name in own}
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -102,7 +117,9 @@ def run_apart(framework: str, items: list) -> dict[str, list[dict]]:
     for item in items:
         if "teardown" not in [content["when"] for content in reports[item.nodeid]]:
             failed = pytest.TestReport(item.nodeid, item.location, {}, "failed", output, "call")
-            content = item.config.hook.pytest_report_to_serializable(config=item.config, report=failed)
+            content = item.config.hook.pytest_report_to_serializable(
+                config=item.config, report=failed
+            )
             reports[item.nodeid] = [content]
     return reports
 

@@ -1,4 +1,5 @@
-"""Every framework reports its devices, and its synchronisation waits; test_mlx.py tests what only MLX has."""
+"""Every framework reports its devices, and its synchronisation waits; test_mlx.py tests what
+only MLX has."""
 
 from dataclasses import replace
 from unittest import mock
@@ -29,7 +30,10 @@ def test_a_device_has_its_software_and_memory():
     assert devices.backend(FRAMEWORK).kinds()[-1] == "cpu"
     assert (CPU.name, CPU.capability, CPU.is_cpu) == (identity.identify().chip, None, True)
     software = CPU.backend.software(CPU)
-    assert (software["framework"], software["framework_version"]) == (FRAMEWORK, str(library().__version__))
+    assert (software["framework"], software["framework_version"]) == (
+        FRAMEWORK,
+        str(library().__version__),
+    )
     assert FRAMEWORK != "torch" or software["num_threads"] == library().get_num_threads()
     assert 1 <= software["num_threads"] <= identity.usable_cores()
     assert FRAMEWORK not in ("torch", "jax") or CPU.backend.count(CPU) >= 1
@@ -53,7 +57,9 @@ def test_float32_goes_through_tf32_units_only_where_that_is_allowed():
                 CPU.backend.allow_tf32(True)
         else:
             CPU.backend.allow_tf32(True)
-            assert precision(library()) == of_framework(torch="high", tensorflow=True, jax="tensorfloat32")
+            assert precision(library()) == of_framework(
+                torch="high", tensorflow=True, jax="tensorfloat32"
+            )
     finally:
         CPU.backend.allow_tf32(False)
     assert precision(library()) == without
@@ -92,14 +98,18 @@ def test_operations_can_be_chained_and_read(name):
     operation = CPU.backend.launch(CPU) if name == "launch" else operations.copy(CPU, 64, name)
     last = operations.queue(operation, 3)
     CPU.backend.synchronize(CPU, last)
-    assert abs(CPU.backend.read(last)) in ((1, 3) if name == "launch" else (1,))  # some add to what came before
+    assert abs(CPU.backend.read(last)) in (
+        (1, 3) if name == "launch" else (1,)
+    )  # some add to what came before
     assert name == "launch" or numpy.asarray(last).nbytes == 64
 
 
 @pytest.mark.parametrize("name", operations.EXACT)
 def test_on_a_cpu_fp32_keeps_its_bits_and_long_products_are_right(name):
     if name == "attention" and FRAMEWORK in ("tensorflow", "jax"):
-        with pytest.raises(NotImplementedError, match="no fused attention here; allowed: torch, mlx"):
+        with pytest.raises(
+            NotImplementedError, match="no fused attention here; allowed: torch, mlx"
+        ):
             operations.mantissa_bits(CPU, name)
         return
     assert operations.mantissa_bits(CPU, name) >= (20 if name == "attention" else 23)
@@ -107,7 +117,9 @@ def test_on_a_cpu_fp32_keeps_its_bits_and_long_products_are_right(name):
 
 
 def test_every_candidate_of_a_search_is_another_setting_than_the_reference():
-    for kind in (kind for kind, features in devices.KINDS.items() if FRAMEWORK in features.frameworks):
+    for kind in (
+        kind for kind, features in devices.KINDS.items() if FRAMEWORK in features.frameworks
+    ):
         candidates = tuned.candidates(devices.Device(kind, "a chip", FRAMEWORK))
         changed = [replace(Settings(), **change) for change in candidates]
         assert len({*changed, Settings()}) == len(changed) + 1
@@ -135,7 +147,9 @@ def test_jax_queues_its_work_and_every_way_to_wait_is_needed():
 def test_jax_waits_for_every_part_of_an_output_that_lies_on_several_devices(given):
     import jax
 
-    rows = jax.sharding.NamedSharding(jax.sharding.Mesh(jax.devices(), "rows"), jax.sharding.PartitionSpec("rows"))
+    rows = jax.sharding.NamedSharding(
+        jax.sharding.Mesh(jax.devices(), "rows"), jax.sharding.PartitionSpec("rows")
+    )
     spread = jax.device_put(jax.numpy.ones((2, 3000, 3000)), rows)
     output = {"deep": [jax.jit(lambda a: a @ a)(spread)]}
     assert len(output["deep"][0].sharding.device_set) == 2

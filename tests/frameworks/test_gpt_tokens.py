@@ -1,4 +1,5 @@
-"""GPT on MLX: torch's function from torch's first weights, steps that float64 confirms, and planted faults."""
+"""GPT on MLX: torch's function from torch's first weights, steps that float64 confirms, and
+planted faults."""
 
 import dataclasses
 
@@ -20,13 +21,21 @@ def _with_biases(framework, monkeypatch):
 
 
 def build(words="", framework="mlx", **options):
-    sizes = {"batch_size": 4, "sequence_length": 16, "data_resident": True, "settings": gpt.read_settings(words)}
+    sizes = {
+        "batch_size": 4,
+        "sequence_length": 16,
+        "data_resident": True,
+        "settings": gpt.read_settings(words),
+    }
     device = Device("cpu", "a CPU", framework)
     return gpt.Plan.build(datasets.load("excerpt"), device, "controlled", **sizes | options)
 
 
 def losses(workload, count=3):
-    return [float(workload.step(batch)) for batch, _ in zip(workload.batches(0), range(count), strict=False)]
+    return [
+        float(workload.step(batch))
+        for batch, _ in zip(workload.batches(0), range(count), strict=False)
+    ]
 
 
 def passes(workload, folder):
@@ -40,7 +49,8 @@ def test_losses_operations_and_tests_are_torchs(options):
     assert float(own.evaluate().loss) == pytest.approx(float(torchs.evaluate().loss), rel=1e-4)
     assert own.trainable_parameters() == torchs.trainable_parameters()
     counted = [
-        {name: made.description()[name] for name in ("parameters", "flops_per_sample")} for made in (own, torchs)
+        {name: made.description()[name] for name in ("parameters", "flops_per_sample")}
+        for made in (own, torchs)
     ]
     assert counted[0] == counted[1]
 
@@ -57,7 +67,11 @@ def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
 
     workload, own = build("fused_attention"), mx.fast.scaled_dot_product_attention
     if name == "no mask":
-        monkeypatch.setattr(mx.fast, "scaled_dot_product_attention", lambda *given, mask, **more: own(*given, **more))
+        monkeypatch.setattr(
+            mx.fast,
+            "scaled_dot_product_attention",
+            lambda *given, mask, **more: own(*given, **more),
+        )
     elif name == "no clipping":
         workload.max_norm = 0.0
     else:  # the first steps' rates instead of those after the warm-up
@@ -66,7 +80,11 @@ def test_a_planted_fault_fails(name, tmp_path, monkeypatch):
 
 
 def test_what_mlx_lacks_is_refused():
-    with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled, fused_attention"):
+    with pytest.raises(
+        NotImplementedError, match="allowed with MLX: precision, compiled, fused_attention"
+    ):
         build("padded")
-    with pytest.raises(NotImplementedError, match=r"fused_attention with dropout .* on MLX; allowed: dropout 0"):
+    with pytest.raises(
+        NotImplementedError, match=r"fused_attention with dropout .* on MLX; allowed: dropout 0"
+    ):
         build("fused_attention", model="nanogpt_char")

@@ -15,7 +15,9 @@ from fakes import run
 from processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
-of_any = pytest.mark.frameworks("tensorflow")  # Keras and the library do the same with JAX, which compiles for longer
+of_any = pytest.mark.frameworks(
+    "tensorflow"
+)  # Keras and the library do the same with JAX, which compiles for longer
 CPU = devices.pick("cpu", FRAMEWORK)
 
 
@@ -37,7 +39,9 @@ def workload(data, **options):
     def fit(batch, place):
         return batch[1] == labels[[(images == image).all((1, 2, 3)).argmax() for image in batch[0]]]
 
-    return small.keras_workload(CPU, batches, [(images[:32], labels[:32]), (images[32:], labels[32:])], fit, **options)
+    return small.keras_workload(
+        CPU, batches, [(images[:32], labels[:32]), (images[32:], labels[32:])], fit, **options
+    )
 
 
 without_dropout = functools.partial(small.keras_model, dropout=0.0)
@@ -56,14 +60,19 @@ def test_a_process_computes_with_one_framework_and_says_so():
     other = {"tensorflow": "jax", "jax": "tensorflow"}[FRAMEWORK]
     if other not in devices.installed():
         pytest.skip(f"{other} is not installed: nothing to change to")
-    with pytest.raises(RuntimeError, match=f"computes with {FRAMEWORK} .* cannot change to {other}.*restarted kernel"):
+    with pytest.raises(
+        RuntimeError,
+        match=f"computes with {FRAMEWORK} .* cannot change to {other}.*restarted kernel",
+    ):
         import_keras(other)
 
 
 def test_it_learns_and_reads_no_loss_meanwhile(data):
     made = workload(data)
     losses = [made.step(batch) for epoch in range(3) for batch in made.batches(epoch)]
-    assert not any(isinstance(loss, (float, numpy.ndarray)) for loss in losses)  # each is still on the device
+    assert not any(
+        isinstance(loss, (float, numpy.ndarray)) for loss in losses
+    )  # each is still on the device
     assert made.mean_loss(losses) == pytest.approx(numpy.mean([float(loss) for loss in losses]))
     assert made.mean_loss(losses[-6:]) < 0.7 * float(losses[0])
     assert made.description()["compiled"] is (FRAMEWORK == "jax")
@@ -110,7 +119,11 @@ def test_a_step_is_compiled_once(data):
 
 @pytest.mark.parametrize(
     ("precision", "stored", "computed"),
-    [("fp32", "float32", "float32"), ("amp_fp16", "float32", "float16"), ("bf16", "bfloat16", "bfloat16")],
+    [
+        ("fp32", "float32", "float32"),
+        ("amp_fp16", "float32", "float16"),
+        ("bf16", "bfloat16", "bfloat16"),
+    ],
 )
 def test_every_precision_keeps_and_computes_what_it_says(data, precision, stored, computed):
     made = workload(data, settings=Settings(precision=precision))
@@ -124,7 +137,8 @@ def test_every_precision_keeps_and_computes_what_it_says(data, precision, stored
 
 def test_xla_changes_no_number_beyond_rounding(data):
     plain, compiled = (
-        workload(data, settings=Settings(compiled=choice), make_model=without_dropout) for choice in (False, True)
+        workload(data, settings=Settings(compiled=choice), make_model=without_dropout)
+        for choice in (False, True)
     )
     assert compiled.description()["compiled"] is True
     assert steps(plain, 2) == pytest.approx(steps(compiled, 2), rel=1e-4)
@@ -157,14 +171,23 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data, monkeypatch):
     with made.compared("fp32") as subject:
         network = float64.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     pixels = images.astype(float) / 3
-    logits = ((pixels - pixels.mean(axis=(0, 1, 2))) / numpy.sqrt(pixels.var(axis=(0, 1, 2)) + 0.01)).mean(axis=(1, 2))
+    logits = (
+        (pixels - pixels.mean(axis=(0, 1, 2))) / numpy.sqrt(pixels.var(axis=(0, 1, 2)) + 0.01)
+    ).mean(axis=(1, 2))
     share = numpy.exp(logits) / numpy.exp(logits).sum(1, keepdims=True)
     loss, _, _ = network.differentiate((pixels,), labels)
-    assert loss == pytest.approx(-numpy.log(share[range(48), labels]).mean(), rel=1e-9)  # epsilon is float32's
+    assert loss == pytest.approx(
+        -numpy.log(share[range(48), labels]).mean(), rel=1e-9
+    )  # epsilon is float32's
     assert keras.backend.result_type("float64", "float32") == before
-    monkeypatch.delattr("keras.src.backend.common.dtypes.BIT64_TO_BIT32_DTYPE")  # as if a release had moved it
+    monkeypatch.delattr(
+        "keras.src.backend.common.dtypes.BIT64_TO_BIT32_DTYPE"
+    )  # as if a release had moved it
     monkeypatch.setattr(keras.backend, "result_type", lambda *types: "float32")
-    with pytest.raises(NotImplementedError, match="rounds float64 to float32; allowed: Keras"), arithmetic(CPU, "fp64"):
+    with (
+        pytest.raises(NotImplementedError, match="rounds float64 to float32; allowed: Keras"),
+        arithmetic(CPU, "fp64"),
+    ):
         pass
 
 
@@ -191,7 +214,10 @@ def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
     import_keras(FRAMEWORK)
     assert kernel_and_scale(small.keras_model) == (True, True)
     with zero_kernels():
-        assert kernel_and_scale(small.keras_model) == (False, True)  # a batch norm's scale is not drawn at random
+        assert kernel_and_scale(small.keras_model) == (
+            False,
+            True,
+        )  # a batch norm's scale is not drawn at random
     assert kernel_and_scale(zero_kernels()(small.keras_model)) == (False, True)
     assert kernel_and_scale(small.keras_model) == (True, True)
 

@@ -27,14 +27,17 @@ def nothing_handed_over(monkeypatch):
 
 
 def cpu_seconds(device, operation, count):
-    """Return the CPU seconds of this process for `count` calls and the synchronisation after them."""
+    """Return the CPU seconds of this process for `count` calls and the synchronisation after
+    them."""
     started = time.process_time()
     device.backend.synchronize(device, operations.queue(operation, count))
     return time.process_time() - started
 
 
 @pytest.mark.parametrize(("platform", "num_threads"), [("darwin", 8), ("linux", 1)])
-def test_its_products_have_all_cores_on_a_mac_and_one_on_linux(cpu, monkeypatch, platform, num_threads):
+def test_its_products_have_all_cores_on_a_mac_and_one_on_linux(
+    cpu, monkeypatch, platform, num_threads
+):
     monkeypatch.setattr(identity, "usable_cores", lambda: 8)
     monkeypatch.setattr(sys, "platform", platform)
     assert cpu.backend.num_threads() == num_threads
@@ -64,12 +67,20 @@ def test_its_wait_waits_for_work_that_was_handed_over_and_for_work_that_was_not(
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
     assert calibration.check_synchronize(cpu, **check) < 0.1
     with pytest.raises(calibration.NotSynchronized, match="synchronising mlx on cpu left "):
-        calibration.check_synchronize(cpu, synchronize=lambda device, last: mx.synchronize(), **check)
+        calibration.check_synchronize(
+            cpu, synchronize=lambda device, last: mx.synchronize(), **check
+        )
 
 
 @pytest.mark.parametrize("name", ["multiplication", "copy"])
-def test_of_many_calls_none_is_left_out_though_only_the_last_output_is_kept(cpu, nothing_handed_over, name):
-    operation = operations.copy(cpu, 2**22) if name == "copy" else operations.multiplication(cpu, SIZE, "fp32")
+def test_of_many_calls_none_is_left_out_though_only_the_last_output_is_kept(
+    cpu, nothing_handed_over, name
+):
+    operation = (
+        operations.copy(cpu, 2**22)
+        if name == "copy"
+        else operations.multiplication(cpu, SIZE, "fp32")
+    )
     cpu_seconds(cpu, operation, 1)
     assert cpu_seconds(cpu, operation, 20) > 5 * cpu_seconds(cpu, operation, 1)
 
@@ -79,6 +90,9 @@ def test_every_launch_adds_one(cpu, nothing_handed_over):
 
 
 def test_transfers_make_copies(cpu):
-    there, back = (operations.copy(cpu, 2**12, direction)(None) for direction in ("host_to_device", "device_to_host"))
+    there, back = (
+        operations.copy(cpu, 2**12, direction)(None)
+        for direction in ("host_to_device", "device_to_host")
+    )
     assert there.tolist() == back.tolist() == [1.0] * 2**10
     assert back.flags.owndata  # not a view of the device's memory

@@ -1,4 +1,5 @@
-"""The three workloads on MLX: the same functions as in torch, steps that float64 confirms, and complete work."""
+"""The three workloads on MLX: the same functions as in torch, steps that float64 confirms, and
+complete work."""
 
 import functools
 from dataclasses import replace
@@ -25,12 +26,18 @@ OPTIONS = {
     "resnet50_cost": {"data": None, "batch_size": 2, "parity_batch_size": 2},
 }
 # MobileNetV2 frozen, its batch norms folded; ResNet-50 at the start of its warm-up.
-COMPARED = {"mnist_speedup": {}, "mobilenetv2_energy": {"trainable": False}, "resnet50_cost": {"image_size": 64}}
+COMPARED = {
+    "mnist_speedup": {},
+    "mobilenetv2_energy": {"trainable": False},
+    "resnet50_cost": {"image_size": 64},
+}
 
 
 def build(name="mnist_speedup", device=CPU, precision="fp32", compiled=False, **options):
     """Return a small workload of a study on MLX or torch."""
-    return small.build(name, device, settings=Settings(precision, compiled=compiled), **OPTIONS[name] | options)
+    return small.build(
+        name, device, settings=Settings(precision, compiled=compiled), **OPTIONS[name] | options
+    )
 
 
 def losses(workload, num_steps=2):
@@ -55,7 +62,9 @@ def test_outputs_operations_and_parameters_are_torchs(name):
         arrays, parts = subject.weights() | subject.statistics(), dict(model.named_parameters())
         parts |= {name: part for name, part in model.named_buffers() if part.is_floating_point()}
         assert arrays.keys() == parts.keys()
-        for path in [*subject.statistics()][:2]:  # of the first norm: rounding grows from layer to layer
+        for path in [*subject.statistics()][
+            :2
+        ]:  # of the first norm: rounding grows from layer to layer
             numpy.testing.assert_allclose(arrays[path], parts[path], rtol=1e-3, atol=1e-4)
         with torch.no_grad():
             for path, part in parts.items():
@@ -67,7 +76,9 @@ def test_outputs_operations_and_parameters_are_torchs(name):
 
 
 # In fp32 on the CPU, `test_workloads` compares them.
-@pytest.mark.parametrize(("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist_speedup", "amp_fp16")])
+@pytest.mark.parametrize(
+    ("name", "precision"), [*((name, "fp32") for name in COMPARED), ("mnist_speedup", "amp_fp16")]
+)
 @pytest.mark.parametrize("device", [apple_gpu("metal", "mlx")])
 def test_three_steps_on_a_gpu_are_those_of_float64(device, name, precision, tmp_path):
     verdict = parity.check(build(name, device, precision, **COMPARED[name]), run(tmp_path), 3)
@@ -78,7 +89,9 @@ def test_three_steps_on_a_gpu_are_those_of_float64(device, name, precision, tmp_
     ("name", "precision"),
     [("mobilenetv2_energy", "fp32"), ("mnist_speedup", "amp_fp16"), ("mnist_speedup", "amp_bf16")],
 )
-def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(name, precision, tmp_path):
+def test_three_steps_of_all_layers_and_of_scaled_gradients_are_those_of_float64(
+    name, precision, tmp_path
+):
     verdict = parity.check(build(name, precision=precision), run(tmp_path), 3)
     assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
 
@@ -92,7 +105,8 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
     batch = next(workload.batches(0))
 
     def check():
-        """Queue two steps without submitting them, wait, and return the fraction of the time that is left."""
+        """Queue two steps without submitting them, wait, and return the fraction of the time
+        that is left."""
         return calibration.check_synchronize(
             CPU,
             operation=lambda previous: workload.step(batch),
@@ -102,7 +116,9 @@ def test_a_step_that_was_not_handed_over_is_done_before_the_clock_stops(monkeypa
 
     monkeypatch.setattr(mx, "async_eval", lambda *arrays: None)
     assert check() < 0.1
-    monkeypatch.setattr(training.mx, "depends", lambda loss, others: loss)  # the loss is known before the update
+    monkeypatch.setattr(
+        training.mx, "depends", lambda loss, others: loss
+    )  # the loss is known before the update
     with pytest.raises(calibration.NotSynchronized):
         check()
 
@@ -154,10 +170,18 @@ def test_resnet50s_learning_rate_is_the_plans():
 
 def test_a_search_tries_precisions_and_the_compiler_and_nothing_that_mlx_lacks():
     metal = replace(CPU, kind="metal")
-    assert tuned.candidates(metal) == [{"precision": "amp_fp16"}, {"precision": "amp_bf16"}, {"compiled": True}]
+    assert tuned.candidates(metal) == [
+        {"precision": "amp_fp16"},
+        {"precision": "amp_bf16"},
+        {"compiled": True},
+    ]
     with pytest.raises(NotImplementedError, match="allowed with MLX: precision, compiled"):
         small.build("mnist_speedup", CPU, settings=Settings(channels_last=True))
-    with pytest.raises(NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"):
+    with pytest.raises(
+        NotImplementedError, match="MLX in tf32; allowed: fp32, amp_bf16, amp_fp16, bf16, fp16"
+    ):
         build(precision="tf32")
-    with pytest.raises(NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"):
+    with pytest.raises(
+        NotImplementedError, match="tensorflow with mnist_speedup; allowed: torch, mlx"
+    ):
         build(device=Device("cpu", "a CPU", "tensorflow"))

@@ -1,6 +1,7 @@
 """MobileNetV2 in every framework.
 
-Weights and images come from NumPy. TensorFlow is compared with the article's own code, torch and JAX with TensorFlow.
+Weights and images come from NumPy. TensorFlow is compared with the article's own code, torch and
+JAX with TensorFlow.
 """
 
 import copy
@@ -33,7 +34,8 @@ DATA = Dataset("random", *images(20, 0), *images(10, 1))
 
 
 def lively_weights() -> initial.Weights:
-    """Return weights with which images still differ at the head, and batch norms that are not the identity."""
+    """Return weights with which images still differ at the head, and batch norms that are not
+    the identity."""
     arrays, random = initial.draw(10, 1), numpy.random.default_rng(2)
     low = numpy.array([0.8, -0.2, -0.2, 0.3])[:, None]
     for name, (norm, shape) in initial.convolutions().items():
@@ -52,7 +54,9 @@ def state(made) -> dict[str, numpy.ndarray]:
     """Return weights and moving statistics by name."""
     if made.device.framework == "torch":
         return {
-            name: part.numpy().copy() for name, part in made.model.state_dict().items() if "num_batches" not in name
+            name: part.numpy().copy()
+            for name, part in made.model.state_dict().items()
+            if "num_batches" not in name
         }
     from benchbook.frameworks.keras.runtime import to_host
 
@@ -60,7 +64,8 @@ def state(made) -> dict[str, numpy.ndarray]:
 
 
 def exact_steps(made, count):
-    """Return steps of the reference, all with the first training batch; both frameworks have the same order."""
+    """Return steps of the reference, all with the first training batch; both frameworks have the
+    same order."""
     with made.compared("fp32") as subject:
         batches = [subject.to_host(subject.batches(1)[0])] * count
         start = (made.plain, subject.weights(), subject.statistics(), batches)
@@ -94,11 +99,20 @@ def unfrozen():
 
 
 def test_parameters_and_arithmetic_are_the_articles_whatever_the_framework(frozen, unfrozen):
-    features, head, first = 12_224_256, 2 * 1280 * 10, 2 * 16 * 16 * 27 * 32  # forward, 2 per multiply-add
-    counted = {12_810: features + 2 * head, 2_236_682: 3 * (features + head) - first}  # images need no gradient
+    features, head, first = (
+        12_224_256,
+        2 * 1280 * 10,
+        2 * 16 * 16 * 27 * 32,
+    )  # forward, 2 per multiply-add
+    counted = {
+        12_810: features + 2 * head,
+        2_236_682: 3 * (features + head) - first,
+    }  # images need no gradient
     for made, (trained, flops) in zip((frozen, unfrozen), counted.items(), strict=True):
         assert made.trainable_parameters() == trained
-        assert made.description()["parameters"] == 2_270_794  # moving means and variances are among them
+        assert (
+            made.description()["parameters"] == 2_270_794
+        )  # moving means and variances are among them
         assert made.description()["flops_per_sample"] == flops
 
 
@@ -109,7 +123,9 @@ def test_outputs_are_those_of_the_articles_model(frozen):
 
     keras.config.set_dtype_policy("float64")
     try:
-        base = keras.applications.MobileNetV2(input_shape=(32, 32, 3), include_top=False, weights=None)
+        base = keras.applications.MobileNetV2(
+            input_shape=(32, 32, 3), include_top=False, weights=None
+        )
         layers = [base, keras.layers.GlobalAveragePooling2D(), keras.layers.Dropout(0.4)]
         model = keras.Sequential([*layers, keras.layers.Dense(10, activation="softmax")])
         model.build((None, 32, 32, 3))
@@ -121,7 +137,9 @@ def test_outputs_are_those_of_the_articles_model(frozen):
     model.layers[-1].set_weights(arrays[initial.HEAD])
     pixels = mobilenetv2.enlarge(DATA.test_images, 32).astype("float64")
     expected = numpy.asarray(model(pixels, training=False))
-    assert expected.std(axis=0).max() > 0.1  # images differ, so the compared outputs are not constant
+    assert (
+        expected.std(axis=0).max() > 0.1
+    )  # images differ, so the compared outputs are not constant
     exact = replace(frozen, settings=Settings("fp64"))
     exact.network.load([*state(frozen).values()])
     found = exact.network.predict(pixels)
@@ -131,26 +149,35 @@ def test_outputs_are_those_of_the_articles_model(frozen):
 
 @pytest.mark.frameworks("tensorflow")  # Keras's Adam is the same on JAX
 def test_losses_of_the_head_and_adams_steps_are_those_of_the_torch_twin(frozen):
-    """In float64 the frameworks agree to rounding; Keras's Adam adds epsilon elsewhere, so steps agree less closely."""
+    """In float64 the frameworks agree to rounding; Keras's Adam adds epsilon elsewhere, so steps
+    agree less closely."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", drawn=("imagenet", lively_weights()))
-    for step, other, tolerance in zip(exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True):
-        assert step.loss == pytest.approx(other.loss, rel=tolerance)  # the second is that after a step
+    for step, other, tolerance in zip(
+        exact_steps(frozen, 3), exact_steps(twin, 3), (1e-7, 1e-4, 1e-4), strict=True
+    ):
+        assert step.loss == pytest.approx(
+            other.loss, rel=tolerance
+        )  # the second is that after a step
 
 
 @pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 def test_gradients_of_all_layers_are_those_of_the_torch_twin(unfrozen):
-    """A wrong padding or constant, or a batch norm in inference mode, would show in the gradient's norm."""
+    """A wrong padding or constant, or a batch norm in inference mode, would show in the
+    gradient's norm."""
     pytest.importorskip("torch", reason="torch is not installed: no twin to compare with")
     twin = build("torch", trainable=True)
     (step,), (other,) = exact_steps(unfrozen, 1), exact_steps(twin, 1)
     assert step.loss == pytest.approx(other.loss, rel=1e-7)
-    norms = [sorted(numpy.linalg.norm(part) for part in each.gradients.values()) for each in (step, other)]
+    norms = [
+        sorted(numpy.linalg.norm(part) for part in each.gradients.values())
+        for each in (step, other)
+    ]
     numpy.testing.assert_allclose(*norms, rtol=1e-4, atol=1e-9)
 
 
-# JAX has the same layers, and their gradients are tested above. TensorFlow takes ten seconds to build the graph of a
-# training step; the smoke profile runs one.
+# JAX has the same layers, and their gradients are tested above. TensorFlow takes ten seconds to
+# build the graph of a training step; the smoke profile runs one.
 @pytest.mark.frameworks("torch", "tensorflow", slow=("tensorflow",))
 def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfrozen):
     fresh, before = unfrozen.snapshot(), state(unfrozen)
@@ -165,7 +192,9 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     values = numpy.einsum("nhwcij,ijco->nhwo", windows.astype(float), kernel).reshape(-1, 32)
     norm = "bn_Conv1/moving_{}" if IS_KERAS else "features.0.1.running_{}"
     variance = values.var(axis=0, ddof=0 if IS_KERAS else 1)  # torch stores the unbiased variance
-    numpy.testing.assert_allclose(after[norm.format("mean")], 0.1 * values.mean(axis=0), rtol=1e-3, atol=1e-6)
+    numpy.testing.assert_allclose(
+        after[norm.format("mean")], 0.1 * values.mean(axis=0), rtol=1e-3, atol=1e-6
+    )
     moved = after[norm.format("variance" if IS_KERAS else "var")].astype(float) - 0.9
     numpy.testing.assert_allclose(moved, 0.1 * variance, rtol=2e-4)
     unfrozen.restore(fresh)
@@ -199,13 +228,17 @@ def test_the_learning_rate_falls_by_four_percent_in_50_000_steps(frozen):
 def test_images_are_enlarged_as_the_article_enlarged_them(size):
     import tensorflow
 
-    expected = tensorflow.image.resize(DATA.train_images.astype("float32") / 255, (size, size), "nearest").numpy()
+    expected = tensorflow.image.resize(
+        DATA.train_images.astype("float32") / 255, (size, size), "nearest"
+    ).numpy()
     numpy.testing.assert_array_equal(mobilenetv2.enlarge(DATA.train_images, size), expected)
     first = mobilenetv2.enlarge(DATA.train_images, size, channels_first=True)
     numpy.testing.assert_array_equal(first, expected.transpose(0, 3, 1, 2))
 
 
-@pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("tensorflow", "jax"))  # the head alone is in smoke
+@pytest.mark.frameworks(
+    "torch", "tensorflow", "jax", slow=("tensorflow", "jax")
+)  # the head alone is in smoke
 def test_three_steps_of_all_layers_are_those_of_float64(unfrozen, tmp_path):
     verdict = parity.check(unfrozen, run(tmp_path), 3)
     assert verdict.passed, verdict.reason
@@ -220,11 +253,18 @@ def test_tuned_settings_and_folded_batch_norms_change_how_it_is_computed_and_not
     expected = logits(frozen)  # up to 8, from weights that make rounding grow
     torch.testing.assert_close(logits(made), expected, rtol=0, atol=0.02)
     assert made.to_device(next(made.batches(0)))[0].is_contiguous(memory_format=torch.channels_last)
-    for one, num_norms in ((made, 0), (build(trainable=True, **options), 52)):  # only frozen ones are folded
-        assert sum(isinstance(part, torch.nn.BatchNorm2d) for part in one.model.modules()) == num_norms
+    for one, num_norms in (
+        (made, 0),
+        (build(trainable=True, **options), 52),
+    ):  # only frozen ones are folded
+        assert (
+            sum(isinstance(part, torch.nn.BatchNorm2d) for part in one.model.modules()) == num_norms
+        )
 
 
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras, as it writes with NumPy 2
+@pytest.mark.filterwarnings(
+    "ignore:__array__ implementation:DeprecationWarning"
+)  # Keras, as it writes with NumPy 2
 @pytest.mark.frameworks("tensorflow")
 def test_a_weights_file_is_read_as_keras_writes_it(tmp_path):
     import h5py

@@ -38,8 +38,17 @@ def test_the_same_weights_give_torchvisions_outputs(both):
     for weight in network.model.weights:
         layer, kind = weight.path.rsplit("/", 1)
         module = model.get_submodule(layer.rpartition("/")[2])
-        names = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
-        array = getattr(module, names.get(kind, "weight" if kind == "kernel" else kind)).detach().numpy()
+        names = {
+            "gamma": "weight",
+            "beta": "bias",
+            "moving_mean": "running_mean",
+            "moving_variance": "running_var",
+        }
+        array = (
+            getattr(module, names.get(kind, "weight" if kind == "kernel" else kind))
+            .detach()
+            .numpy()
+        )
         order = {4: (2, 3, 1, 0), 2: (1, 0)}.get(array.ndim)
         copied.append(array.transpose(order) if order else array)
     network.load(copied)

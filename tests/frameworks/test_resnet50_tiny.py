@@ -1,4 +1,5 @@
-"""ResNet-50's training in Keras around a tiny network: optimiser, schedule, and two devices that train as one."""
+"""ResNet-50's training in Keras around a tiny network: optimiser, schedule, and two devices that
+train as one."""
 
 import numpy
 import pytest
@@ -15,7 +16,13 @@ from small import images
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 CPU = devices.pick("cpu", FRAMEWORK)
-OPTIONS = {"image_size": 32, "batch_size": 8, "num_workers": 0, "learning_rate": 1.0, "schedule_epochs": 0.05}
+OPTIONS = {
+    "image_size": 32,
+    "batch_size": 8,
+    "num_workers": 0,
+    "learning_rate": 1.0,
+    "schedule_epochs": 0.05,
+}
 DRAWN = images((32, 32, 3), 48, 16)
 PARTS = (DRAWN.train_images, DRAWN.train_labels), (DRAWN.test_images, DRAWN.test_labels)
 PICTURES = Collection("random", *(Pictures(*part) for part in PARTS), 3)
@@ -64,7 +71,14 @@ def test_the_rate_is_the_schedules(workload):
     plan = workload.make_optimizer.args[0]
     length = plan.steps_per_epoch * plan.schedule_epochs
     schedule = workload.make_optimizer()._learning_rate
-    for step in (0, 1, round(length / 18), round(length / 2), round(length * 0.9), 2 * round(length)):
+    for step in (
+        0,
+        1,
+        round(length / 18),
+        round(length / 2),
+        round(length * 0.9),
+        2 * round(length),
+    ):
         assert float(schedule(step)) == pytest.approx(plan.rate(step), rel=1e-4)
 
 
@@ -90,7 +104,8 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
 
 @pytest.mark.frameworks("jax", slow=("jax",))
 def test_parity_compares_a_whole_batch_at_a_later_rate_of_the_warm_up():
-    """Synthetic images are on their devices from the start, each device with its part of a batch."""
+    """Synthetic images are on their devices from the start, each device with its part of a
+    batch."""
     made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
     assert made.plain.schedule_start > 100
     with made.compared("fp32") as subject:
@@ -100,7 +115,9 @@ def test_parity_compares_a_whole_batch_at_a_later_rate_of_the_warm_up():
         after = subject.weights()
     assert [len(part) for part in subject.to_host(batch)] == [8, 8]
     assert subject.schedule_step == made.plain.schedule_start + 1
-    name = list(before)[-1]  # the biases of the last layer, which begin at 0: weight decay does not change them
+    name = list(before)[
+        -1
+    ]  # the biases of the last layer, which begin at 0: weight decay does not change them
     rate = made.plain.make_optimizer().rate(made.plain.schedule_start)
     numpy.testing.assert_allclose(after[name], -rate * 1.9 * gradients[name], rtol=1e-3, atol=1e-7)
     assert to_host(made.network.iterations.value) == 0

@@ -1,6 +1,8 @@
-"""The work of every study's own loop: what a clock cannot see, and float64 cannot where it shares the network's source.
+"""The work of every study's own loop: what a clock cannot see, and float64 cannot where it
+shares the network's source.
 
-Losses are pinned for made-up weights and one made-up batch, in float64, so that they hold on any CPU.
+Losses are pinned for made-up weights and one made-up batch, in float64, so that they hold on any
+CPU.
 """
 
 import importlib
@@ -38,7 +40,9 @@ LOSSES = {
     ("vae_stability", "torch"): 8147.637109774718,
 }
 CLASSES = {"nanogpt_char_small": 65, "unet_triangles": 2}  # by model; of others 3
-WHOLE = {"mobilenetv2_energy": {"trainable": True}}  # a head alone sees hardly anything of random features
+WHOLE = {
+    "mobilenetv2_energy": {"trainable": True}
+}  # a head alone sees hardly anything of random features
 
 
 def host(part) -> numpy.ndarray:
@@ -50,15 +54,22 @@ def digests(images) -> set[bytes]:
 
 
 def faults(workload) -> list[str]:
-    """Return what is wrong with an epoch's batches, an evaluation and a step; the workload stays unchanged."""
+    """Return what is wrong with an epoch's batches, an evaluation and a step; the workload stays
+    unchanged."""
     fresh, found = workload.snapshot(), []
     workload.enter()
     batches = list(workload.batches(0))
     sizes, samples = [len(batch[0]) for batch in batches], sum(map(workload.num_samples, batches))
-    images, tests = set().union(*(digests(batch[0]) for batch in batches)), [*workload.test_batches()]
+    images, tests = (
+        set().union(*(digests(batch[0]) for batch in batches)),
+        [*workload.test_batches()],
+    )
     if sizes[:-1] != [workload.batch_size] * (len(sizes) - 1):
         found.append(f"batches of {sizes}")
-    if samples != sum(sizes) or not 0 <= workload.description()["dataset_samples"] - samples < workload.batch_size:
+    if (
+        samples != sum(sizes)
+        or not 0 <= workload.description()["dataset_samples"] - samples < workload.batch_size
+    ):
         found.append(f"{samples} samples counted, {sum(sizes)} images")
     if len(images) != sum(sizes):
         found.append(f"{len(images)} of {sum(sizes)} images are distinct")
@@ -69,14 +80,18 @@ def faults(workload) -> list[str]:
     trained = workload.snapshot()
     if workload.plain.labels and training_mode(workload, tests[0]):
         found.append("evaluation in training mode")
-    if any(is_unused(workload, trained, batches[0], place) for place in (0, len(host(batches[0][0])) - 1)):
+    if any(
+        is_unused(workload, trained, batches[0], place)
+        for place in (0, len(host(batches[0][0])) - 1)
+    ):
         found.append("part of a batch is not trained on")
     workload.restore(fresh)
     return found
 
 
 def training_mode(workload, batch: tuple) -> bool:
-    """Return whether an image's loss depends on the others: a batch's is the mean over its halves, each taken twice."""
+    """Return whether an image's loss depends on the others: a batch's is the mean over its
+    halves, each taken twice."""
     own, half = workload.test_batches, len(host(batch[0])) // 2
     first, second = list(range(half)), list(range(half, 2 * half))
     losses = []
@@ -88,22 +103,31 @@ def training_mode(workload, batch: tuple) -> bool:
 
 
 def is_unused(workload, state: dict, batch: tuple, place: int) -> bool:
-    """Return whether a step's loss stays the same with another image, and with another label, at a place."""
+    """Return whether a step's loss stays the same with another image, and with another label, at
+    a place."""
     labels, whole = host(batch[-1]), list(range(len(host(batch[0]))))
     other = next(index for index in whole if not numpy.array_equal(labels[index], labels[place]))
     order = [*whole[:place], other, *whole[place + 1 :]]
 
     def loss(images: list[int], labels: list[int]) -> float:
         workload.restore(state)
-        return workload.mean_loss([workload.step((*taken(batch[:1], images), *taken(batch[1:], labels)))])
+        return workload.mean_loss(
+            [workload.step((*taken(batch[:1], images), *taken(batch[1:], labels)))]
+        )
 
     base = loss(whole, whole)
-    return loss(order, whole) == loss(whole, order) == base if len(batch) > 1 else loss(order, whole) == base
+    return (
+        loss(order, whole) == loss(whole, order) == base
+        if len(batch) > 1
+        else loss(order, whole) == base
+    )
 
 
 def taken(batch: tuple, order: list[int]) -> tuple:
     """Return a batch in another order: torch tensors stay such, others become NumPy arrays."""
-    return tuple(part[order] if hasattr(part, "is_floating_point") else host(part)[order] for part in batch)
+    return tuple(
+        part[order] if hasattr(part, "is_floating_point") else host(part)[order] for part in batch
+    )
 
 
 def test_a_loop_trains_on_every_image_and_tests_on_others_in_inference_mode(study, framework):
@@ -111,13 +135,20 @@ def test_a_loop_trains_on_every_image_and_tests_on_others_in_inference_mode(stud
 
 
 def large(framework: str):
-    """Return a workload with about twenty batches in an epoch, each larger than those that parity compares."""
+    """Return a workload with about twenty batches in an epoch, each larger than those that
+    parity compares."""
     if framework == "torch":
         return plants.tiny(count=480, batch_size=24)
     device = devices.pick("cpu", framework)
     shapes = datasets.load("shapes").with_tests(64)
     return MobileNetV2.build(
-        shapes, device, image_size=32, batch_size=24, num_workers=0, trainable=True, weights="random"
+        shapes,
+        device,
+        image_size=32,
+        batch_size=24,
+        num_workers=0,
+        trainable=True,
+        weights="random",
     )
 
 
@@ -149,7 +180,9 @@ def test_a_step_that_drops_half_of_each_sequence_is_found(framework, is_planted,
 
 
 @IN_TORCH
-def test_a_readers_network_takes_the_place_of_the_studys_and_is_compared_with_itself(study, framework, tmp_path):
+def test_a_readers_network_takes_the_place_of_the_studys_and_is_compared_with_itself(
+    study, framework, tmp_path
+):
     module = importlib.import_module(f"benchbook.studies.{study}.network_torch")
     own = type("Own", (module.Network,), {"__module__": "__main__"})
     variant = "controlled" if "controlled" in PLANS[study].VARIANTS else "reference"
@@ -164,17 +197,24 @@ def test_a_readers_network_takes_the_place_of_the_studys_and_is_compared_with_it
 
 
 def fixed_loss(workload) -> float:
-    """Return the plain network's loss in float64, with made-up weights and a made-up batch in place of its own."""
+    """Return the plain network's loss in float64, with made-up weights and a made-up batch in
+    place of its own."""
     framework = workload.device.framework
     with workload.compared("fp32") as subject:
-        batch = workload.plain.noise(subject.batches(1)[0], 0) if workload.plain.noise else subject.batches(1)[0]
+        batch = (
+            workload.plain.noise(subject.batches(1)[0], 0)
+            if workload.plain.noise
+            else subject.batches(1)[0]
+        )
         shapes = subject.to_host(batch)
         make = float64.Torch if framework == "torch" else float64.Keras
         named = {} if framework == "torch" else {"framework": framework}
         network = make(workload.plain, subject.weights(), subject.statistics(), **named)
         begun = subject.weights()
     classes = CLASSES.get(workload.description()["model"], 3)
-    inputs, target = workload.plain.inputs(tuple(made_up(part, place, classes) for place, part in enumerate(shapes)))
+    inputs, target = workload.plain.inputs(
+        tuple(made_up(part, place, classes) for place, part in enumerate(shapes))
+    )
     _, gradients, _ = network.differentiate(inputs, target)
     network.load({name: weight(begun[name], place) for place, name in enumerate(gradients)}, {})
     return network.differentiate(inputs, target)[0]
@@ -223,7 +263,9 @@ def test_adapters_alone_are_trained_and_frozen_weights_that_train_are_found(fram
     assert {name.rpartition(".")[2] for name in changed} == {"up", "down"}
     assert len(frozen) == 27
     draw = gpt.Network.draw
-    monkeypatch.setattr(gpt.Network, "draw", lambda model, *given: draw(model.requires_grad_(True), *given))
+    monkeypatch.setattr(
+        gpt.Network, "draw", lambda model, *given: draw(model.requires_grad_(True), *given)
+    )
     assert moved(build("gpt_tokens", "torch", lora_rank=2))[1] == set()
 
 
@@ -270,7 +312,9 @@ def test_a_run_refuses_a_first_batch_that_is_not_as_its_rows_say(framework, plan
 def test_a_run_refuses_views_of_different_images(framework, variant):
     data = datasets.load("shapes")
     workers = {"num_workers": 1} if variant == "controlled" else {}
-    workload = build("simclr_epochs", framework, data=data, batch_size=128, variant=variant, **workers)
+    workload = build(
+        "simclr_epochs", framework, data=data, batch_size=128, variant=variant, **workers
+    )
     first, second = next(iter(workload.batches(0)))
     workload.check_batch((first, second))
     with pytest.raises(ValueError, match="two views of a pair are not of one image"):

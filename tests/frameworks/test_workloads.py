@@ -13,7 +13,8 @@ ALL = "torch", "tensorflow", "jax", "mlx"
 pytestmark = pytest.mark.frameworks(*ALL, slow=KERAS_TAKES_LONG)
 
 
-# Trainable parameters, and those in rows: with Keras, and for MobileNetV2 everywhere, these include moving statistics.
+# Trainable parameters, and those in rows: with Keras, and for MobileNetV2 everywhere, these include
+# moving statistics.
 PARAMETERS = {
     "mnist_speedup": (1_199_882, 1_199_882),
     "vae_stability": (652_824, 652_824),
@@ -23,14 +24,22 @@ PARAMETERS = {
     "resnet50_cost": (23_508_032 + 2048 * 3 + 3, 23_508_032 + 2048 * 3 + 3),
     "gpt_tokens": (804_096, 804_096),
 }
-# Operations of a step for one sample, by hand: 2 per multiply-add, thrice for a step, without the gradient of images.
+# Operations of a step for one sample, by hand: 2 per multiply-add, thrice for a step, without the
+# gradient of images.
 FLOPS = {
     "mnist_speedup": 3 * 2 * 11_992_448 - 2 * 26 * 26 * 32 * 9,
     "vae_stability": 3 * 2 * 651_200 - 2 * 784 * 400,
     "segmentation_scaling": 503_956_152,
-    "simclr_epochs": 2 * (3 * 2 * (555_745_280 // 4 + 245_760) - 2 * 16 * 16 * 64 * 27),  # a quarter but for the head
+    "simclr_epochs": 2
+    * (3 * 2 * (555_745_280 // 4 + 245_760) - 2 * 16 * 16 * 64 * 27),  # a quarter but for the head
 }
-RESIDENT = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "segmentation_scaling", "gpt_tokens")  # can be
+RESIDENT = (
+    "mnist_speedup",
+    "vae_stability",
+    "mobilenetv2_energy",
+    "segmentation_scaling",
+    "gpt_tokens",
+)  # can be
 ALWAYS_IN_ONE_ORDER = ("segmentation_scaling",)  # like its article
 WITHOUT_LABELS = ("vae_stability", "simclr_epochs")
 
@@ -49,11 +58,20 @@ def test_a_row_says_what_is_trained_on_which_data(study, framework):
     found = workload.description()
     counts = workload.trainable_parameters(), found["parameters"]
     assert counts == PARAMETERS.get(study, counts)
-    assert (found["dataset"], found["dataset_samples"]) == (found_in.name, 16 if study == "gpt_tokens" else 20)
+    assert (found["dataset"], found["dataset_samples"]) == (
+        found_in.name,
+        16 if study == "gpt_tokens" else 20,
+    )
     assert (found["batch_size"], found["num_workers"], found["precision"]) == (8, 0, "fp32")
-    size = options.get("sequence_length") or options.get("image_size") or found_in.train_images.shape[1]
+    size = (
+        options.get("sequence_length")
+        or options.get("image_size")
+        or found_in.train_images.shape[1]
+    )
     assert found["sequence_length" if study == "gpt_tokens" else "image_size"] == size
-    assert found["flops_per_sample"] == FLOPS.get(study) or (study not in FLOPS and found["flops_per_sample"] > 1e4)
+    assert found["flops_per_sample"] == FLOPS.get(study) or (
+        study not in FLOPS and found["flops_per_sample"] > 1e4
+    )
 
 
 def test_the_order_of_the_images_depends_on_seed_and_epoch_alone(study, framework):
@@ -63,12 +81,18 @@ def test_the_order_of_the_images_depends_on_seed_and_epoch_alone(study, framewor
     for options in [{}, other_ways] if framework == "torch" else [{}]:
         workload = build(study, framework, **options) if options else made(study, framework)
         before = workload.device.backend.random_state(workload.device)
-        first, again, later = (numpy.concatenate([batch[0] for batch in arrays(workload, each)]) for each in (0, 0, 1))
+        first, again, later = (
+            numpy.concatenate([batch[0] for batch in arrays(workload, each)]) for each in (0, 0, 1)
+        )
         numpy.testing.assert_array_equal(first, again)
         assert numpy.array_equal(first, later) == (study in ALWAYS_IN_ONE_ORDER)
-        if framework == "torch":  # whose loaders could draw from the generator of weights and dropout
+        if (
+            framework == "torch"
+        ):  # whose loaders could draw from the generator of weights and dropout
             assert before["cpu"].equal(workload.device.backend.random_state(workload.device)["cpu"])
-            other = numpy.concatenate([batch[0] for batch in arrays(build(study, framework, seed=9, **options), 0)])
+            other = numpy.concatenate(
+                [batch[0] for batch in arrays(build(study, framework, seed=9, **options), 0)]
+            )
             assert not numpy.array_equal(first, other)
 
 
@@ -93,7 +117,11 @@ def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framewor
     first = losses(workload)
     workload.restore(fresh)
     found = workload.evaluate()
-    expected = {"simclr_epochs": ("knn", 20 + 6), "segmentation_scaling": ("iou", 6), "vae_stability": (None, 6)}
+    expected = {
+        "simclr_epochs": ("knn", 20 + 6),
+        "segmentation_scaling": ("iou", 6),
+        "vae_stability": (None, 6),
+    }
     expected["gpt_tokens"] = None, 6
     count = len(PICTURES.test) if study == "resnet50_cost" else 6
     assert (found.metric, found.samples) == expected.get(study, ("top1", count))
@@ -107,11 +135,15 @@ def test_an_evaluation_is_of_all_test_images_and_changes_nothing(study, framewor
 
 @pytest.mark.frameworks(*ALL, studies=RESIDENT, slow=KERAS_TAKES_LONG)
 def test_resident_and_loaded_data_hold_every_image_once_with_its_label(study, framework):
-    """torch's sampler and a resident permutation give two orders: images are sorted before they are compared."""
+    """torch's sampler and a resident permutation give two orders: images are sorted before they
+    are compared."""
 
     def content(**options) -> list[numpy.ndarray]:
         batches = arrays(build(study, framework, **options), 1)
-        assert [len(batch[0]) for batch in batches] in ([8, 8, 4], [8, 8])  # smaller only if nothing is compiled
+        assert [len(batch[0]) for batch in batches] in (
+            [8, 8, 4],
+            [8, 8],
+        )  # smaller only if nothing is compiled
         parts = [numpy.concatenate(parts).astype(float) for parts in zip(*batches, strict=True)]
         sums = parts[0].reshape(len(parts[0]), -1).sum(1)
         assert len({*sums}) == len(sums)
@@ -135,8 +167,12 @@ def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework)
     assert not numpy.all(workload.plain.labels((batch[0], numpy.roll(batch[1], 1, axis=0)), 0))
 
 
-@pytest.mark.frameworks(*ALL, slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs")))
+@pytest.mark.frameworks(
+    *ALL, slow=("tensorflow", "jax", ("torch", "resnet50_cost"), ("torch", "simclr_epochs"))
+)
 def test_three_steps_are_those_of_float64(study, framework, tmp_path):
-    options = {"resnet50_cost": {"data": None, "image_size": 64, "batch_size": 4, "parity_batch_size": 4}}
+    options = {
+        "resnet50_cost": {"data": None, "image_size": 64, "batch_size": 4, "parity_batch_size": 4}
+    }
     verdict = parity.check(build(study, framework, **options.get(study, {})), run(tmp_path), 3)
     assert verdict.passed, verdict.reason

@@ -1,4 +1,5 @@
-"""Every torch workload as on a device that is not here; test_cases.py runs this file in a process per kind."""
+"""Every torch workload as on a device that is not here; test_cases.py runs this file in a
+process per kind."""
 
 import itertools
 import os
@@ -70,16 +71,22 @@ def test_what_makes_the_host_wait_is_written_down(device, wait):
     assert impostor.Impostor.waits
 
 
-BIG = () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epochs", "resnet50_cost")
+BIG = (
+    () if os.environ.get("BENCHBOOK_TEST_LOADERS") == "all" else ("simclr_epochs", "resnet50_cost")
+)
 SEARCHED = ("mnist_speedup",) if BIG else ("mnist_speedup", "mobilenetv2_energy")
 
 
-@pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")  # pinning is out of reach
+@pytest.mark.filterwarnings(
+    "ignore:'pin_memory' argument is set as true:UserWarning"
+)  # pinning is out of reach
 @pytest.mark.parametrize(
     ("study", "resident"),
     [(study, resident) for study in STUDIES for resident in (True, False) if study not in BIG],
 )
-def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, resident, device, tmp_path):
+def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(
+    study, resident, device, tmp_path
+):
     workload = build_either_way(study, device, resident)
     assert {part.device.type for part in workload.model.parameters()} == {impostor.NAME}
     record = run(tmp_path)
@@ -91,7 +98,9 @@ def test_a_study_is_checked_warmed_up_measured_restored_and_evaluated(study, res
     protocol.measure_windows(workload, record, plan)
     rows = record.rows()
     trained = rows[rows["phase"] == "train"]
-    assert trained["loss"].iloc[0] == pytest.approx(trained["loss"].iloc[1], rel=1e-4)  # from the same fresh weights
+    assert trained["loss"].iloc[0] == pytest.approx(
+        trained["loss"].iloc[1], rel=1e-4
+    )  # from the same fresh weights
     assert set(rows["status"]) == {"ok"}
     assert (rows["phase"] == "evaluate").sum() == 2
     assert set(rows["memory_method"].dropna()) <= {f"{KIND}_allocator_peak"}
@@ -113,7 +122,9 @@ def test_no_step_makes_the_host_wait_for_the_device(study, device):
 def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
     monkeypatch.setattr(tuned, "TRIAL_SECONDS", 0.0)
     # Another process has no impostor; test_tuned.py has that one.
-    monkeypatch.setattr(tuned, "_attempt_in_process", lambda end, build, *given: tuned._attempt(build, {}, *given))
+    monkeypatch.setattr(
+        tuned, "_attempt_in_process", lambda end, build, *given: tuned._attempt(build, {}, *given)
+    )
     changes = [{"precision": "tf32"}] * (KIND == "cuda") + [{"channels_last": True}]
     _, trials = tuned.fastest(
         lambda settings: build_either_way(study, device, settings=settings), device, 60, 1, changes
@@ -124,7 +135,9 @@ def test_a_search_tries_what_the_device_has(study, device, monkeypatch):
 
 def test_drawn_images_come_back_to_the_host(device):
     workload = build_either_way("vae_stability", device)
-    assert [part.shape for part in vae_network.draw_images(workload, GREY, 2).values()] == [(2, 28, 28)] * 3
+    assert [part.shape for part in vae_network.draw_images(workload, GREY, 2).values()] == [
+        (2, 28, 28)
+    ] * 3
 
 
 @pytest.mark.skipif(KIND != "mps", reason="a table of MPS")

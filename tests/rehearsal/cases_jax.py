@@ -1,7 +1,9 @@
-"""JAX with an accelerator that is not its default device; test_cases.py runs it in a process with two CPU devices.
+"""JAX with an accelerator that is not its default device; test_cases.py runs it in a process
+with two CPU devices.
 
-The second one stands for the accelerator. Whatever is left to JAX's default lies on the first one, as it would lie on
-the wrong chip of a machine that has several; and what must be moved between them is an error.
+The second one stands for the accelerator. Whatever is left to JAX's default lies on the first
+one, as it would lie on the wrong chip of a machine that has several; and what must be moved
+between them is an error.
 """
 
 import jax
@@ -35,9 +37,16 @@ def build_tiny():
     import keras
 
     images = numpy.random.default_rng(0).integers(0, 256, (16, 6, 6, 3), dtype=numpy.uint8)
-    labels, order = (numpy.arange(16) % 3).astype("int32"), numpy.arange(16, dtype="int32").reshape(2, 8)
-    arrays = ResidentArrays(ACCELERATOR, images, labels, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0)
-    return small.keras_workload(ACCELERATOR, lambda epoch: arrays.batches(order), arrays.batches(order))
+    labels, order = (
+        (numpy.arange(16) % 3).astype("int32"),
+        numpy.arange(16, dtype="int32").reshape(2, 8),
+    )
+    arrays = ResidentArrays(
+        ACCELERATOR, images, labels, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0
+    )
+    return small.keras_workload(
+        ACCELERATOR, lambda epoch: arrays.batches(order), arrays.batches(order)
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +61,9 @@ def build_tiny():
 )
 def test_all_of_a_workload_lies_on_the_device_that_was_chosen(study, resident):
     """Built, trained, evaluated and put back."""
-    workload = build_tiny() if study == "tiny" else small.build_either_way(study, ACCELERATOR, resident)
+    workload = (
+        build_tiny() if study == "tiny" else small.build_either_way(study, ACCELERATOR, resident)
+    )
     fresh = workload.snapshot()
     batches = list(workload.batches(0))
     losses = [workload.step(batch) for batch in batches[:2]]

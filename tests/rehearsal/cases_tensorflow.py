@@ -1,7 +1,8 @@
-"""TensorFlow as it will be on a GPU that is not here; test_cases.py runs this file in a process of its own.
+"""TensorFlow as it will be on a GPU that is not here; test_cases.py runs this file in a process
+of its own.
 
-Graphs are traced for a GPU and computed by the CPU, since TensorFlow places operations softly. Which of them the GPU
-would compute, the registry tells; see kernels.py.
+Graphs are traced for a GPU and computed by the CPU, since TensorFlow places operations softly.
+Which of them the GPU would compute, the registry tells; see kernels.py.
 """
 
 from collections import Counter
@@ -15,7 +16,12 @@ from tensorflow.python.framework import op_callbacks
 import small
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.keras.runtime import ResidentArrays, arithmetic, as_gatherable, import_keras
+from benchbook.frameworks.keras.runtime import (
+    ResidentArrays,
+    arithmetic,
+    as_gatherable,
+    import_keras,
+)
 from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
@@ -27,9 +33,12 @@ ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]
 
 
 def graphs(workload: KerasWorkload) -> list:
-    """Return the concrete functions of a workload: taking resident batches, training, evaluation."""
+    """Return the concrete functions of a workload: taking resident batches, training,
+    evaluation."""
     network, batch = workload.network, next(workload.batches(0))
-    (train,) = network._train.args  # what is called after the first step, whose placement is watched
+    (train,) = (
+        network._train.args
+    )  # what is called after the first step, whose placement is watched
     with arithmetic(workload.device, network.precision):
         parts = network.scatter(*batch)
         traced = [function.get_concrete_function(*parts) for function in (train, network._score)]
@@ -50,7 +59,9 @@ def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
     target = labels.astype("int32") if dtype == "int32" else images[..., :1]
     each = []
     for device in (CPU, CUDA, METAL):
-        arrays = ResidentArrays(device, images, target, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0)
+        arrays = ResidentArrays(
+            device, images, target, lambda chosen: keras.ops.cast(chosen, "float32") / 255.0
+        )
         each.append([(pixels.numpy(), chosen.numpy()) for pixels, chosen in arrays.batches(ORDER)])
     for batches in each[1:]:
         for (pixels, chosen), (expected_pixels, expected) in zip(batches, each[0], strict=True):
@@ -58,8 +69,12 @@ def test_resident_batches_are_the_same_on_a_gpu_and_taken_there(dtype):
             numpy.testing.assert_array_equal(chosen, expected)
     graph = graph_of(arrays)
     assert kernels.missing(graph) == Counter()
-    # Whatever the device, TensorFlow keeps int32 on the host: a result of that type makes each step wait for a copy.
-    assert not {part.dtype for part in graph.structured_outputs} & {tensorflow.int32, tensorflow.uint8}
+    # Whatever the device, TensorFlow keeps int32 on the host: a result of that type makes each step
+    # wait for a copy.
+    assert not {part.dtype for part in graph.structured_outputs} & {
+        tensorflow.int32,
+        tensorflow.uint8,
+    }
     assert {part.dtype for part in graph.inputs[:2]} <= {tensorflow.float16, tensorflow.float32}
 
 
@@ -71,12 +86,15 @@ def test_no_gpu_can_take_lines_of_bytes():
         return tensorflow.gather(images, indices)
 
     graph = take.get_concrete_function(numpy.zeros((4, 2), "uint8"), numpy.zeros(2, "int32"))
-    assert dict(kernels.missing(graph)) == {"GatherV2(Taxis=int32, Tindices=int32, Tparams=uint8)": 1}
+    assert dict(kernels.missing(graph)) == {
+        "GatherV2(Taxis=int32, Tindices=int32, Tparams=uint8)": 1
+    }
 
 
 @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host"])
 def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
-    """An operation under another device would take the source's mirror from its second call on, and move nothing."""
+    """An operation under another device would take the source's mirror from its second call on,
+    and move nothing."""
     move, executed = operations.copy(CPU, 64, direction), []
 
     def note(op_type, inputs, attrs, outputs, op_name=None, graph=None):
@@ -93,7 +111,8 @@ def test_a_transfer_copies_each_time_and_runs_no_operation(direction):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_calibrated_operation_that_the_cpu_computes_for_another_device_is_refused(precision):
-    """Without a GPU, as without a kernel for one, soft placement puts the product on the CPU and says nothing."""
+    """Without a GPU, as without a kernel for one, soft placement puts the product on the CPU and
+    says nothing."""
     with pytest.raises(NotImplementedError, match="CPU:0 computes it; allowed: GPU:0"):
         operations.multiplication(METAL, 8, precision)
     assert operations.multiplication(CPU, 8, precision)(None).shape == (8, 8)
@@ -122,7 +141,9 @@ def test_numbers_that_floats_cannot_hold_are_refused():
 )
 def test_every_operation_of_a_workload_has_a_kernel_on_cuda(study, precision, resident):
     trains_all = {"trainable": not resident} if study == "mobilenetv2_energy" else {}
-    workload = small.build_either_way(study, CUDA, resident, settings=Settings(precision=precision), **trains_all)
+    workload = small.build_either_way(
+        study, CUDA, resident, settings=Settings(precision=precision), **trains_all
+    )
     for graph in graphs(workload):
         assert dict(kernels.missing(graph)) == {}
 
@@ -133,11 +154,15 @@ def build_tiny(device: Device) -> KerasWorkload:
 
     def make_model():
         pixels = keras.Input((4, 4, 3))
-        larger = keras.layers.UpSampling2D(interpolation="bilinear")(keras.layers.Conv2D(2, 1)(pixels))
+        larger = keras.layers.UpSampling2D(interpolation="bilinear")(
+            keras.layers.Conv2D(2, 1)(pixels)
+        )
         return keras.Model(pixels, keras.layers.Dense(3)(keras.layers.Flatten()(larger)))
 
     batch = numpy.zeros((4, 4, 4, 3), "float32"), numpy.arange(4, dtype="int32") % 3
-    return small.keras_workload(device, lambda epoch: [batch], [batch], batch_size=4, make_model=make_model)
+    return small.keras_workload(
+        device, lambda epoch: [batch], [batch], batch_size=4, make_model=make_model
+    )
 
 
 def test_what_a_step_computes_elsewhere_is_counted_and_said(tmp_path, capsys):
@@ -161,7 +186,13 @@ def test_operations_that_are_where_they_should_be_are_not_counted(tmp_path, caps
 
 def test_a_node_counts_where_it_computes_and_not_where_it_hands_on():
     graph = tensorflow.compat.v1.GraphDef()
-    for op, place in (("Conv2D", "GPU:0"), ("Cast", "CPU:0"), ("_Send", "CPU:0"), ("Cast", "CPU:0"), ("NoOp", "CPU:0")):
+    for op, place in (
+        ("Conv2D", "GPU:0"),
+        ("Cast", "CPU:0"),
+        ("_Send", "CPU:0"),
+        ("Cast", "CPU:0"),
+        ("NoOp", "CPU:0"),
+    ):
         node = graph.node.add(op=op, device=f"/job:localhost/replica:0/task:0/device:{place}")
         if op == "Cast":
             node.attr["SrcT"].type = tensorflow.uint8.as_datatype_enum

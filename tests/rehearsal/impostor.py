@@ -1,9 +1,11 @@
-"""An accelerator of torch that is not there: its tensors have a device of their own and compute on the CPU.
+"""An accelerator of torch that is not there: its tensors have a device of their own and compute
+on the CPU.
 
-Made of torch's own extension points: the device that is kept for other people's backends (privateuse1), a wrapper
-tensor that sees every operation, and a function mode that takes `cuda`, `mps` or `xpu` for that device. It is as
-strict as the real ones: devices do not mix, MPS has no float64, a generator must be of the device, and what would make
-the host wait for the device is written down. Autocast, the compiler and fused kernels are out of its reach.
+Made of torch's own extension points: the device that is kept for other people's backends
+(privateuse1), a wrapper tensor that sees every operation, and a function mode that takes `cuda`,
+`mps` or `xpu` for that device. It is as strict as the real ones: devices do not mix, MPS has no
+float64, a generator must be of the device, and what would make the host wait for the device is
+written down. Autocast, the compiler and fused kernels are out of its reach.
 
 It registers itself for the whole process, so it is for a process of its own.
 
@@ -24,7 +26,8 @@ from benchbook.machine.kinds import KINDS
 NAME = "impostor"
 aten = torch.ops.aten
 
-# What returns a number, or a shape, that depends on what the device computed: the host waits for it.
+# What returns a number, or a shape, that depends on what the device computed: the host waits for
+# it.
 WAITING = {
     aten._local_scalar_dense,
     aten.nonzero,
@@ -55,7 +58,9 @@ class Impostor(torch.Tensor):
     @staticmethod
     def __new__(cls, held: torch.Tensor) -> "Impostor":
         if held.dtype == torch.float64 and Impostor.kind == "mps":
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
+            raise TypeError(
+                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64"
+            )
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             held.shape,
@@ -83,7 +88,9 @@ def compute(operation, arguments: tuple, named: dict):
     packet, flat = operation.overloadpacket, tree_flatten((arguments, named))[0]
     Impostor.used.add(str(operation).removeprefix("aten."))
     own = [part for part in flat if isinstance(part, Impostor)]
-    strangers = [part for part in flat if isinstance(part, torch.Tensor) and not isinstance(part, Impostor)]
+    strangers = [
+        part for part in flat if isinstance(part, torch.Tensor) and not isinstance(part, Impostor)
+    ]
     if packet not in MOVING:
         _refuse_strangers(operation, strangers)
         _refuse_generators(operation, flat)
@@ -100,14 +107,22 @@ def compute(operation, arguments: tuple, named: dict):
         return results
     by_held = {id(part.held): part for part in own}
     return tree_map_only(
-        torch.Tensor, lambda part: by_held[id(part)] if id(part) in by_held else Impostor(part), results
+        torch.Tensor,
+        lambda part: by_held[id(part)] if id(part) in by_held else Impostor(part),
+        results,
     )
 
 
 def _refuse_strangers(operation, strangers: list[torch.Tensor]) -> None:
-    """Refuse tensors of the host's, but for single numbers where each element is computed by itself, and indices."""
+    """Refuse tensors of the host's, but for single numbers where each element is computed by
+    itself, and indices."""
     allowed = torch.Tag.pointwise in operation.tags
-    if operation.overloadpacket in (aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_):
+    if operation.overloadpacket in (
+        aten.index,
+        aten.index_put,
+        aten.index_put_,
+        aten._index_put_impl_,
+    ):
         strangers = [part for part in strangers if part.is_floating_point()]
     mixed = [part for part in strangers if part.dim() or not allowed]
     if mixed:
@@ -127,11 +142,22 @@ def _refuse_generators(operation, flat: list) -> None:
 
 def _note_waiting(operation, arguments: tuple, named: dict, strangers: list[torch.Tensor]) -> None:
     packet = operation.overloadpacket
-    to_host = packet is aten._to_copy and named.get("device") is not None and torch.device(named["device"]).type != NAME
+    to_host = (
+        packet is aten._to_copy
+        and named.get("device") is not None
+        and torch.device(named["device"]).type != NAME
+    )
     to_host |= packet in (aten.copy_, aten._copy_from) and not isinstance(arguments[0], Impostor)
-    from_host = packet in (aten.copy_, aten._copy_from) and bool(strangers) and isinstance(arguments[0], Impostor)
-    # A number of the host's is an argument of the kernel; a whole tensor is sent, and unless it is pinned, waited for.
-    from_host = from_host and not (named.get("non_blocking") or (len(arguments) > 2 and arguments[2]))
+    from_host = (
+        packet in (aten.copy_, aten._copy_from)
+        and bool(strangers)
+        and isinstance(arguments[0], Impostor)
+    )
+    # A number of the host's is an argument of the kernel; a whole tensor is sent, and unless it is
+    # pinned, waited for.
+    from_host = from_host and not (
+        named.get("non_blocking") or (len(arguments) > 2 and arguments[2])
+    )
     by_mask = packet in (aten.index, aten.index_put_, aten._index_put_impl_) and any(
         part is not None and part.dtype in (torch.bool, torch.uint8) for part in arguments[1]
     )
@@ -150,23 +176,31 @@ def register(kind: str) -> None:
     register.library = library  # what it registers goes when it goes
 
 
-def _empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None) -> Impostor:
-    return Impostor(torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format))
+def _empty(
+    size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None
+) -> Impostor:
+    return Impostor(
+        torch.empty(size, dtype=dtype, memory_format=memory_format or torch.contiguous_format)
+    )
 
 
 def _empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None) -> Impostor:
     return Impostor(torch.empty_strided(size, stride, dtype=dtype))
 
 
-def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    """Copy where torch's own code does not ask the wrapper, as for indices that it makes of an array."""
+def _copy_from(
+    source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False
+) -> torch.Tensor:
+    """Copy where torch's own code does not ask the wrapper, as for indices that it makes of an
+    array."""
     here, there = (part.held if isinstance(part, Impostor) else part for part in (source, target))
     there.copy_(here)
     return target
 
 
 class Taken(TorchFunctionMode):
-    """Takes the name of a kind for the impostor's, wherever a function of torch is given a device."""
+    """Takes the name of a kind for the impostor's, wherever a function of torch is given a
+    device."""
 
     def __torch_function__(self, function, types, arguments=(), named=None):
         if function is torch.Tensor.pin_memory:
@@ -174,13 +208,19 @@ class Taken(TorchFunctionMode):
         if function is torch.Tensor.tolist and isinstance(arguments[0], Impostor):
             return arguments[0].cpu().tolist()  # torch itself does so, but not for a wrapper
         arguments = tuple(_renamed(part) for part in arguments)
-        return function(*arguments, **{name: _renamed(part) for name, part in (named or {}).items()})
+        return function(
+            *arguments, **{name: _renamed(part) for name, part in (named or {}).items()}
+        )
 
 
 def _renamed(part):
     if isinstance(part, str) and part.partition(":")[0] == Impostor.kind:
         return NAME
-    return torch.device(NAME, 0) if isinstance(part, torch.device) and part.type == Impostor.kind else part
+    return (
+        torch.device(NAME, 0)
+        if isinstance(part, torch.device) and part.type == Impostor.kind
+        else part
+    )
 
 
 _CPU_GENERATOR = torch.Generator
@@ -198,8 +238,12 @@ class Generator(torch.Generator):
 
 @contextmanager
 def present(monkeypatch, hip: str | None = None) -> Iterator[None]:
-    """Let torch have the impostor as its accelerator inside a `with` block; `hip` is ROCm's version."""
-    kind, named = Impostor.kind, torch.device(Impostor.kind)  # later, the function mode would take it for the impostor
+    """Let torch have the impostor as its accelerator inside a `with` block; `hip` is ROCm's
+    version."""
+    kind, named = (
+        Impostor.kind,
+        torch.device(Impostor.kind),
+    )  # later, the function mode would take it for the impostor
     module = SimpleNamespace(
         get_rng_state=torch.get_rng_state,
         set_rng_state=torch.set_rng_state,
@@ -207,8 +251,14 @@ def present(monkeypatch, hip: str | None = None) -> Iterator[None]:
         get_device_name=lambda index: f"an impostor of {kind}",
     )
     real_module = torch.get_device_module
-    monkeypatch.setattr(torch, "get_device_module", lambda asked=None: module if asked == kind else real_module(asked))
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: named)
+    monkeypatch.setattr(
+        torch,
+        "get_device_module",
+        lambda asked=None: module if asked == kind else real_module(asked),
+    )
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available=False: named
+    )
     monkeypatch.setattr(torch.version, "hip", hip)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda device=None: None)
     monkeypatch.setattr(torch.accelerator, "max_memory_allocated", lambda device=None: 1)

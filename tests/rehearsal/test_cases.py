@@ -4,14 +4,24 @@ import pytest
 
 from processes import needs, run_cases
 
-SLOW, SMALL, ALL = pytest.mark.slow, {"BENCHBOOK_TEST_LOADERS": "small"}, {"BENCHBOOK_TEST_LOADERS": "all"}
+SLOW, SMALL, ALL = (
+    pytest.mark.slow,
+    {"BENCHBOOK_TEST_LOADERS": "small"},
+    {"BENCHBOOK_TEST_LOADERS": "all"},
+)
 MPS, CUDA, ROCM, XPU = ({"BENCHBOOK_TEST_KIND": kind} for kind in ("mps", "cuda", "rocm", "xpu"))
-TWO_CPUS, EIGHT_CPUS = ({"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} for count in (2, 8))
+TWO_CPUS, EIGHT_CPUS = (
+    {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} for count in (2, 8)
+)
 
 
-def case(name: str, framework: str, options: str, variables: dict[str, str], *marks: pytest.MarkDecorator):
+def case(
+    name: str, framework: str, options: str, variables: dict[str, str], *marks: pytest.MarkDecorator
+):
     about = options or "-".join(variables.values())
-    return pytest.param(name, framework, options, variables, marks=(*marks, needs(framework)), id=f"{name}-{about}")
+    return pytest.param(
+        name, framework, options, variables, marks=(*marks, needs(framework)), id=f"{name}-{about}"
+    )
 
 
 @pytest.mark.parametrize(

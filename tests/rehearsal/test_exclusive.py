@@ -31,9 +31,16 @@ print(subprocess.run([sys.executable, "-c", {PICK!r}], capture_output=True, text
         ("from benchbook.frameworks import devices; kinds = devices.backend('jax').kinds()", "cpu"),
     ],
 )
-def test_a_kernel_gets_the_accelerator_unless_the_planning_process_asked_for_it_itself(tmp_path, plan, kind):
+def test_a_kernel_gets_the_accelerator_unless_the_planning_process_asked_for_it_itself(
+    tmp_path, plan, kind
+):
     command = [sys.executable, "-c", PLAN_AND_PICK.format(plan=plan)]
-    environment = os.environ | {"BENCHBOOK_EXCLUSIVE_LOCK": str(tmp_path / "lock"), "BENCHBOOK_MACHINE": ""}
-    environment["PYTHONPATH"] = os.pathsep.join([str(HERE / "exclusive"), str(layout.root() / "lib")])
+    environment = os.environ | {
+        "BENCHBOOK_EXCLUSIVE_LOCK": str(tmp_path / "lock"),
+        "BENCHBOOK_MACHINE": "",
+    }
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(HERE / "exclusive"), str(layout.root() / "lib")]
+    )
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, kind), done.stderr

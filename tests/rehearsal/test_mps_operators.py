@@ -1,4 +1,5 @@
-"""The committed table of MPS's operators is of the locked wheel (cases_impostor.py holds the studies against it)."""
+"""The committed table of MPS's operators is of the locked wheel (cases_impostor.py holds the
+studies against it)."""
 
 import mps_operators
 
@@ -16,7 +17,11 @@ def test_the_table_is_of_the_version_that_the_lock_names_and_has_fused_steps_and
 def test_an_operator_has_a_kernel_of_its_own_or_is_composed_of_others():
     functions = [
         {"func": "add.Tensor(Tensor self)", "structured_delegate": "add.out"},
-        {"func": "add.out(Tensor self)", "dispatch": {"CPU, CUDA": "add", "MPS": "add_mps"}, "autogen": "add.made"},
+        {
+            "func": "add.out(Tensor self)",
+            "dispatch": {"CPU, CUDA": "add", "MPS": "add_mps"},
+            "autogen": "add.made",
+        },
         {"func": "relu(Tensor self)", "dispatch": {"CPU": "relu"}},
         {"func": "dense(Tensor self)"},
         {"func": "zeros(Tensor self)", "dispatch": {"CompositeExplicitAutograd": "zeros"}},

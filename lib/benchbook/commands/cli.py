@@ -12,7 +12,15 @@ import pandas
 import typer
 
 from benchbook.commands import measure, record, share
-from benchbook.commands.output import SOME_FAILED, SOME_LEFT_OUT, check_device, number, say, say_table, short
+from benchbook.commands.output import (
+    SOME_FAILED,
+    SOME_LEFT_OUT,
+    check_device,
+    number,
+    say,
+    say_table,
+    short,
+)
 from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
@@ -34,8 +42,12 @@ REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
-MachineName = Annotated[str, typer.Option(help="name of this machine; empty: made from chip and memory")]
-DeviceKind = Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)]
+MachineName = Annotated[
+    str, typer.Option(help="name of this machine; empty: made from chip and memory")
+]
+DeviceKind = Annotated[
+    str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)
+]
 
 
 def _version(is_asked: bool) -> None:
@@ -46,11 +58,14 @@ def _version(is_asked: bool) -> None:
 
 @app.callback()
 def benchbook(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="show and end")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="show and end")
+    ] = False,
 ) -> None:
     """Measure or predict what training a network costs, in time, energy and money.
 
-    `benchbook study` measures this machine and writes a report, which also shows the rows of other machines.
+    `benchbook study` measures this machine and writes a report, which also shows the rows of
+    other machines.
     """
     packing.tidy()
 
@@ -61,9 +76,15 @@ def study(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    retry: Annotated[bool, typer.Option("--retry", help="run failed and unstable points again")] = False,
-    executor: Annotated[str, typer.Option(help="local: this computer; slurm: a job for each study")] = "local",
-    deadline: Annotated[float, number("seconds until the command ends; what does not fit is left out", 0)] = math.inf,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="run failed and unstable points again")
+    ] = False,
+    executor: Annotated[
+        str, typer.Option(help="local: this computer; slurm: a job for each study")
+    ] = "local",
+    deadline: Annotated[
+        float, number("seconds until the command ends; what does not fit is left out", 0)
+    ] = math.inf,
     state: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
@@ -78,7 +99,9 @@ def study(
         flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
         for line in cluster.submit(profile, studies, machine, ["--device", device, *flags]):
             say(line)
-        say("Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave.")
+        say(
+            "Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave."
+        )
         return
     if words := identity.git_fault():
         say(f"The rows' commit is unknown; git says: {words}")
@@ -87,13 +110,17 @@ def study(
     lines = session.summary(points, name, left_out)
     _show(points, lines, left_out, until)
     entries = profiles.chosen(profile, studies)
-    if texts := [f"{study} ({entry['left']})" for study, entry in entries.items() if entry.get("left")]:
+    if texts := [
+        f"{study} ({entry['left']})" for study, entry in entries.items() if entry.get("left")
+    ]:
         say(f"Left to other profiles: {'; '.join(texts)}.")
     if left_out:
         say("Next: run the same command again; it measures the points that were left out.")
         raise typer.Exit(SOME_LEFT_OUT)
     if (lines["status"] != "ok").any():
-        say("Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again.")
+        say(
+            "Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again."
+        )
         raise typer.Exit(SOME_FAILED)
     say("Next: open the report, and send the rows of this machine: `make share`.")
 
@@ -104,9 +131,12 @@ def plan(
     studies: Studies = "all",
     machine: MachineName = "",
     device: DeviceKind = "all",
-    price: Annotated[float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)] = 0.0,
+    price: Annotated[
+        float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)
+    ] = 0.0,
 ) -> None:
-    """Show a profile's points, how long they should take and, with a price, what they cost; nothing runs."""
+    """Show a profile's points, how long they should take and, with a price, what they cost;
+    nothing runs."""
     name, points = _planned(profile, studies, machine, device)
     lines = session.estimate_seconds(points, name)
     shown = {
@@ -119,11 +149,15 @@ def plan(
         say_table(f"{study}, profile {profile}, on {name}", group)
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
     time_needed = wording.duration(lines["seconds"].sum(min_count=1))
-    say(f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}.")
+    say(
+        f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}."
+    )
     if price > 0:
         costs = [prices.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
-        say(f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit.")
+        say(
+            f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit."
+        )
 
 
 @app.command(rich_help_panel=REPORT)
@@ -137,8 +171,11 @@ def report() -> None:
 
 
 @app.command(rich_help_panel=SHARE)
-def validate(path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")]) -> None:
-    """Check rows against the schema, each other and their manifests; name the first fault with file and line."""
+def validate(
+    path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")],
+) -> None:
+    """Check rows against the schema, each other and their manifests; name the first fault with
+    file and line."""
     paths = records.find(path)
     if not paths:
         raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
@@ -152,7 +189,8 @@ def compare(
     a: Annotated[str, typer.Argument(help="a machine or session with rows, else a chip")],
     b: Annotated[str, typer.Argument(help="the other machine, session or chip")],
 ) -> None:
-    """Compare two machines or sessions point by point, or chips by published pairs: how many times as fast B is."""
+    """Compare two machines or sessions point by point, or chips by published pairs: how many
+    times as fast B is."""
     folder = layout.outputs() / "runs"
     rows, described = crosschecks.read(folder, say)
     rows = machines.separate_kinds(rows, described)
@@ -173,7 +211,9 @@ def compare(
     shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
     shown["B / A"] = lines["ratio"].map("{:.3f}".format)
     bounds = lines[["low", "high", "interval"]].itertuples(index=False)
-    shown["bounds"] = [wording.bounds(low, high, kind, "{:.3f}".format) for low, high, kind in bounds]
+    shown["bounds"] = [
+        wording.bounds(low, high, kind, "{:.3f}".format) for low, high, kind in bounds
+    ]
     shown["verdict"] = lines["verdict"]
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
@@ -182,12 +222,18 @@ def compare(
     for line in lines.to_dict("records"):
         for side, name in (("a", a), ("b", b)):
             variant, stability = line[f"variant_{side}"], line[f"stability_{side}"]
-            remarks = [variant] if variant in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED) else []
+            remarks = (
+                [variant]
+                if variant in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED)
+                else []
+            )
             for remark in remarks + [stability] * stability.is_doubtful:
                 say(f"{titles[line['point']]} of {name}: {remark}")
         if pandas.notna(line["energy_ratio"]):
             note = f"; {line['energy_note']}" if line["energy_note"] else ""
-            bounds = wording.bounds(line["energy_low"], line["energy_high"], line["energy_interval"])
+            bounds = wording.bounds(
+                line["energy_low"], line["energy_high"], line["energy_interval"]
+            )
             times = f"{wording.times(line['energy_ratio'])} times the energy of A"
             say(f"{titles[line['point']]}: B takes {times} per sample ({bounds}{note})")
     for name, points in ((a, alone["a"]), (b, alone["b"])):
@@ -199,14 +245,21 @@ def compare(
 def _chip(name: str, rows: pandas.DataFrame) -> str:
     """Return the chip of this name, or the one that a machine or session measured."""
     own = rows[((rows["machine"] == name) | (rows["session"] == name)).fillna(False)]
-    names = [*own.loc[own["device"] != "cpu", "device_name"].dropna().unique(), *own["chip"].dropna().unique()]
-    return next(filter(None, map(chips.listed, names)), "") or chips.resolve(names[0] if names else name)
+    names = [
+        *own.loc[own["device"] != "cpu", "device_name"].dropna().unique(),
+        *own["chip"].dropna().unique(),
+    ]
+    return next(filter(None, map(chips.listed, names)), "") or chips.resolve(
+        names[0] if names else name
+    )
 
 
 @app.command(rich_help_panel=SHARE)
 def pack(
     machine: MachineName = "",
-    to: Annotated[Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")
+    ] = None,
 ) -> None:
     """Check this machine's rows and manifests, and zip them for sending."""
     path, rows = packing.pack(machine or identity.identify().name, to, say)
@@ -215,14 +268,20 @@ def pack(
 
 @app.command(rich_help_panel=SHARE)
 def add(
-    paths: Annotated[list[Path], typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them"),
+    ],
 ) -> None:
-    """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing, the others are added."""
+    """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing,
+    the others are added."""
     faults = []
     for path in paths:
         try:
             folder, rows = packing.add(path, say)
-            say(f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}")
+            say(
+                f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}"
+            )
         except ValueError as error:
             faults.append(str(error))
     if faults:
@@ -231,7 +290,8 @@ def add(
 
 @app.command(name="machine", rich_help_panel=MEASURE)
 def show_machine() -> None:
-    """Show this computer, and the devices and energy sensors of each framework; all of it may be published."""
+    """Show this computer, and the devices and energy sensors of each framework; all of it may be
+    published."""
     values = asdict(identity.identify()) | condition.read()
     shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
     say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
@@ -247,7 +307,12 @@ def show_machine() -> None:
             continue
         for device in answer.devices:
             sensor = sensors.open_sensor(device)
-            line = {"framework": framework, "device": device.kind, "name": device.name, "remark": sensor.reason}
+            line = {
+                "framework": framework,
+                "device": device.kind,
+                "name": device.name,
+                "remark": sensor.reason,
+            }
             lines.append(line | {"energy sensor": sensor.method or "none"})
         if answer.refused:
             remark = f"not used: {failures.anonymous(answer.refused.reason)}"
@@ -269,11 +334,15 @@ def _write_report() -> Path:
     for line in site.left_out(layout.outputs() / "figures"):
         say(line)
     if missing := site.missing():
-        say(f'No pages were written: {", ".join(missing)} missing; `pip install "benchbook[site]"` installs them.')
+        say(
+            f'No pages were written: {", ".join(missing)} missing; `pip install "benchbook[site]"` installs them.'
+        )
     return page
 
 
-def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str, list[profiles.Point]]:
+def _planned(
+    profile: str, studies: str, machine: str, device: str
+) -> tuple[str, list[profiles.Point]]:
     """Return the machine's name, and the points of a profile.
 
     Prints which studies and accelerators are left out, and where kernels are compiled first.
@@ -293,7 +362,9 @@ def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str
             f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
             " allowed: another profile, study or device"
         )
-    for kind, framework in sorted({(point.parameters["device"], point.framework) for point in points}):
+    for kind, framework in sorted(
+        {(point.parameters["device"], point.framework) for point in points}
+    ):
         if survey.compiles_first(kind, framework):
             say(
                 f"{framework} has no binaries for this GPU and compiles them once, in its first point, for up to half "
@@ -303,7 +374,8 @@ def _planned(profile: str, studies: str, machine: str, device: str) -> tuple[str
 
 
 def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> pandas.DataFrame:
-    """Return a session's points for the terminal: rate, half of its interval, processes, and what is doubtful."""
+    """Return a session's points for the terminal: rate, half of its interval, processes, and
+    what is doubtful."""
     shown = []
     for line in lines.to_dict("records"):
         rate, _, _, unit = statistics.in_units(line)
@@ -321,7 +393,10 @@ def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> panda
 
 
 def _show(
-    points: list[profiles.Point], lines: pandas.DataFrame, left_out: list[tuple[profiles.Point, str]], until: float
+    points: list[profiles.Point],
+    lines: pandas.DataFrame,
+    left_out: list[tuple[profiles.Point, str]],
+    until: float,
 ) -> None:
     """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
@@ -337,7 +412,9 @@ def _show(
     if until - time.monotonic() > REPORT_SECONDS:
         page, evidence = _write_report(), Evidence.of_machine(machine)
         unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
-        say_table(f"All points of {machine}", _table(lines, {point.key: point.title for point in points}))
+        say_table(
+            f"All points of {machine}", _table(lines, {point.key: point.title for point in points})
+        )
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 is_unsure = unsure[lines["study"] == name].any()
@@ -345,7 +422,9 @@ def _show(
                 first, *_ = *findings.finding(each, evidence, measured=True), none
                 say(f"{each.question} {first}")
         disturbed = lines["num_disturbed"].gt(0).sum()
-        say(f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}.")
+        say(
+            f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}."
+        )
         if unsure.any():
             say("Next: `make study RETRY=1` measures unstable points again.")
         say(f"Report: {short(page)}")

@@ -24,7 +24,9 @@ def say(text: str) -> None:
 def say_table(title: str, lines: pandas.DataFrame) -> None:
     """Print a table; a missing value is an empty cell."""
     table = Table(title=Text(title), show_edge=False)
-    cells = lines.map(lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v))
+    cells = lines.map(
+        lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v)
+    )
     for name in lines.columns:
         is_number = cells[name].str.match(r"[\d$.,~<]|$").all()
         table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
@@ -46,7 +48,8 @@ def check_device(kind: str) -> str:
 
 
 def number(text: str, low: float, high: float = math.inf) -> typer.models.OptionInfo:
-    """Return an option for a number, with its help and its bounds; a value outside them raises a ValueError."""
+    """Return an option for a number, with its help and its bounds; a value outside them raises a
+    ValueError."""
 
     def check(option: typer.CallbackParam, value: float | None) -> float | None:
         if value is not None and not low <= value <= high:

@@ -1,4 +1,5 @@
-"""The command `benchbook share`: send a machine's rows as a pull request on GitHub, by `gh`, GitHub's command line."""
+"""The command `benchbook share`: send a machine's rows as a pull request on GitHub, by `gh`,
+GitHub's command line."""
 
 import io
 import json
@@ -21,16 +22,24 @@ NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=ow
 NO_GH = "No pull request: `gh` is missing or not logged in (https://cli.github.com, then `gh auth login`)."
 NO_TEXTS = ("session", "run_id", "started_at")  # times, and random digits
 MAY_WRITE = ("ADMIN", "MAINTAIN", "WRITE")
-QUIET = {"GH_PROMPT_DISABLED": "1", "GIT_TERMINAL_PROMPT": "0"}  # an error instead of a hidden question
+QUIET = {
+    "GH_PROMPT_DISABLED": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+}  # an error instead of a hidden question
 
 
 def share(
-    machine: Annotated[str, typer.Option(help="name of the machine; empty: made from chip and memory")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")] = False,
+    machine: Annotated[
+        str, typer.Option(help="name of the machine; empty: made from chip and memory")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
+    ] = False,
 ) -> None:
     """Show a machine's files and all texts in them, ask, and send them as a pull request on GitHub.
 
-    A second call updates the request while it is open. Without `gh`, the command prints where to attach the zip.
+    A second call updates the request while it is open. Without `gh`, the command prints where to
+    attach the zip.
     """
     archive, rows = packing.pack(machine or identity.identify().name, None, say)
     contents, repository = packing.read(archive), identity.repository()
@@ -41,14 +50,18 @@ def share(
     for key, values in sorted(texts(contents).items()):
         say(f"  {key}: {' | '.join(sorted(values))}")
     what = f"{len(rows)} rows of {rows['run_id'].nunique()} runs of {name}"
-    say(f"{what}: {len(contents)} files, in {short(archive)}, for {repository or 'no repository yet'}.")
+    say(
+        f"{what}: {len(contents)} files, in {short(archive)}, for {repository or 'no repository yet'}."
+    )
     if dry_run:
         say("Nothing was sent." if repository else f"Nothing was sent; {NO_REPOSITORY}.")
         return
     if not repository:
         raise ValueError(NO_REPOSITORY)
     issue = urlencode({"template": "results.yml", "title": f"Rows of {name}", "notes": what})
-    attach = f"attach {short(archive)} to an issue: https://github.com/{repository}/issues/new?{issue}"
+    attach = (
+        f"attach {short(archive)} to an issue: https://github.com/{repository}/issues/new?{issue}"
+    )
     if not output("gh", "auth", "token"):
         say(f"{NO_GH} Instead, {attach}")
         return
@@ -63,7 +76,8 @@ def share(
 
 
 def texts(contents: dict[str, bytes]) -> dict[str, set[str]]:
-    """Return every text in rows and manifests by its column or key, without times, ids of runs and pictures."""
+    """Return every text in rows and manifests by its column or key, without times, ids of runs
+    and pictures."""
     found: dict[str, set[str]] = defaultdict(set)
     for name, content in contents.items():
         if name.endswith(".json"):
@@ -93,7 +107,8 @@ def _note(found: dict[str, set[str]], key: str, value: object) -> None:
 
 
 def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -> str:
-    """Push a machine's files as the branch `rows-<machine>`, of a fork without write access, and open a pull request.
+    """Push a machine's files as the branch `rows-<machine>`, of a fork without write access, and
+    open a pull request.
 
     Args:
         repository: owner/name.
@@ -127,9 +142,28 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
             return f"{to} already has all of these files."
         # The account is the author: a name and an address of git's settings would be published.
         author = ("-c", f"user.name={login}", "-c", f"user.email={login}@users.noreply.github.com")
-        _run(folder, "git", *author, "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", title)
+        _run(
+            folder,
+            "git",
+            *author,
+            "commit",
+            "--quiet",
+            "--no-verify",
+            "--no-gpg-sign",
+            "--message",
+            title,
+        )
         helper = ("-c", "credential.helper=!gh auth git-credential")
-        _run(folder, "git", *helper, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}")
+        _run(
+            folder,
+            "git",
+            *helper,
+            "push",
+            "--quiet",
+            "--force",
+            "origin",
+            f"HEAD:refs/heads/{branch}",
+        )
         owner = to.partition("/")[0] if is_own else login
         chosen = f'.[] | select(.headRepositoryOwner.login == "{owner}") | .url'
         found = ("--head", branch, "--json", "url,headRepositoryOwner", "--jq", chosen)
@@ -142,8 +176,15 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
 def _run(folder: Path, *command: str) -> str:
     """Return what a command prints, or raise an OSError with the last line of its errors."""
     done = subprocess.run(
-        command, cwd=folder, env=os.environ | QUIET, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        command,
+        cwd=folder,
+        env=os.environ | QUIET,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
-        raise OSError(f"{command[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        raise OSError(
+            f"{command[0]}: {(done.stderr.strip().splitlines() or ['no reason given'])[-1]}"
+        )
     return done.stdout.strip()

@@ -1,1 +1,2 @@
-"""What studies share for every framework: devices, batches, settings, the training step, plain optimisers."""
+"""What studies share for every framework: devices, batches, settings, the training step, plain
+optimisers."""

@@ -1,4 +1,5 @@
-"""The interface of `<framework>.devices`: a framework's devices, its global switches, and calibration operations."""
+"""The interface of `<framework>.devices`: a framework's devices, its global switches, and
+calibration operations."""
 
 import operator
 import platform
@@ -14,7 +15,9 @@ from benchbook.frameworks.devices import Device, Place
 from benchbook.machine import identity
 from benchbook.machine.kinds import KINDS
 
-Operation = Callable[[Any], Any]  # from the output of the previous operation to its own; see `frameworks.operations`
+Operation = Callable[
+    [Any], Any
+]  # from the output of the previous operation to its own; see `frameworks.operations`
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class Refused:
 class Backend:
     """A framework's devices; `BACKEND` of `frameworks.<name>.devices` is the one instance.
 
-    The last methods are the operations of a calibration; see `frameworks.operations`. What is declared
-    without a body, not every framework has.
+    The last methods are the operations of a calibration; see `frameworks.operations`. What is
+    declared without a body, not every framework has.
 
     Attributes:
         framework: its name.
@@ -44,20 +47,24 @@ class Backend:
     framework: str
     version: str
     handle: Callable[..., Any]  # its own object of a device: JAX, MLX, TensorFlow
-    arithmetic: Callable[..., AbstractContextManager[None]]  # these: the two of Keras; see `frameworks.keras.runtime`
+    arithmetic: Callable[
+        ..., AbstractContextManager[None]
+    ]  # these: the two of Keras; see `frameworks.keras.runtime`
     compile_function: Callable[..., Callable]
     place: Callable[..., Any]
     is_lazy = False  # whether nothing is computed before it is asked for
 
     def accelerator(self) -> str | None:
-        """Return the kind of accelerator that the framework sees, or else its own name for it; None: there is none.
+        """Return the kind of accelerator that the framework sees, or else its own name for it;
+        None: there is none.
 
         The answer comes from the framework, so that CUDA_VISIBLE_DEVICES is respected.
         """
         raise NotImplementedError
 
     def why_unseen(self, kind: str) -> str | None:
-        """Return why the framework does not see an accelerator of this computer; None: the user has hidden it."""
+        """Return why the framework does not see an accelerator of this computer; None: the user
+        has hidden it."""
         return f"{self.framework} does not see it"
 
     def why_unusable(self, kind: str) -> str:
@@ -65,11 +72,21 @@ class Backend:
         return ""
 
     def refused(self) -> Refused | None:
-        """Return an accelerator of this computer that cannot be measured; the CPU must not replace it silently."""
+        """Return an accelerator of this computer that cannot be measured; the CPU must not
+        replace it silently."""
         kind = self.accelerator()
         if kind is None:
-            driven = (each for each in identity.present() if self.framework in KINDS[each].frameworks)
-            return next((Refused(each, why) for each in driven if (why := self.why_unseen(each)) is not None), None)
+            driven = (
+                each for each in identity.present() if self.framework in KINDS[each].frameworks
+            )
+            return next(
+                (
+                    Refused(each, why)
+                    for each in driven
+                    if (why := self.why_unseen(each)) is not None
+                ),
+                None,
+            )
         if self.framework not in getattr(KINDS.get(kind), "frameworks", ()):
             return Refused(kind, "it is not in benchbook's table of devices (machine/kinds.py)")
         reason = self.why_unusable(kind)
@@ -85,15 +102,18 @@ class Backend:
         return None
 
     def in_use(self) -> list[Place]:
-        """Return kind and index of the devices that this process has initialised; asking initialises none."""
+        """Return kind and index of the devices that this process has initialised; asking
+        initialises none."""
         raise NotImplementedError
 
     def place_of(self, value: Any) -> Place | None:
-        """Return kind and index of an array's device; None: it is not an array of this framework."""
+        """Return kind and index of an array's device; None: it is not an array of this
+        framework."""
         raise NotImplementedError
 
     def wait(self, last: Any = None) -> None:
-        """Wait for every device in use; for `last` see `synchronize`, but JAX waits for all live arrays."""
+        """Wait for every device in use; for `last` see `synchronize`, but JAX waits for all live
+        arrays."""
         for kind, index in self.in_use():
             self.synchronize(Device(kind, "", self.framework, index), last)
 
@@ -106,7 +126,8 @@ class Backend:
             seconds: the longest wait for the others.
 
         Raises:
-            ValueError: a process has given no values in that time, or the framework cannot exchange them.
+            ValueError: a process has given no values in that time, or the framework cannot
+            exchange them.
         """
         return [values]
 
@@ -115,18 +136,21 @@ class Backend:
         return None
 
     def compiles_first(self, device: Device) -> bool:
-        """Return whether the driver compiles all kernels of the framework at their first use, which takes minutes.
+        """Return whether the driver compiles all kernels of the framework at their first use,
+        which takes minutes.
 
         It caches them in the user's home for later processes.
         """
         return False
 
     def emulated_units(self, device: Device) -> tuple[str, ...]:
-        """Return the hardware units (`Precision.units`) that the framework is known to emulate slowly on a device."""
+        """Return the hardware units (`Precision.units`) that the framework is known to emulate
+        slowly on a device."""
         return ()
 
     def count(self, device: Device) -> int:
-        """Return how many devices of this kind can train together; for torch on a CPU, the usable cores."""
+        """Return how many devices of this kind can train together; for torch on a CPU, the
+        usable cores."""
         return 1
 
     def synchronize(self, device: Device, last: Any = None) -> None:
@@ -134,9 +158,11 @@ class Backend:
 
         Args:
             device: the device to wait for.
-            last: the output of the last work that was queued, in any nesting. torch and tensorflow ignore it and wait
-                for the device. JAX can only wait for arrays: for `last`, or without it for all live arrays. MLX
-                evaluates `last` first; work that `last` does not depend on, and that was not submitted, is not done.
+            last: the output of the last work that was queued, in any nesting. torch and
+            tensorflow ignore it and wait
+                for the device. JAX can only wait for arrays: for `last`, or without it for all
+                live arrays. MLX evaluates `last` first; work that `last` does not depend on, and
+                that was not submitted, is not done.
         """
         raise NotImplementedError
 
@@ -144,15 +170,17 @@ class Backend:
         """Reset the maximum of device memory, if the framework keeps one."""
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
-        """Return an accelerator's peak memory in bytes and the method of counting; see `devices.peak_memory`."""
+        """Return an accelerator's peak memory in bytes and the method of counting; see
+        `devices.peak_memory`."""
         return None, None
 
     def random_state(self, device: Device) -> dict:
-        """Return the state of the random generators that training on the device uses; empty: there is none.
+        """Return the state of the random generators that training on the device uses; empty:
+        there is none.
 
-        torch: the generators of host and device. tensorflow: the global generator; those of Keras layers are variables
-        of the model, and the counter of `tf.random`'s stateful functions cannot be read. mlx: its only generator. jax:
-        none, because keys are arguments.
+        torch: the generators of host and device. tensorflow: the global generator; those of
+        Keras layers are variables of the model, and the counter of `tf.random`'s stateful
+        functions cannot be read. mlx: its only generator. jax: none, because keys are arguments.
         """
         return {}
 
@@ -160,9 +188,11 @@ class Backend:
         """Restore the generators from `random_state`."""
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set whether float32 arithmetic may use TF32 units: never in the precision fp32, always in tf32.
+        """Set whether float32 arithmetic may use TF32 units: never in the precision fp32, always
+        in tf32.
 
-        By default torch, tensorflow and jax use TF32 in some operations on NVIDIA GPUs since Ampere.
+        By default torch, tensorflow and jax use TF32 in some operations on NVIDIA GPUs since
+        Ampere.
         """
         raise NotImplementedError
 
@@ -173,31 +203,44 @@ class Backend:
     def software(self, device: Device) -> dict:
         """Return the framework, its version and its host threads, as columns of a row.
 
-        The version on an Apple GPU includes the release of macOS, which ships the GPU's kernels (MPSGraph).
+        The version on an Apple GPU includes the release of macOS, which ships the GPU's kernels
+        (MPSGraph).
         """
         release = "" if device.is_cpu else platform.mac_ver()[0]
         version = f"{self.version}+macos{release}" if release else self.version
         columns = {"framework": self.framework, "framework_version": version}
         return columns | {"num_threads": self.num_threads()}
 
-    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
-        """Return an operation that computes a function of arrays from the host, which are on the device in a type."""
+    def operation(
+        self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
+    ) -> Operation:
+        """Return an operation that computes a function of arrays from the host, which are on the
+        device in a type."""
         raise NotImplementedError
 
-    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
-        """Return an operation that multiplies two matrices from the host, or two stacks of matrices."""
+    def multiplication(
+        self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str
+    ) -> Operation:
+        """Return an operation that multiplies two matrices from the host, or two stacks of
+        matrices."""
         return self.operation(device, operator.matmul, first, second, dtype=dtype)
 
-    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        """Return a convolution at every pixel: images (n, height, width, in), kernel (height, width, in, out)."""
+    def convolution(
+        self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray
+    ) -> Operation:
+        """Return a convolution at every pixel: images (n, height, width, in), kernel (height,
+        width, in, out)."""
         raise NotImplementedError(f"no convolution of {self.framework}")
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
         """Return the fused attention of queries, keys and values, shapes (1, 1, n, width)."""
-        raise NotImplementedError(f"{self.framework} has no fused attention here; allowed: torch, mlx")
+        raise NotImplementedError(
+            f"{self.framework} has no fused attention here; allowed: torch, mlx"
+        )
 
     def copy(self, device: Device, host: numpy.ndarray) -> Operation:
-        """Return an operation that reads an array in device memory and writes as many: `copy` may not."""
+        """Return an operation that reads an array in device memory and writes as many: `copy`
+        may not."""
         return self.operation(device, operator.neg, host)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
@@ -213,7 +256,8 @@ class Backend:
         return self.operation(device, lambda number: number + 1, numpy.zeros(1, numpy.float32))
 
     def read(self, output: Any) -> float:
-        """Return one number of an output, copied to the host; the copy waits for it without `synchronize`."""
+        """Return one number of an output, copied to the host; the copy waits for it without
+        `synchronize`."""
         return float(output[(0,) * output.ndim])
 
     def to_host(self, output: Any) -> numpy.ndarray:
@@ -222,11 +266,13 @@ class Backend:
 
 
 def has_binaries(capability: float, built: Iterable[str]) -> bool:
-    """Return whether a build has binaries for an NVIDIA GPU: of its major compute capability, and not above it.
+    """Return whether a build has binaries for an NVIDIA GPU: of its major compute capability,
+    and not above it.
 
     Args:
         capability: the GPU's compute capability.
-        built: the build's targets, such as sm_80. A target such as compute_90 is PTX, which the driver compiles.
+        built: the build's targets, such as sm_80. A target such as compute_90 is PTX, which the
+        driver compiles.
     """
     wanted = round(capability * 10)
     numbers = [int(found[1]) for name in built if (found := re.match(r"sm_(\d+)", name))]

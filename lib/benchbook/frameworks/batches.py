@@ -1,4 +1,5 @@
-"""The order of images in batches, and batches that threads load ahead; for all studies and frameworks."""
+"""The order of images in batches, and batches that threads load ahead; for all studies and
+frameworks."""
 
 import operator
 from collections import deque
@@ -18,15 +19,20 @@ def check_batch_size(batch_size: int, num_images: int) -> None:
         ValueError: it is.
     """
     if batch_size > num_images:
-        raise ValueError(f"batch_size {batch_size}; allowed: up to {num_images}, the training images")
+        raise ValueError(
+            f"batch_size {batch_size}; allowed: up to {num_images}, the training images"
+        )
 
 
 def order_seed(seed: int, epoch: int) -> int:
-    """Return the seed of an epoch's order, for a framework's own generator; every pair (seed, epoch) has another."""
+    """Return the seed of an epoch's order, for a framework's own generator; every pair (seed,
+    epoch) has another."""
     return int(numpy.random.SeedSequence([seed, epoch]).generate_state(1, numpy.uint64)[0])
 
 
-def full_batches(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
+def full_batches(
+    num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0
+) -> list[numpy.ndarray]:
     """Return what `batch_indices` does without a last batch that is smaller.
 
     A compiler would compile such a batch separately, inside a window.
@@ -38,7 +44,9 @@ def full_batches(num_images: int, batch_size: int, seed: int | None = None, epoc
     return batch_indices(num_images, batch_size, seed, epoch)[: num_images // batch_size]
 
 
-def batch_indices(num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0) -> list[numpy.ndarray]:
+def batch_indices(
+    num_images: int, batch_size: int, seed: int | None = None, epoch: int = 0
+) -> list[numpy.ndarray]:
     """Return the indices of each batch of an epoch, int32; the last batch may be smaller.
 
     Args:
@@ -54,7 +62,9 @@ def batch_indices(num_images: int, batch_size: int, seed: int | None = None, epo
     return [order[start : start + batch_size] for start in range(0, num_images, batch_size)]
 
 
-def prefetch(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int) -> Iterator:
+def prefetch(
+    order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any], num_workers: int
+) -> Iterator:
     """Yield each batch in order; threads of this process load them ahead.
 
     Args:
@@ -79,14 +89,19 @@ def prefetch(order: Iterable[numpy.ndarray], load: Callable[[numpy.ndarray], Any
 
 
 def refuse_short(batches: Iterable, samples: float | Callable) -> None:
-    """Refuse a number of samples for batches of a loader whose last one in an epoch is much shorter.
+    """Refuse a number of samples for batches of a loader whose last one in an epoch is much
+    shorter.
 
     Raises:
         ValueError: it is.
     """
     size = getattr(batches, "batch_size", None)
     total = operator.length_hint(getattr(batches, "sampler", ()))
-    is_even = callable(samples) or not size or getattr(batches, "drop_last", True) or not total % size
+    is_even = (
+        callable(samples) or not size or getattr(batches, "drop_last", True) or not total % size
+    )
     if not is_even and size - total % size > SHORT * total:
         allowed = "samples=lambda batch: len(batch[0]) or the like, or drop_last=True"
-        raise ValueError(f"an epoch's last batch has {total % size} samples, not {size}; allowed: {allowed}")
+        raise ValueError(
+            f"an epoch's last batch has {total % size} samples, not {size}; allowed: {allowed}"
+        )

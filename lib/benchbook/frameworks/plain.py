@@ -1,7 +1,8 @@
 """The plain version of a study in float64, with which a workload's training is compared.
 
-It shares the network's definition with the workload and nothing else: no optimiser, no loader, no compiler. The
-optimisers here follow their papers, and each study states the protocol's constants a second time.
+It shares the network's definition with the workload and nothing else: no optimiser, no loader,
+no compiler. The optimisers here follow their papers, and each study states the protocol's
+constants a second time.
 """
 
 import functools
@@ -40,7 +41,9 @@ class Optimizer:
         rate = self.rate(number)
         return {name: self._moved(name, weights[name], gradients[name], rate) for name in gradients}
 
-    def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
+    def _moved(
+        self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float
+    ) -> numpy.ndarray:
         raise NotImplementedError
 
 
@@ -53,7 +56,8 @@ class SGD(Optimizer):
     Attributes:
         momentum, nesterov, weight_decay: of the protocol.
         is_decayed: whether weight decay applies to a parameter, by its name.
-        rate_in_momentum: the momentum sums gradients times the learning rates of their steps, as in Keras.
+        rate_in_momentum: the momentum sums gradients times the learning rates of their steps, as
+        in Keras.
     """
 
     momentum: float = 0.0
@@ -62,7 +66,9 @@ class SGD(Optimizer):
     is_decayed: Callable[[str], bool] = lambda name: True
     rate_in_momentum: bool = False
 
-    def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
+    def _moved(
+        self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float
+    ) -> numpy.ndarray:
         if self.weight_decay and self.is_decayed(name):
             gradient = gradient + self.weight_decay * weight
         gradient, rate = (rate * gradient, 1.0) if self.rate_in_momentum else (gradient, rate)
@@ -74,8 +80,9 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam with a beta1 of 0.9.
 
-    Source: https://arxiv.org/abs/1412.6980, algorithm 1. The end of its section 2 has the form that Keras computes:
-    epsilon, there with a hat, is added before the second moment is corrected.
+    Source: https://arxiv.org/abs/1412.6980, algorithm 1. The end of its section 2 has the form
+    that Keras computes: epsilon, there with a hat, is added before the second moment is
+    corrected.
 
     Attributes:
         epsilon: keeps the division finite.
@@ -91,7 +98,9 @@ class Adam(Optimizer):
     beta2: float = 0.999
     is_decayed: Callable[[str], bool] = lambda name: True
 
-    def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
+    def _moved(
+        self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float
+    ) -> numpy.ndarray:
         first, second = self.state.get(name, (0.0, 0.0))
         first = 0.9 * first + 0.1 * gradient
         second = self.beta2 * second + (1 - self.beta2) * gradient**2
@@ -99,17 +108,22 @@ class Adam(Optimizer):
         root = (1 - self.beta2**self.num_steps) ** 0.5
         epsilon = self.epsilon / root if self.uses_epsilon_hat else self.epsilon
         weight = weight * (1 - rate * self.weight_decay * self.is_decayed(name))
-        return weight - rate / (1 - 0.9**self.num_steps) * first / (numpy.sqrt(second) / root + epsilon)
+        return weight - rate / (1 - 0.9**self.num_steps) * first / (
+            numpy.sqrt(second) / root + epsilon
+        )
 
 
 @dataclass
 class Adadelta(Optimizer):
     """Adadelta with torch's defaults: a decay of 0.9 and an epsilon of 1e-6.
 
-    Source: https://arxiv.org/abs/1212.5701, algorithm 1, with its step multiplied by a learning rate.
+    Source: https://arxiv.org/abs/1212.5701, algorithm 1, with its step multiplied by a learning
+    rate.
     """
 
-    def _moved(self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float) -> numpy.ndarray:
+    def _moved(
+        self, name: str, weight: numpy.ndarray, gradient: numpy.ndarray, rate: float
+    ) -> numpy.ndarray:
         squares, changes = self.state.get(name, (0.0, 0.0))
         squares = 0.9 * squares + 0.1 * gradient**2
         change = numpy.sqrt((changes + 1e-6) / (squares + 1e-6)) * gradient
@@ -118,7 +132,8 @@ class Adadelta(Optimizer):
 
 
 def split_target(batch: tuple) -> tuple[tuple, Any]:
-    """Return the network's inputs, all parts of a batch but the last, and the target, the last part."""
+    """Return the network's inputs, all parts of a batch but the last, and the target, the last
+    part."""
     *inputs, target = batch
     return tuple(inputs), target
 
@@ -128,26 +143,37 @@ class Plain:
     """The parts of a study's reference, and the check of a workload's batches against the data set.
 
     Attributes:
-        make_network: returns the study's plain network, a torch module or a Keras model; parameters that training does
+        make_network: returns the study's plain network, a torch module or a Keras model;
+        parameters that training does
             not change have their values already.
         loss: (outputs, target) to the mean loss of a batch, or to the sum.
         make_optimizer: returns a plain optimiser with the protocol's constants.
-        batch_size: images in a step of the reference; float64 is slow, so only a part of a batch is used.
-        inputs: splits a loader's batch, NumPy arrays, into the network's inputs (a tuple) and the target.
-        labels: (a loader's whole batch of NumPy arrays, its place in the epoch) to whether each label is that of its
+        batch_size: images in a step of the reference; float64 is slow, so only a part of a batch
+        is used.
+        inputs: splits a loader's batch, NumPy arrays, into the network's inputs (a tuple) and
+        the target.
+        labels: (a loader's whole batch of NumPy arrays, its place in the epoch) to whether each
+        label is that of its
             image in the data set, bool, shape (n,); None: there are no labels.
-        noise: (a loader's batch, its place) to the batch with noise drawn on the host; None: the batch is not changed.
+        noise: (a loader's batch, its place) to the batch with noise drawn on the host; None: the
+        batch is not changed.
         cut: (a loader's batch, its place) to the part that is used; None: its first images.
-        parity_weights: (make, weights) to the weights at which workload and reference are compared, by name;
-            make(weights) returns the plain network in float32. None: the workload's present weights.
-        schedule_start: the schedule's step at which the comparison starts. In a warm-up the rates can be so low that
+        parity_weights: (make, weights) to the weights at which workload and reference are
+        compared, by name;
+            make(weights) returns the plain network in float32. None: the workload's present
+            weights.
+        schedule_start: the schedule's step at which the comparison starts. In a warm-up the
+        rates can be so low that
             float32 rounds the change of the weights away.
         loss_is_sum: whether `loss` is the sum of a batch's losses.
-        least_share_factor: multiplies the least share of the gradient at which a tensor is judged by itself
+        least_share_factor: multiplies the least share of the gradient at which a tensor is
+        judged by itself
             (`judging.agreement.Tolerance`); above 1 for networks with unknown layers.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
-        may_be_random: whether a training step may be random other than by dropout layers, which are switched off. If
-            the comparison fails, the first step is repeated, and the comparison is unsupported if a loss differs.
+        may_be_random: whether a training step may be random other than by dropout layers, which
+        are switched off. If
+            the comparison fails, the first step is repeated, and the comparison is unsupported
+            if a loss differs.
     """
 
     make_network: Callable[[], Any]
@@ -175,7 +201,8 @@ class Plain:
 
 
 class LabelsByImage:
-    """A data set's labels by the bytes of its images, for loaders that shuffle with a framework's own generator.
+    """A data set's labels by the bytes of its images, for loaders that shuffle with a
+    framework's own generator.
 
     Args:
         images: uint8, shape (n, ...).
@@ -205,7 +232,10 @@ class LabelsByImage:
         stored = [_digest(image) for image in numpy.rint(images).astype("uint8")]
         return numpy.array(
             [
-                any(numpy.array_equal(self.labels[index], label) for index in self.indices.get(image, ()))
+                any(
+                    numpy.array_equal(self.labels[index], label)
+                    for index in self.indices.get(image, ())
+                )
                 for image, label in zip(stored, labels, strict=True)
             ]
         )

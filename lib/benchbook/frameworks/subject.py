@@ -1,4 +1,5 @@
-"""The interface of a workload in the comparison with float64, for every framework; see `benchbook.measuring.parity`."""
+"""The interface of a workload in the comparison with float64, for every framework; see
+`benchbook.measuring.parity`."""
 
 import itertools
 from typing import Any
@@ -13,8 +14,8 @@ MOST_HALVINGS = 60  # of the loss scale, until the optimiser takes a step
 class ParitySubject:
     """A workload that takes the steps that are timed, one at a time.
 
-    Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's in float64; a parameter
-    has the same name in every precision. Each framework has a subclass.
+    Nothing in it is random: dropout is off, and noise comes with the batch. Arrays are NumPy's
+    in float64; a parameter has the same name in every precision. Each framework has a subclass.
 
     Args:
         workload: its dropout is off; the caller turns it on again.
@@ -39,7 +40,8 @@ class ParitySubject:
         self.schedule_step = self.plain.schedule_start
 
     def batches(self, count: int) -> list[tuple]:
-        """Return the first batches of training as the loader delivers them, over as many epochs as necessary."""
+        """Return the first batches of training as the loader delivers them, over as many epochs
+        as necessary."""
         epochs = itertools.count(self.workload.epoch)
         stream = itertools.chain.from_iterable(self.workload.batches(epoch) for epoch in epochs)
         return [*itertools.islice(stream, count)]
@@ -61,10 +63,11 @@ class ParitySubject:
         raise NotImplementedError
 
     def step(self, batch: tuple, differentiated: bool = True) -> tuple[float, Arrays]:
-        """Train on one batch; return its mean loss and, if `differentiated`, the gradients of every parameter.
+        """Train on one batch; return its mean loss and, if `differentiated`, the gradients of
+        every parameter.
 
-        An optimiser with a scaled loss skips a step whose gradients overflow and halves the scale: the batch is tried
-        again.
+        An optimiser with a scaled loss skips a step whose gradients overflow and halves the
+        scale: the batch is tried again.
         """
         before = self.statistics()
         for _ in range(MOST_HALVINGS):
@@ -75,7 +78,8 @@ class ParitySubject:
         return loss, gradients
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step and update `schedule_step`; return loss, gradients, and whether the optimiser took the step."""
+        """Try a step and update `schedule_step`; return loss, gradients, and whether the
+        optimiser took the step."""
         raise NotImplementedError
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:

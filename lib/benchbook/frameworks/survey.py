@@ -1,9 +1,9 @@
 """Ask each framework for its devices in a short-lived process.
 
-A framework holds the devices that it lists. JAX reserves a TPU for its process, so that a kernel of the same study
-would find none; every framework opens a CUDA context and keeps up to 1.4 GB of host memory. The process that plans a
-study therefore imports no framework. Each framework has a separate process: some of their libraries conflict, and a
-crash affects one framework only.
+A framework holds the devices that it lists. JAX reserves a TPU for its process, so that a kernel
+of the same study would find none; every framework opens a CUDA context and keeps up to 1.4 GB of
+host memory. The process that plans a study therefore imports no framework. Each framework has a
+separate process: some of their libraries conflict, and a crash affects one framework only.
 """
 
 import sys
@@ -40,17 +40,20 @@ ANSWERS: dict[str, Answer] = {}  # by framework; each is asked once
 
 
 def kinds(framework: str) -> tuple[str, ...]:
-    """Return the kinds of device this machine has for one of `devices.FRAMEWORKS`, the fastest first.
+    """Return the kinds of device this machine has for one of `devices.FRAMEWORKS`, the fastest
+    first.
 
     Raises:
         FrameworkMissing: the framework cannot be imported; the message lists the installed ones.
-        DeviceUnavailable: the framework failed, ended the process that asked it, or did not answer in time.
+        DeviceUnavailable: the framework failed, ended the process that asked it, or did not
+        answer in time.
     """
     return tuple(each.kind for each in ask(framework).devices)
 
 
 def device(kind: str, framework: str) -> Device:
-    """Return the device of the requested kind as `devices.pick` does, but leave it free for other processes.
+    """Return the device of the requested kind as `devices.pick` does, but leave it free for
+    other processes.
 
     For the CPU no framework is asked: all compute on it.
 
@@ -73,7 +76,8 @@ def compiles_first(kind: str, framework: str) -> bool:
 def ask(framework: str) -> Answer:
     """Return a framework's devices as another process sees them; for the errors see `kinds`.
 
-    A framework that this process has imported is asked here, because this process may hold its device exclusively.
+    A framework that this process has imported is asked here, because this process may hold its
+    device exclusively.
     """
     if framework in sys.modules:
         return _ask_here(framework)
@@ -85,7 +89,9 @@ def ask(framework: str) -> Answer:
 
 
 def _ask_elsewhere(framework: str) -> Answer:
-    answer, failed = launch.call(f"{__name__}:{_ask_here.__name__}", framework, seconds=TIMEOUT_SECONDS)
+    answer, failed = launch.call(
+        f"{__name__}:{_ask_here.__name__}", framework, seconds=TIMEOUT_SECONDS
+    )
     if failed is None:
         return answer
     if failed.name == FrameworkMissing.__name__:

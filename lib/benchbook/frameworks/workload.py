@@ -39,9 +39,12 @@ class Settings:
         fused: the optimiser updates all weights in few operations.
         compiled: the framework's compiler compiles the network.
         autotuned: cuDNN tries several algorithms for each convolution (torch on an NVIDIA GPU).
-        graphs: compiled code is replayed as a CUDA graph instead of being launched kernel by kernel.
-        fused_attention: attention is one operation of the framework, not written out; for a transformer.
-        padded: the vocabulary is padded to a multiple of 64, which suits matrix units; for a transformer.
+        graphs: compiled code is replayed as a CUDA graph instead of being launched kernel by
+        kernel.
+        fused_attention: attention is one operation of the framework, not written out; for a
+        transformer.
+        padded: the vocabulary is padded to a multiple of 64, which suits matrix units; for a
+        transformer.
 
     Raises:
         ValueError: an unknown precision.
@@ -62,7 +65,9 @@ class Settings:
 
     def __str__(self) -> str:
         """Return the precision and the settings that are on, such as fp32, fused, compiled."""
-        return ", ".join([self.precision, *(name for name, value in vars(self).items() if value is True)])
+        return ", ".join(
+            [self.precision, *(name for name, value in vars(self).items() if value is True)]
+        )
 
 
 @dataclass(kw_only=True)
@@ -74,7 +79,8 @@ class Workload:
     Attributes:
         device: where it computes.
         batch_size: images in a full batch.
-        train_batches: returns the batches of an epoch by its number; their order depends on the seed and the epoch.
+        train_batches: returns the batches of an epoch by its number; their order depends on the
+        seed and the epoch.
         test_batches: returns all test batches.
         columns: the description of the work, as columns of a row.
         epoch: epochs finished since the weights were fresh.
@@ -96,7 +102,8 @@ class Workload:
         raise NotImplementedError
 
     def trained_weights(self) -> Iterator[numpy.ndarray]:
-        """Yield the parameters that training changes as copies on the host, without moving statistics."""
+        """Yield the parameters that training changes as copies on the host, without moving
+        statistics."""
         raise NotImplementedError
 
     def trainable_parameters(self) -> int:
@@ -106,17 +113,23 @@ class Workload:
     def description(self) -> dict:
         """Return the columns of a row that describe the work."""
         sizes = {"parameters": self.num_parameters(), "batch_size": self.batch_size}
-        return sizes | {"precision": self.settings.precision, "compiled": self.settings.compiled} | self.columns
+        return (
+            sizes
+            | {"precision": self.settings.precision, "compiled": self.settings.compiled}
+            | self.columns
+        )
 
     def enter(self) -> None:
-        """Set the framework's global switches for this network: another one may have changed them."""
+        """Set the framework's global switches for this network: another one may have changed
+        them."""
 
     def batches(self, epoch: int) -> Iterator:
         """Yield the batches of one epoch, as the loader delivers them."""
         return iter(self.train_batches(epoch))
 
     def epochs(self) -> Iterator[Iterator]:
-        """Yield the batches of each epoch in turn; the loader's processes stay alive between epochs.
+        """Yield the batches of each epoch in turn; the loader's processes stay alive between
+        epochs.
 
         With the start method spawn (macOS, Python 3.14), each start of a process takes seconds.
         """
@@ -124,7 +137,8 @@ class Workload:
             yield self.batches(self.epoch)
 
     def to_device(self, batch: tuple) -> tuple:
-        """Return a batch on the device, in the types and the memory format of a step; nothing is copied needlessly."""
+        """Return a batch on the device, in the types and the memory format of a step; nothing is
+        copied needlessly."""
         return batch
 
     def num_samples(self, batch: tuple) -> int:
@@ -132,7 +146,8 @@ class Workload:
         return len(batch[0])
 
     def check_batch(self, batch: tuple) -> None:
-        """Check an epoch's first batch against the columns of the rows: another size would have another speed.
+        """Check an epoch's first batch against the columns of the rows: another size would have
+        another speed.
 
         Raises:
             ValueError: batch_size, image_size or sequence_length is not the batch's.
@@ -143,12 +158,16 @@ class Workload:
         size, length = said.get("image_size"), said.get("sequence_length")
         fits = {
             "batch_size": count == full,
-            "image_size": not size or not shape or (size, size) in (shape[1:3], shape[2:4]),  # channels last, or first
+            "image_size": not size
+            or not shape
+            or (size, size) in (shape[1:3], shape[2:4]),  # channels last, or first
             "sequence_length": not length or shape[1:] == (length,),
         }
         for name, is_so in fits.items():
             if not is_so:
-                raise ValueError(f"{name} {said[name]}, but the first batch has {count} samples and shape {shape}")
+                raise ValueError(
+                    f"{name} {said[name]}, but the first batch has {count} samples and shape {shape}"
+                )
 
     def step(self, batch: tuple) -> Any:
         """Train on one batch and return its mean loss, a scalar that may be on the device."""
@@ -167,7 +186,8 @@ class Workload:
         self.epoch += 1
 
     def score(self, batch: tuple) -> tuple[Any, Any, int]:
-        """Return a test batch's sum of losses, its number of right images, and its number of images.
+        """Return a test batch's sum of losses, its number of right images, and its number of
+        images.
 
         The first two may be on the device.
         """
@@ -179,7 +199,9 @@ class Workload:
         for batch in self.test_batches():
             loss, correct, count = self.score(batch)
             total, right, samples = total + loss, right + correct, samples + count
-        return Evaluation(total / samples, right / samples if self.metric else numpy.nan, samples, self.metric)
+        return Evaluation(
+            total / samples, right / samples if self.metric else numpy.nan, samples, self.metric
+        )
 
     def state(self) -> dict:
         """Return a copy of weights, optimiser and schedule."""
@@ -190,8 +212,12 @@ class Workload:
         raise NotImplementedError
 
     def snapshot(self) -> dict:
-        """Return a copy of everything that training changes: weights, optimiser, schedule, epoch and random state."""
-        return self.state() | {"random": self.device.backend.random_state(self.device), "epoch": self.epoch}
+        """Return a copy of everything that training changes: weights, optimiser, schedule, epoch
+        and random state."""
+        return self.state() | {
+            "random": self.device.backend.random_state(self.device),
+            "epoch": self.epoch,
+        }
 
     def restore(self, state: dict) -> None:
         """Go back to a snapshot."""
@@ -205,7 +231,8 @@ class Workload:
     def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
         """Return a context for the comparison with float64; afterwards the workload is as before.
 
-        In the workload's own precision its own steps are compared, in another precision those of a copy. Its attribute
-        `plain` holds the parts of the reference; see `benchbook.measuring.parity`.
+        In the workload's own precision its own steps are compared, in another precision those of
+        a copy. Its attribute `plain` holds the parts of the reference; see
+        `benchbook.measuring.parity`.
         """
         raise NotImplementedError

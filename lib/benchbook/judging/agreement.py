@@ -1,9 +1,10 @@
 """Judge parity rows: tolerances, the verdict on a run, and the step at which two paths diverge.
 
-Each step is taken in two ways. On its own path a device continues from its own weights. If training is chaotic,
-rounding alone makes a correct device leave the path of float64: MNIST with Adadelta at learning rate 1, in 20 steps
-from 20 seeds, left the tolerance from 11 seeds in float32 and from all in bfloat16. So the strict tolerance applies to
-each step's loss at the reference's weights, and to the first step of the path. The rest of the path only must not
+Each step is taken in two ways. On its own path a device continues from its own weights. If
+training is chaotic, rounding alone makes a correct device leave the path of float64: MNIST with
+Adadelta at learning rate 1, in 20 steps from 20 seeds, left the tolerance from 11 seeds in
+float32 and from all in bfloat16. So the strict tolerance applies to each step's loss at the
+reference's weights, and to the first step of the path. The rest of the path only must not
 diverge.
 """
 
@@ -22,20 +23,27 @@ class Tolerance:
     """How far a device may be from float64.
 
     Attributes:
-        loss: relative error of any step's loss at the same weights, and of the loss after one own step.
+        loss: relative error of any step's loss at the same weights, and of the loss after one
+        own step.
         cosine: least cosine of the first step's gradient, all layers together.
-        norm_ratio: distance from 1 of that gradient's norm over the reference's.
-        layer_cosine, layer_norm_ratio: the same for the worst single parameter tensor. The whole gradient hides an
-            error in one layer, so a layer's norm may be off by at most 5 %, half of the 10 % that must be found. Its
-            direction may be off by more than the whole's: if rounding decides a ReLU or a maximum, a small bias
-            turns (among 80 correct MNIST networks in bfloat16, the worst cosine was 0.944).
-        least_share: a tensor whose gradient has a smaller share of the whole norm, on both sides, is not judged alone:
+        norm_ratio: distance from 1 of that gradient's norm over the reference's. layer_cosine,
+        layer_norm_ratio: the same for the worst single parameter tensor. The whole gradient
+        hides an
+            error in one layer, so a layer's norm may be off by at most 5 %, half of the 10 %
+            that must be found. Its direction may be off by more than the whole's: if rounding
+            decides a ReLU or a maximum, a small bias turns (among 80 correct MNIST networks in
+            bfloat16, the worst cosine was 0.944).
+        least_share: a tensor whose gradient has a smaller share of the whole norm, on both
+        sides, is not judged alone:
             its gradient is mostly rounding (the bias before a batch norm has no gradient at all).
-        update: error of a parameter's change, relative to the change that a plain optimiser makes of the same
+        update: error of a parameter's change, relative to the change that a plain optimiser
+        makes of the same
             gradients. Without momentum, the second step would be off by half.
         statistics: the same for batch norms' moving statistics.
-        whole_update: the same for the last parameters' change by a whole batch, relative to that of the reference's
-            gradients. Rounding turns some of Adam's steps around; half of a batch turns a quarter, an error of 1.
+        whole_update: the same for the last parameters' change by a whole batch, relative to that
+        of the reference's
+            gradients. Rounding turns some of Adam's steps around; half of a batch turns a
+            quarter, an error of 1.
     """
 
     loss: float
@@ -60,12 +68,13 @@ TOLERANCES = {
     if precision.family in TOLERANCES_OF_FAMILIES
 }
 WHOLE = "gradient_cosine"  # in the settings of steps whose gradients were compared
-# The tolerance of later steps' gradients, as a multiple of the first step's: later gradients are small, and faults that
-# begin after the first step (accumulated or stale gradients) are off by far more.
+# The tolerance of later steps' gradients, as a multiple of the first step's: later gradients are
+# small, and faults that begin after the first step (accumulated or stale gradients) are off by far
+# more.
 LATER_STEP_FACTOR = 4
-# A smaller loss counts as this share of the first loss. A network that has memorised a few images has losses of 1e-5,
-# which rounding disturbs: a correct ResNet-50 in float32 was off by 0.3 % of such a loss, and by less than a millionth
-# in every step before.
+# A smaller loss counts as this share of the first loss. A network that has memorised a few images
+# has losses of 1e-5, which rounding disturbs: a correct ResNet-50 in float32 was off by 0.3 % of
+# such a loss, and by less than a millionth in every step before.
 LEAST_LOSS = 0.01
 NO_GRADIENT = "no gradient was compared"
 MEAN_LOSS_ERROR = 0.25  # relative, of a device's own path
@@ -104,15 +113,20 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
         rows: any rows.
 
     Returns:
-        The rows' columns, and step (from 1), reference_loss, same_weights_loss, loss_error (relative, on the device's
-        own path), tolerance (of the loss), apart (whether loss_error exceeds it or is not finite).
+        The rows' columns, and step (from 1), reference_loss, same_weights_loss, loss_error
+        (relative, on the device's own path), tolerance (of the loss), apart (whether loss_error
+        exceeds it or is not finite).
     """
     taken = rows[rows["phase"] == "parity"].reset_index(drop=True)
     names = ("step", "reference_loss", "same_weights_loss")
     taken = statistics.with_settings(taken, names).astype(dict.fromkeys(names, float))
     reference = taken["reference_loss"]
     error = (taken["loss"].astype(float) - reference).abs() / reference.abs()
-    tolerance = taken["precision"].map(lambda precision: tolerance_of(precision).loss, na_action="ignore").astype(float)
+    tolerance = (
+        taken["precision"]
+        .map(lambda precision: tolerance_of(precision).loss, na_action="ignore")
+        .astype(float)
+    )
     apart = ~(error <= tolerance)
     return taken.assign(loss_error=error, tolerance=tolerance, apart=apart)
 
@@ -136,18 +150,25 @@ def judge_each(compared: pandas.DataFrame, key: list[str]) -> Iterator[tuple[tup
     Yields:
         The values of the key, sorted, each with its verdict.
     """
-    divided = statistics.group_arrays(compared, key, _NUMBERS, ["status", "precision", "settings", "message"])
+    divided = statistics.group_arrays(
+        compared, key, _NUMBERS, ["status", "precision", "settings", "message"]
+    )
     for values, lines in sorted(divided, key=lambda pair: pair[0]):
         num_steps = int((~numpy.isnan(lines["step"])).sum())
         broken = numpy.flatnonzero(lines["status"] != "ok")
         if len(broken):
-            status, step, message = (lines[name][broken[0]] for name in ("status", "step", "message"))
+            status, step, message = (
+                lines[name][broken[0]] for name in ("status", "step", "message")
+            )
             where = "" if numpy.isnan(step) else f" at step {step:.0f}"
             reason = f"{status}{where}" + (f": {message}" if isinstance(message, str) else "")
             yield values, Agreement(False, reason, num_steps)
         else:
             faults = _faults(lines)
-            yield values, Agreement(not faults, "; ".join(faults) or _worst_errors(lines), num_steps)
+            yield (
+                values,
+                Agreement(not faults, "; ".join(faults) or _worst_errors(lines), num_steps),
+            )
 
 
 _NUMBERS = ["step", "loss", "reference_loss", "same_weights_loss", "loss_error"]
@@ -160,12 +181,21 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
     Only a point's last session counts, and the worst of several runs.
 
     Returns:
-        Columns: machine, study, device, precision, framework, framework_version, model, dataset, num_runs, num_steps
-        (the fewest of any run), passed, reason, parted_at (the first step, from 1, at which the loss on the own path
-        exceeds the tolerance; missing if none does).
+        Columns: machine, study, device, precision, framework, framework_version, model, dataset,
+        num_runs, num_steps (the fewest of any run), passed, reason, parted_at (the first step,
+        from 1, at which the loss on the own path exceeds the tolerance; missing if none does).
     """
     measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
-    key = ["machine", "study", "device", "precision", "framework", "framework_version", "model", "dataset"]
+    key = [
+        "machine",
+        "study",
+        "device",
+        "precision",
+        "framework",
+        "framework_version",
+        "model",
+        "dataset",
+    ]
     compared = steps(statistics.newest(measured))
     lines = []
     for values, own in compared.groupby(key, dropna=False, sort=True):
@@ -175,11 +205,14 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
         apart = own.loc[own["apart"] & own["run_id"].eq(run_id), "step"].dropna()
         parted_at = int(apart.min()) if len(apart) else None
         lines.append((*values, len(judged), num_steps, worst.passed, worst.reason, parted_at))
-    return pandas.DataFrame(lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"])
+    return pandas.DataFrame(
+        lines, columns=[*key, "num_runs", "num_steps", "passed", "reason", "parted_at"]
+    )
 
 
 def _faults(lines: _Lines) -> list[str]:
-    """Return the errors beyond their tolerance: losses, labels, gradients, and weights after a step."""
+    """Return the errors beyond their tolerance: losses, labels, gradients, and weights after a
+    step."""
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
     errors, own = _errors_at_same_weights(lines), lines["loss_error"]
     faults = [
@@ -191,7 +224,9 @@ def _faults(lines: _Lines) -> list[str]:
     whole, reference = (number(first, name) for name in ("whole_loss", "whole_reference_loss"))
     if whole is not None and not abs(whole - reference) <= allowed.loss * abs(reference):
         faults.append(f"loss of a whole batch {whole:.4g} instead of {reference:.4g}")
-    error = abs(pandas.Series(lines["loss"]).mean() / pandas.Series(lines["reference_loss"]).mean() - 1)
+    error = abs(
+        pandas.Series(lines["loss"]).mean() / pandas.Series(lines["reference_loss"]).mean() - 1
+    )
     if not error <= MEAN_LOSS_ERROR:
         faults.append(f"own path off by {error:.2g} on average")
     if wrong := number(first, "labels_wrong"):
@@ -202,12 +237,16 @@ def _faults(lines: _Lines) -> list[str]:
 
 
 def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[str]:
-    """Yield the errors of a step: gradients beyond `times` their tolerance, weights and statistics beyond theirs.
+    """Yield the errors of a step: gradients beyond `times` their tolerance, weights and
+    statistics beyond theirs.
 
     Older rows have no errors of weights and moving statistics.
     """
     cosines = {WHOLE: allowed.cosine, "worst_cosine": allowed.layer_cosine}
-    ratios = {"gradient_norm_ratio": allowed.norm_ratio, "worst_norm_ratio": allowed.layer_norm_ratio}
+    ratios = {
+        "gradient_norm_ratio": allowed.norm_ratio,
+        "worst_norm_ratio": allowed.layer_norm_ratio,
+    }
     if WHOLE in settings and any(number(settings, name) is None for name in (*cosines, *ratios)):
         yield NO_GRADIENT
     elif WHOLE in settings:
@@ -230,7 +269,8 @@ def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[s
 
 
 def number(settings: dict, name: str) -> float | None:
-    """Return a number from a row's settings; None if the value is not a number, since settings may hold anything."""
+    """Return a number from a row's settings; None if the value is not a number, since settings
+    may hold anything."""
     value = settings.get(name)
     return value if isinstance(value, (int, float)) else None
 
@@ -241,16 +281,23 @@ def _layer(settings: dict, name: str) -> str:
 
 
 def _errors_at_same_weights(lines: _Lines) -> numpy.ndarray:
-    """Return each step's relative error of the loss; a loss near zero counts as a share of the first loss."""
+    """Return each step's relative error of the loss; a loss near zero counts as a share of the
+    first loss."""
     reference = lines["reference_loss"]
-    return abs(lines["same_weights_loss"] - reference) / numpy.maximum(abs(reference), LEAST_LOSS * abs(reference[0]))
+    return abs(lines["same_weights_loss"] - reference) / numpy.maximum(
+        abs(reference), LEAST_LOSS * abs(reference[0])
+    )
 
 
 def _worst_errors(lines: _Lines) -> str:
     """Return the worst errors of a comparison that met all tolerances."""
     first = lines["settings"][0]
     off = max(abs(first["worst_norm_ratio"] - 1), abs(first["gradient_norm_ratio"] - 1))
-    errors = [error for settings in lines["settings"] if (error := number(settings, "update_error")) is not None]
+    errors = [
+        error
+        for settings in lines["settings"]
+        if (error := number(settings, "update_error")) is not None
+    ]
     loss = numpy.max(_errors_at_same_weights(lines))
     changes = f" and of a change of weights {max(errors):.1g}" if errors else ""
     return f"relative error of the loss at most {loss:.1g}, of a gradient's norm {off:.1g}{changes}"

@@ -1,4 +1,5 @@
-"""Compare two machines, or two sessions of one: which is faster, point by point, and is that more than chance?"""
+"""Compare two machines, or two sessions of one: which is faster, point by point, and is that
+more than chance?"""
 
 from collections.abc import Mapping
 
@@ -8,14 +9,26 @@ from benchbook.judging import confirmation, intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.rows.points import point_work
 
-# The columns that pair two points: the work that their names describe, and what was loaded, since a substitute may
-# replace a data set or weights.
-PAIRED_BY = ["study", "work", "framework", "model", "dataset", "dataset_samples", "weights", "same_precision"]
+# The columns that pair two points: the work that their names describe, and what was loaded, since a
+# substitute may replace a data set or weights.
+PAIRED_BY = [
+    "study",
+    "work",
+    "framework",
+    "model",
+    "dataset",
+    "dataset_samples",
+    "weights",
+    "same_precision",
+]
 PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
 
 
-def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the measured rows of a machine, from each point's session that counts, or the measured rows of a session.
+def rows_of(
+    name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+) -> pandas.DataFrame:
+    """Return the measured rows of a machine, from each point's session that counts, or the
+    measured rows of a session.
 
     Raises:
         ValueError: no machine or session has this name, or the session measured several machines.
@@ -27,7 +40,9 @@ def rows_of(name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | No
     fault = "names several machines" if len(found) else "has no rows"
     machines = ", ".join(sorted(measured["machine"].unique())) or "none yet"
     sessions = ", ".join(sorted(measured["session"].dropna().unique())[-5:]) or "none yet"
-    raise ValueError(f"{name!r} {fault}; allowed: a machine ({machines}) or a session (the last: {sessions})")
+    raise ValueError(
+        f"{name!r} {fault}; allowed: a machine ({machines}) or a session (the last: {sessions})"
+    )
 
 
 def cores(rows: pandas.DataFrame, described: Mapping[str, dict]) -> str:
@@ -37,8 +52,12 @@ def cores(rows: pandas.DataFrame, described: Mapping[str, dict]) -> str:
         rows: of one side.
         described: manifests by run id.
     """
-    machines = [described.get(run_id, {}).get("machine") or {} for run_id in rows["run_id"].unique()]
-    usable = sorted({machine["usable_cores"] for machine in machines if machine.get("usable_cores")})
+    machines = [
+        described.get(run_id, {}).get("machine") or {} for run_id in rows["run_id"].unique()
+    ]
+    usable = sorted(
+        {machine["usable_cores"] for machine in machines if machine.get("usable_cores")}
+    )
     threads = sorted(rows["num_threads"].dropna().unique())
     counts = (" or ".join(map(str, each)) or "an unknown number of" for each in (usable, threads))
     return "{} usable cores with {} threads".format(*counts)
@@ -49,18 +68,19 @@ def table(
 ) -> tuple[pandas.DataFrame, dict[str, list[str]]]:
     """Compare two sets of rows, point by point.
 
-    Points pair by their work and by whether they ran on the CPU (PAIRED_BY). The settings of tuned points may differ:
-    each is the best that its device can do.
+    Points pair by their work and by whether they ran on the CPU (PAIRED_BY). The settings of
+    tuned points may differ: each is the best that its device can do.
 
     Args:
         a, b: rows of one machine, as `rows_of` returns them.
         conditions: from `condition.samples`, for the stability of each side.
 
     Returns:
-        A line per pair: study; point; a, b (rates); ratio (b / a) with its bounds and their kind; verdict (the faster
-        side, or a side that trained wrong); stability_a, stability_b (Verdicts); variant_a, variant_b; energy_ratio
-        (B's joules a sample over A's), with its bounds, if both have the same method and boundary; energy_note. And the
-        points of each side, "a" and "b", that pair with none of the other.
+        A line per pair: study; point; a, b (rates); ratio (b / a) with its bounds and their
+        kind; verdict (the faster side, or a side that trained wrong); stability_a, stability_b
+        (Verdicts); variant_a, variant_b; energy_ratio (B's joules a sample over A's), with its
+        bounds, if both have the same method and boundary; energy_note. And the points of each
+        side, "a" and "b", that pair with none of the other.
 
     Raises:
         ValueError: no two points pair.
@@ -72,31 +92,51 @@ def table(
         raise ValueError(f"{counts}; allowed: points with the same {', '.join(PAIRED_BY)}")
     pairs = ("a", points_a, points_b), ("b", points_b, points_a)
     alone = {
-        side: sorted(point["point"] for key, point in own.items() if key not in other) for side, own, other in pairs
+        side: sorted(point["point"] for key, point in own.items() if key not in other)
+        for side, own, other in pairs
     }
     return pandas.DataFrame(lines).sort_values(["study", "point"], ignore_index=True), alone
 
 
 def _points(summary: pandas.DataFrame) -> dict[tuple[str, ...], dict]:
-    """Return the measured points by their columns PAIRED_BY; of several alike, the one with most samples."""
+    """Return the measured points by their columns PAIRED_BY; of several alike, the one with most
+    samples."""
     points = {}
-    for line in summary[summary["num_windows"] > 0].sort_values("num_samples", kind="stable").to_dict("records"):
-        is_tuned = line["variant"] in confirmation.TUNED_NAMES  # its device may choose the precision
-        line |= {"same_precision": None if is_tuned else line["precision"], "is_cpu": line["device"] == "cpu"}
-        line |= {"work": point_work(line["point"], line["device"]), "weights": (line["settings"] or {}).get("weights")}
-        points[tuple(str(line[name]) for name in PAIRED_BY)] = line  # as text, two missing values are equal
+    for line in (
+        summary[summary["num_windows"] > 0]
+        .sort_values("num_samples", kind="stable")
+        .to_dict("records")
+    ):
+        is_tuned = (
+            line["variant"] in confirmation.TUNED_NAMES
+        )  # its device may choose the precision
+        line |= {
+            "same_precision": None if is_tuned else line["precision"],
+            "is_cpu": line["device"] == "cpu",
+        }
+        line |= {
+            "work": point_work(line["point"], line["device"]),
+            "weights": (line["settings"] or {}).get("weights"),
+        }
+        points[tuple(str(line[name]) for name in PAIRED_BY)] = (
+            line  # as text, two missing values are equal
+        )
     return points
 
 
 def _line(a: Mapping, b: Mapping) -> dict:
     ratio = intervals.divide(*(Interval.from_row(side, "samples_per_second") for side in (b, a)))
     line = {"study": a["study"], "point": a["point"]} | ratio.columns("ratio")
-    if wrong := [name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)]:
+    if wrong := [
+        name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)
+    ]:
         line["verdict"] = f"{' and '.join(wrong)} trained wrong"
     elif ratio.kind == intervals.RANGE:
         line["verdict"] = verdicts.TOO_FEW
     else:
-        line["verdict"] = "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
+        line["verdict"] = (
+            "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
+        )
     for name, side in (("a", a), ("b", b)):
         line |= {
             name: side["samples_per_second"],
@@ -105,8 +145,12 @@ def _line(a: Mapping, b: Mapping) -> dict:
         }
     energy, *bounds = statistics.ENERGY_COLUMNS
     line |= dict.fromkeys(("energy_ratio", *bounds)) | {"energy_note": ""}
-    if all(a[name] == b[name] for name in ("energy_method", "energy_boundary")) and pandas.notna(a[energy]):
+    if all(a[name] == b[name] for name in ("energy_method", "energy_boundary")) and pandas.notna(
+        a[energy]
+    ):
         ratio = intervals.divide(*(Interval.from_row(side, energy, *bounds) for side in (b, a)))
         line |= ratio.columns("energy_ratio", *bounds)
-        line["energy_note"] = "; ".join(dict.fromkeys(filter(None, (a["energy_note"], b["energy_note"]))))
+        line["energy_note"] = "; ".join(
+            dict.fromkeys(filter(None, (a["energy_note"], b["energy_note"])))
+        )
     return line

@@ -1,9 +1,10 @@
-"""Judge whether a tuned point is faster than its reference, from windows of both that alternate in one process.
+"""Judge whether a tuned point is faster than its reference, from windows of both that alternate
+in one process.
 
-A search only promises a speed-up, from short windows of small batches. Rows of phase `confirm` in each process then
-compare its choice with the study's reference, including its loader. If a pair of windows in the first process is not
-faster, the point trains like the reference. It is called tuned only if an interval over processes shows that it is
-faster.
+A search only promises a speed-up, from short windows of small batches. Rows of phase `confirm`
+in each process then compare its choice with the study's reference, including its loader. If a
+pair of windows in the first process is not faster, the point trains like the reference. It is
+called tuned only if an interval over processes shows that it is faster.
 """
 
 from collections.abc import Mapping
@@ -14,16 +15,40 @@ from benchbook.judging import intervals, statistics
 from benchbook.judging.intervals import Interval
 
 PHASE = "confirm"
-REFERENCE, TUNED = "reference", "tuned"  # the two sides of that phase, one of which the point then measures
+REFERENCE, TUNED = (
+    "reference",
+    "tuned",
+)  # the two sides of that phase, one of which the point then measures
 NOTHING_FASTER = "tuned: nothing faster found"
-UNCONFIRMED = "tuned, not confirmed"  # it trained the search's choice, but no interval shows that it is faster
+# it trained the search's choice, but no interval shows that it is faster
+UNCONFIRMED = "tuned, not confirmed"
 UNSEARCHED = "not tuned"  # requested as tuned, without time for a search
 TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
 NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
-COLUMNS = [*statistics.POINT_KEY, "device", "framework", "dataset", "promised", "confirmed", "low", "high", "interval"]
+COLUMNS = [
+    *statistics.POINT_KEY,
+    "device",
+    "framework",
+    "dataset",
+    "promised",
+    "confirmed",
+    "low",
+    "high",
+    "interval",
+]
 COLUMNS += ["num_pairs", "outcome"]
 # The columns that `table` reads: grouping a table of few columns is much faster.
-READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "session", "started_at", "variant", "settings"]
+READ = [
+    *statistics.POINT_KEY,
+    "run_id",
+    "index",
+    "phase",
+    "status",
+    "session",
+    "started_at",
+    "variant",
+    "settings",
+]
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
 
@@ -44,20 +69,24 @@ def ratio(rows: pandas.DataFrame) -> Interval | None:
         sides = [settings.get("side") for settings in run["settings"]]
         measured = list(zip(sides, run["samples_per_second"].astype(float), strict=True))
         pairs = [dict(measured[place : place + 2]) for place in range(0, len(measured) - 1, 2)]
-        known = [pair for pair in pairs if pair.keys() == {REFERENCE, TUNED} and pair[REFERENCE] > 0]
+        known = [
+            pair for pair in pairs if pair.keys() == {REFERENCE, TUNED} and pair[REFERENCE] > 0
+        ]
         ratios += [pair[TUNED] / pair[REFERENCE] for pair in known]
         processes += [run_id] * len(known)
     return intervals.interval(ratios, processes, intervals.PAIRED) if ratios else None
 
 
 def is_faster(tuned_over_reference: Interval | None) -> bool:
-    """Return whether the whole interval is above 1; a range, such as that of one process, decides nothing."""
+    """Return whether the whole interval is above 1; a range, such as that of one process,
+    decides nothing."""
     known = tuned_over_reference is not None and tuned_over_reference.kind == intervals.INTERVAL
     return known and tuned_over_reference.low > 1
 
 
 def name(line: Mapping) -> str | None:
-    """Return a point's variant, named by what its first process chose; `table` has what was confirmed.
+    """Return a point's variant, named by what its first process chose; `table` has what was
+    confirmed.
 
     Args:
         line: a row, or a line of a summary, with variant and settings.
@@ -72,15 +101,16 @@ def name(line: Mapping) -> str | None:
 
 
 def table(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a line for each tuned point's last session: the search's promise and the confirmed speed-up.
+    """Return a line for each tuned point's last session: the search's promise and the confirmed
+    speed-up.
 
     Args:
         rows: any; only measured rows count.
 
     Returns:
-        Columns COLUMNS: promised is the search's speed-up, from the settings alone; confirmed is tuned over the
-        reference, with bounds; both are missing if the two were not compared. outcome is tuned only if an interval
-        shows that it is faster.
+        Columns COLUMNS: promised is the search's speed-up, from the settings alone; confirmed is
+        tuned over the reference, with bounds; both are missing if the two were not compared.
+        outcome is tuned only if an interval shows that it is faster.
     """
     tuned = rows.loc[(rows["source"] == "measured") & (rows["variant"] == TUNED), READ]
     lines = []

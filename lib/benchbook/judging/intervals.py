@@ -1,15 +1,17 @@
 """One kind of interval for rates, ratios and everything computed from them.
 
-The estimate is the mean log rate over processes. Windows of one process share its memory layout, clocks and thread
-placement. So each process counts once, by the median of its windows. One process alone has a range, and a range
-decides nothing.
+The estimate is the mean log rate over processes. Windows of one process share its memory layout,
+clocks and thread placement. So each process counts once, by the median of its windows. One
+process alone has a range, and a range decides nothing.
 
-Half the width of an interval has two parts, which add in squares. The processes' part is Student's t over processes. A
-few of them give a poor estimate of their variance: two may agree by chance. So one further process is assumed, with a
-stated deviation, and K processes have K degrees of freedom. The session's part is a stated deviation, because more
-processes of one session know nothing of the next. Only what alternates within a process cancels it.
+Half the width of an interval has two parts, which add in squares. The processes' part is
+Student's t over processes. A few of them give a poor estimate of their variance: two may agree
+by chance. So one further process is assumed, with a stated deviation, and K processes have K
+degrees of freedom. The session's part is a stated deviation, because more processes of one
+session know nothing of the next. Only what alternates within a process cancels it.
 
-`make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they are.
+`make bench STUDIES=intervals` shows how often such intervals cover the truth, and how wide they
+are.
 """
 
 import itertools
@@ -24,13 +26,16 @@ LEVEL = 0.95
 
 
 class Deviations(NamedTuple):
-    """Stated standard deviations on the log scale: of the assumed process, and between sessions of one machine."""
+    """Stated standard deviations on the log scale: of the assumed process, and between sessions
+    of one machine."""
 
     process: float
     session: float
 
 
-UNPAIRED = Deviations(0.03, 0.04)  # of rates, and of ratios whose sides were measured in different processes
+UNPAIRED = Deviations(
+    0.03, 0.04
+)  # of rates, and of ratios whose sides were measured in different processes
 PAIRED = Deviations(0.02, 0.0)  # of ratios whose sides alternate in each process
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 
@@ -42,7 +47,8 @@ class Interval:
     Attributes:
         value: the estimate.
         low, high: its bounds, in the same unit.
-        kind: `interval` (95 %), `range` (least and most windows of one process), or `rounding` (of a printed figure, or
+        kind: `interval` (95 %), `range` (least and most windows of one process), or `rounding`
+        (of a printed figure, or
             an exact number).
     """
 
@@ -62,8 +68,11 @@ class Interval:
         numbers, named = (float(line[name]) for name in (value, low, high)), line.get(kind)
         return cls(*numbers, kind=named if isinstance(named, str) else ROUNDING)
 
-    def columns(self, value: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
-        """Return the number as columns of a table's line, which `from_row` reads; the arguments name the columns."""
+    def columns(
+        self, value: str, low: str = "low", high: str = "high", kind: str = "interval"
+    ) -> dict:
+        """Return the number as columns of a table's line, which `from_row` reads; the arguments
+        name the columns."""
         return {value: self.value, low: self.low, high: self.high, kind: self.kind}
 
 
@@ -80,7 +89,8 @@ def half_width(variance, freedom, number):
 
 
 def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
-    """Return the processes' part of half the interval of a mean over processes, and the whole half, elementwise.
+    """Return the processes' part of half the interval of a mean over processes, and the whole
+    half, elementwise.
 
     Args:
         variance: of the processes' log values.
@@ -93,17 +103,23 @@ def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
 
 
 def medians(values: Sequence[float], processes: Sequence) -> numpy.ndarray:
-    """Return the median value of each process, in their order; for arguments and errors see `interval`."""
+    """Return the median value of each process, in their order; for arguments and errors see
+    `interval`."""
     array, names = numpy.asarray(values, float), numpy.asarray(processes)
     if len(array) == 0 or len(array) != len(names):
-        raise ValueError(f"{len(array)} values and {len(names)} processes; allowed: as many of each, 1 or more")
+        raise ValueError(
+            f"{len(array)} values and {len(names)} processes; allowed: as many of each, 1 or more"
+        )
     if not array.min() > 0:
         raise ValueError(f"value {array.min()!r}; allowed: above 0")
-    return numpy.array([numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())])
+    return numpy.array(
+        [numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())]
+    )
 
 
 def processes_part(values: Sequence[float], processes: Sequence) -> float:
-    """Return the processes' part of half the interval that `interval` returns; infinite for fewer than two processes.
+    """Return the processes' part of half the interval that `interval` returns; infinite for
+    fewer than two processes.
 
     A point ends when this is narrow enough: more processes do not narrow the session's part.
     """
@@ -112,12 +128,15 @@ def processes_part(values: Sequence[float], processes: Sequence) -> float:
 
 
 def processes_needed(deviation: float, part: float, fewest: int, most: int) -> int:
-    """Return after how many processes with this deviation their part of half the interval is narrow enough."""
+    """Return after how many processes with this deviation their part of half the interval is
+    narrow enough."""
     counts = range(max(2, fewest), most)
     return next((count for count in counts if half_widths(deviation**2, count)[0] <= part), most)
 
 
-def interval(values: Sequence[float], processes: Sequence, deviations: Deviations = UNPAIRED) -> Interval:
+def interval(
+    values: Sequence[float], processes: Sequence, deviations: Deviations = UNPAIRED
+) -> Interval:
     """Return the geometric mean over processes of their median values, with a 95 % interval.
 
     Args:
@@ -143,8 +162,8 @@ def interval(values: Sequence[float], processes: Sequence, deviations: Deviation
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     """Return a function's value for several numbers, with its bounds.
 
-    Independent errors of intervals add in squares, on the log scale: each rate carries its session's part. Ranges and
-    printed figures enter with both their ends.
+    Independent errors of intervals add in squares, on the log scale: each rate carries its
+    session's part. Ranges and printed figures enter with both their ends.
 
     Args:
         function: of as many floats: products and quotients of independent numbers, and constants.
@@ -152,14 +171,21 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
     Returns:
         A `range` if one of the numbers is one, else an `interval` if one is, else a `rounding`.
     """
-    sampled = [place for place, number in enumerate(numbers) if number.kind == INTERVAL and number.low > 0]
+    sampled = [
+        place for place, number in enumerate(numbers) if number.kind == INTERVAL and number.low > 0
+    ]
     ends = [
-        (number.value,) if place in sampled or number.low == number.high else (number.low, number.high)
+        (number.value,)
+        if place in sampled or number.low == number.high
+        else (number.low, number.high)
         for place, number in enumerate(numbers)
     ]
     results = [value := float(function(*(number.value for number in numbers)))]
     for corner in itertools.product(*ends):
-        raised = [function(*corner[:place], numbers[place].high, *corner[place + 1 :]) for place in sampled]
+        raised = [
+            function(*corner[:place], numbers[place].high, *corner[place + 1 :])
+            for place in sampled
+        ]
         rises = [1 if result >= function(*corner) else -1 for result in raised]
         for side in (-1, 1):  # the result's lower bound, then its upper one
             widths = []

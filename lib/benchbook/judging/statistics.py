@@ -1,4 +1,5 @@
-"""One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its measured windows."""
+"""One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its
+measured windows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -14,33 +15,82 @@ MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
 _DESCRIPTION = [
     *POINT_KEY,
-    *["variant", "chip", "device", "device_name", "framework", "framework_version", "precision", "compiled"],
-    *["model", "parameters", "dataset", "dataset_samples", "image_size", "sequence_length", "batch_size"],
+    *[
+        "variant",
+        "chip",
+        "device",
+        "device_name",
+        "framework",
+        "framework_version",
+        "precision",
+        "compiled",
+    ],
+    *[
+        "model",
+        "parameters",
+        "dataset",
+        "dataset_samples",
+        "image_size",
+        "sequence_length",
+        "batch_size",
+    ],
     *["num_workers", "device_count", "flops_per_sample", "settings", "session", "commit"],
 ]
 ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
 _COUNTS = ["num_processes", "num_windows", "num_samples"]
-_TEXTS = ["interval", "energy_interval", "energy_method", "energy_boundary", "energy_note", "status", "message"]
-_MEASURES = [*_COUNTS, "samples_per_second", "spread", "low", "high", "interval", "seconds_per_step"]
-_MEASURES += ["input_share_waited", "waited_low", "waited_high", "accuracy", *ENERGY_COLUMNS, "energy_method"]
+_TEXTS = [
+    "interval",
+    "energy_interval",
+    "energy_method",
+    "energy_boundary",
+    "energy_note",
+    "status",
+    "message",
+]
+_MEASURES = [
+    *_COUNTS,
+    "samples_per_second",
+    "spread",
+    "low",
+    "high",
+    "interval",
+    "seconds_per_step",
+]
+_MEASURES += [
+    "input_share_waited",
+    "waited_low",
+    "waited_high",
+    "accuracy",
+    *ENERGY_COLUMNS,
+    "energy_method",
+]
 _MEASURES += ["energy_boundary", "idle_watts", "energy_note", "status", "message"]
 _NUMBERS = [name for name in _MEASURES if name not in (*_COUNTS, *_TEXTS)]
 _SUSTAINED = [*POINT_KEY, "device", "framework", "variant"]
 # The columns of windows that a point's line is computed from.
-_WINDOW_NUMBERS = ["seconds", "input_seconds", "samples_per_second", "samples", "batch_size", "energy_joules"]
+_WINDOW_NUMBERS = [
+    "seconds",
+    "input_seconds",
+    "samples_per_second",
+    "samples",
+    "batch_size",
+    "energy_joules",
+]
 _WINDOW_NUMBERS += ["idle_watts"]
 _WINDOW_TEXTS = ["run_id", "energy_method", "energy_boundary"]
 
 
 def warmed_up(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
-    """Return the rates of each run's windows, without a first window over 5 % slower than the run's median."""
+    """Return the rates of each run's windows, without a first window over 5 % slower than the
+    run's median."""
     array, names = numpy.asarray(rates, float), numpy.asarray(runs)
     series = [array[names == run] for run in dict.fromkeys(names.tolist())]
     return [each[1:] if each[0] < WARMED_UP_SHARE * numpy.median(each) else each for each in series]
 
 
 def spread(series: Sequence[numpy.ndarray]) -> float:
-    """Return the probable error of a window, as a fraction: with normal noise half of them lie nearer to their mean.
+    """Return the probable error of a window, as a fraction: with normal noise half of them lie
+    nearer to their mean.
 
     Args:
         series: the rates of each run; a window is compared with its own run's mean.
@@ -59,12 +109,17 @@ def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
     rows = rows[rows["session"].notna()]
     starts = rows[[*key, *time]].sort_values(time).drop_duplicates(key)
     last = starts.sort_values(time, na_position="first").drop_duplicates(POINT_KEY, keep="last")
-    return rows[pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))]
+    return rows[
+        pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))
+    ]
 
 
 def with_settings(rows: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFrame:
-    """Return rows, or lines of a summary, with these settings as columns; None where a line lacks the setting."""
-    return rows.assign(**{name: [settings.get(name) for settings in rows["settings"]] for name in names})
+    """Return rows, or lines of a summary, with these settings as columns; None where a line
+    lacks the setting."""
+    return rows.assign(
+        **{name: [settings.get(name) for settings in rows["settings"]] for name in names}
+    )
 
 
 def timed_windows(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -73,33 +128,41 @@ def timed_windows(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return one line per point, from its training windows: rate, spread, interval, energy, accuracy and outcome.
+    """Return one line per point, from its training windows: rate, spread, interval, energy,
+    accuracy and outcome.
 
     Args:
         rows: as `records.merge` returns them; only measured rows count.
 
     Returns:
-        Columns: the point's key and description (from its windows, if it has any); num_processes; num_windows;
-        samples_per_second (the geometric mean over processes of each process's median); spread (of windows); low, high
-        and interval (the bounds of samples_per_second and their kind); num_samples (in all windows); seconds_per_step;
-        input_share_waited (the median over windows), waited_low and waited_high (its range); accuracy (at the end of
-        training, the median over repeats); energy_per_sample (J, idle power included; if several methods read it, only
-        windows of the last method count), energy_low, energy_high and energy_interval (its bounds and their kind);
-        energy_method; energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status; message.
+        Columns: the point's key and description (from its windows, if it has any);
+        num_processes; num_windows; samples_per_second (the geometric mean over processes of each
+        process's median); spread (of windows); low, high and interval (the bounds of
+        samples_per_second and their kind); num_samples (in all windows); seconds_per_step;
+        input_share_waited (the median over windows), waited_low and waited_high (its range);
+        accuracy (at the end of training, the median over repeats); energy_per_sample (J, idle
+        power included; if several methods read it, only windows of the last method count),
+        energy_low, energy_high and energy_interval (its bounds and their kind); energy_method;
+        energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status;
+        message.
     """
     measured = newest(rows[rows["source"] == "measured"])
     windows = timed_windows(measured)
     measures = {
-        key: _measures(columns) for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
+        key: _measures(columns)
+        for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
-    return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(dict.fromkeys(_NUMBERS, float))
+    return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(
+        dict.fromkeys(_NUMBERS, float)
+    )
 
 
 def group_arrays(
     table: pandas.DataFrame, key: list[str], numbers: list[str], texts: list[str]
 ) -> Iterator[tuple[tuple, dict[str, numpy.ndarray]]]:
-    """Group a table's columns as arrays: with thousands of groups this is much faster than `DataFrame.groupby`.
+    """Group a table's columns as arrays: with thousands of groups this is much faster than
+    `DataFrame.groupby`.
 
     Args:
         table: any.
@@ -130,13 +193,17 @@ def in_units(line: Mapping) -> tuple[float, float, float, str]:
 
 
 def days(rows: pandas.DataFrame) -> list[str]:
-    """Return the days of some rows' sessions, whose names begin with their day, in order: 2026-11-28."""
-    starts = sorted({name[:8] for name in rows["session"].dropna().astype(str) if name[:8].isdigit()})
+    """Return the days of some rows' sessions, whose names begin with their day, in order:
+    2026-11-28."""
+    starts = sorted(
+        {name[:8] for name in rows["session"].dropna().astype(str) if name[:8].isdigit()}
+    )
     return [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in starts]
 
 
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Split step time into a fixed part and a part per sample, by non-negative least squares of relative errors.
+    """Split step time into a fixed part and a part per sample, by non-negative least squares of
+    relative errors.
 
     Args:
         batch_sizes: images in a step; at least two different ones.
@@ -159,7 +226,8 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     Sustained points train for minutes, since a machine without a fan slows down as it warms up.
 
     Returns:
-        Columns: machine, study, point, device, framework, variant, minutes, samples, seconds, samples_per_second.
+        Columns: machine, study, point, device, framework, variant, minutes, samples, seconds,
+        samples_per_second.
     """
     long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
     long = pandas.Series(long, rows.index, dtype=bool)
@@ -174,15 +242,16 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
 def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rate of each sustained point's first minute and of its last.
 
-    The first minute has the windows that ended in it, the last those that began in it. A run of under two minutes is
-    split in halves instead.
+    The first minute has the windows that ended in it, the last those that began in it. A run of
+    under two minutes is split in halves instead.
 
     Args:
         timed: from `sustained`.
 
     Returns:
-        Columns: machine, study, point, device, framework, variant, minutes (in all), end_minutes (length of the first
-        and of the last part), first, last (images a second), change (a fraction of the first).
+        Columns: machine, study, point, device, framework, variant, minutes (in all), end_minutes
+        (length of the first and of the last part), first, last (images a second), change (a
+        fraction of the first).
     """
     lines = []
     for values, run in timed.groupby(_SUSTAINED, dropna=False, sort=True):
@@ -193,28 +262,37 @@ def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
         ends = (part if len(part) else run.iloc[[end]] for part, end in ((first, 0), (last, -1)))
         rates = [float(part["samples"].sum() / part["seconds"].sum()) for part in ends]
         lines.append((*values, total, length, *rates, rates[1] / rates[0] - 1))
-    return pandas.DataFrame(lines, columns=[*_SUSTAINED, "minutes", "end_minutes", "first", "last", "change"])
+    return pandas.DataFrame(
+        lines, columns=[*_SUSTAINED, "minutes", "end_minutes", "first", "last", "change"]
+    )
 
 
 def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     """Return status and message of each point that failed, or of which a process did.
 
-    A later run cancels an interrupted one. If one process measured windows and did not fail, the point is well, and its
-    message says how many processes failed, and the last reason.
+    A later run cancels an interrupted one. If one process measured windows and did not fail, the
+    point is well, and its message says how many processes failed, and the last reason.
     """
     judged = records.without_refusals(measured)
     last_runs = measured.groupby(POINT_KEY)["run_id"].max().rename("last")
-    resumed = (judged["status"] == "interrupted") & (judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"])
+    resumed = (judged["status"] == "interrupted") & (
+        judged["run_id"] != judged.join(last_runs, on=POINT_KEY)["last"]
+    )
     judged = judged.loc[~resumed, [*POINT_KEY, "run_id", "status", "message"]]
     failures = judged[~judged["status"].isin(records.TRAINED)]
     windows = timed_windows(measured)
-    whole = windows[~windows["run_id"].isin(failures["run_id"])].groupby(POINT_KEY)["run_id"].nunique()
+    whole = (
+        windows[~windows["run_id"].isin(failures["run_id"])].groupby(POINT_KEY)["run_id"].nunique()
+    )
     failed, ends = failures.groupby(POINT_KEY)["run_id"].nunique(), {}
     for *key, _, status, message in failures.to_numpy().tolist():  # the last one counts
         ends[key := tuple(key)] = {"status": status, "message": message}
         if key in whole.index:
             counted = f"{failed[key]} of {failed[key] + whole[key]} processes failed: {status.replace('_', ' ')}"
-            ends[key] = {"status": "ok", "message": counted + f" ({message})" * isinstance(message, str)}
+            ends[key] = {
+                "status": "ok",
+                "message": counted + f" ({message})" * isinstance(message, str),
+            }
     diverged = judged.loc[judged["status"] == "diverged", [*POINT_KEY, "status", "message"]]
     for *key, status, message in diverged.to_numpy().tolist():
         if ends.get(tuple(key), {}).get("status", "ok") == "ok":
@@ -222,19 +300,33 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     return ends
 
 
-def _describe(measured: pandas.DataFrame, windows: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
-    """Return each point's description and outcome. A point's trials may have another batch size than its windows."""
-    keys, keys_of_windows = (pandas.MultiIndex.from_frame(rows[POINT_KEY]) for rows in (measured, windows))
+def _describe(
+    measured: pandas.DataFrame, windows: pandas.DataFrame
+) -> dict[tuple[str, str, str], dict]:
+    """Return each point's description and outcome. A point's trials may have another batch size
+    than its windows."""
+    keys, keys_of_windows = (
+        pandas.MultiIndex.from_frame(rows[POINT_KEY]) for rows in (measured, windows)
+    )
     has_windows = keys.isin(keys_of_windows)
     described = pandas.concat([windows, measured[~has_windows]])[_DESCRIPTION]
-    lasts = described.groupby(POINT_KEY, sort=True).last().reset_index()[_DESCRIPTION].astype(object)
+    lasts = (
+        described.groupby(POINT_KEY, sort=True).last().reset_index()[_DESCRIPTION].astype(object)
+    )
     lasts = lasts.where(lasts.notna(), None)
-    tested = measured[measured["phase"] == "evaluate"].groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"].last()
+    tested = (
+        measured[measured["phase"] == "evaluate"]
+        .groupby([*POINT_KEY, "run_id", "repeat"])["accuracy"]
+        .last()
+    )
     accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
     ends = _outcomes(measured)
     well = {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
     lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
-    return {key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {}) for key, line in lines.items()}
+    return {
+        key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {})
+        for key, line in lines.items()
+    }
 
 
 def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
@@ -251,8 +343,14 @@ def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
     }
     if len(waited):
         median = float(numpy.median(waited))
-        measures |= {"input_share_waited": median, "waited_low": waited.min(), "waited_high": waited.max()}
-    read = numpy.flatnonzero(windows["energy_joules"] > 0)  # 0: the counter did not move within the window
+        measures |= {
+            "input_share_waited": median,
+            "waited_low": waited.min(),
+            "waited_high": waited.max(),
+        }
+    read = numpy.flatnonzero(
+        windows["energy_joules"] > 0
+    )  # 0: the counter did not move within the window
     if not len(read):
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))

@@ -1,14 +1,16 @@
-"""Judge a point: did it train right, and were its windows stable? Verdicts are never stored in rows.
+"""Judge a point: did it train right, and were its windows stable? Verdicts are never stored in
+rows.
 
-A point is wrong if its computation disagrees with float64, if its loss never changes, if its windows leave weights as
-they are, or if its accuracy is that of guessing; a wrong point is never the best of anything. It is unproven if it was
-not compared with float64, or in fewer steps than its profile asks for, or if no condition was recorded with its
-windows; its figures count and carry a note. So do those of a changed point: other data than its profile names, or
-environment variables that change speed or arithmetic. A point is unstable if its speed varied or the machine was
-disturbed.
+A point is wrong if its computation disagrees with float64, if its loss never changes, if its
+windows leave weights as they are, or if its accuracy is that of guessing; a wrong point is never
+the best of anything. It is unproven if it was not compared with float64, or in fewer steps than
+its profile asks for, or if no condition was recorded with its windows; its figures count and
+carry a note. So do those of a changed point: other data than its profile names, or environment
+variables that change speed or arithmetic. A point is unstable if its speed varied or the machine
+was disturbed.
 
-A steady run must not be flagged: every rule requires a difference that matters (5 %) and that chance rarely makes.
-`make bench STUDIES=intervals` counts how often the rules are wrong.
+A steady run must not be flagged: every rule requires a difference that matters (5 %) and that
+chance rarely makes. `make bench STUDIES=intervals` counts how often the rules are wrong.
 """
 
 import functools
@@ -25,11 +27,21 @@ from benchbook.judging import agreement, confirmation, intervals, statistics
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.machine import condition, contention, nvidia
 
-WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = "wrong", "unproven", "changed", "unstable", "too few processes"
+WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = (
+    "wrong",
+    "unproven",
+    "changed",
+    "unstable",
+    "too few processes",
+)
 STABLE = "stable"
 KINDS = (WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW, STABLE)
 # The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
-VARIED, BUSY, UNCHECKED = "its speed varied", "the machine was busy", "not fully checked against float64"
+VARIED, BUSY, UNCHECKED = (
+    "its speed varied",
+    "the machine was busy",
+    "not fully checked against float64",
+)
 REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
     "constant": (WRONG, "the loss is {:.6g} in every window", ""),
@@ -38,7 +50,11 @@ REASONS = {
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
     "part": (UNPROVEN, "no memory to compare a whole batch", UNCHECKED),
-    "unrecorded": (UNPROVEN, "the machine's condition was not recorded", "the machine's condition is unknown"),
+    "unrecorded": (
+        UNPROVEN,
+        "the machine's condition was not recorded",
+        "the machine's condition is unknown",
+    ),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
     "replaced": (CHANGED, "{} in place of {}", "{} in place of {}"),
     "variables": (CHANGED, "with {}", "with {}"),
@@ -53,17 +69,29 @@ REASONS = {
     "gpu_shared": (UNSTABLE, "another process on the GPU", BUSY),
     "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
     "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
-    "cpu_stolen": (UNSTABLE, "the hypervisor took {:.0%} of the CPU", "the machine's host was busy"),
+    "cpu_stolen": (
+        UNSTABLE,
+        "the hypervisor took {:.0%} of the CPU",
+        "the machine's host was busy",
+    ),
     "few_processes": (TOO_FEW, "", ""),
 }
-OUTSIDE = ("sleep", "gpu_shared", "cpu_shared", "cpu_stolen")  # reasons that are not of the measured work's making
-# Standard deviations of steady windows and of steady processes; the first is also the largest drift of a steady point.
+OUTSIDE = (
+    "sleep",
+    "gpu_shared",
+    "cpu_shared",
+    "cpu_stolen",
+)  # reasons that are not of the measured work's making
+# Standard deviations of steady windows and of steady processes; the first is also the largest drift
+# of a steady point.
 STEADY, STEADY_PROCESSES = 0.05, 0.04
 FALSE_ALARMS = 0.005  # the share of steady points that exceed one of these by chance
 SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
 ASLEEP_SECONDS = 1.0
 THROTTLED_SHARE = 0.01  # of the windows' time
-CHANCE = {"imagenet": 1 / 1000}  # accuracy of guessing; other data sets with labels have ten classes
+CHANCE = {
+    "imagenet": 1 / 1000
+}  # accuracy of guessing; other data sets with labels have ten classes
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
@@ -85,7 +113,8 @@ class Verdict:
 
     @property
     def kind(self) -> str:
-        """Return the worst kind among the reasons, by the order of KINDS: the first is the worst."""
+        """Return the worst kind among the reasons, by the order of KINDS: the first is the
+        worst."""
         return min((REASONS[code][0] for code, *_ in self.reasons), key=KINDS.index, default=STABLE)
 
     @property
@@ -95,17 +124,25 @@ class Verdict:
 
     def text(self, kind: str) -> str:
         """Return the reasons of one kind as a table shows them."""
-        return ", ".join(REASONS[code][1].format(*values) for code, *values in self.reasons if REASONS[code][0] == kind)
+        return ", ".join(
+            REASONS[code][1].format(*values)
+            for code, *values in self.reasons
+            if REASONS[code][0] == kind
+        )
 
     def __str__(self) -> str:
         """Return the verdict as a table shows it, the worst kind first."""
         kinds = [kind for kind in KINDS if has(self, kind)]
-        return "; ".join(f"{kind}: {self.text(kind)}".removesuffix(": ") for kind in kinds) or STABLE
+        return (
+            "; ".join(f"{kind}: {self.text(kind)}".removesuffix(": ") for kind in kinds) or STABLE
+        )
 
 
 def has(verdict: object, word: str) -> bool:
     """Return whether a verdict has a reason of this kind or code; False for a missing verdict."""
-    return isinstance(verdict, Verdict) and any(word in (code, REASONS[code][0]) for code, *_ in verdict.reasons)
+    return isinstance(verdict, Verdict) and any(
+        word in (code, REASONS[code][0]) for code, *_ in verdict.reasons
+    )
 
 
 is_unstable = functools.partial(has, word=UNSTABLE)  # other reasons may be worse
@@ -118,13 +155,17 @@ def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
     return min(judged, key=lambda verdict: KINDS.index(verdict.kind), default=None)
 
 
-def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point without windows.
+def summarise(
+    rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+) -> pandas.DataFrame:
+    """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point
+    without windows.
 
-    Windows that `undisturbed` leaves out do not count; num_disturbed is the number of their processes.
+    Windows that `undisturbed` leaves out do not count; num_disturbed is the number of their
+    processes.
 
-    A point that trained wrong has status `wrong` and the reason as its message. Its variant is tuned only if it was
-    confirmed to be faster; see `confirmation.table`.
+    A point that trained wrong has status `wrong` and the reason as its message. Its variant is
+    tuned only if it was confirmed to be faster; see `confirmation.table`.
 
     Args:
         rows: any; only measured rows of each point's last session count.
@@ -133,7 +174,10 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
     every = statistics.newest(rows[rows["source"] == "measured"])
     measured = undisturbed(every, conditions)
     summary = statistics.summarise(measured)
-    trained = (each[each["phase"] == "train"].groupby(POINT_KEY)["run_id"].nunique() for each in (every, measured))
+    trained = (
+        each[each["phase"] == "train"].groupby(POINT_KEY)["run_id"].nunique()
+        for each in (every, measured)
+    )
     left_out = operator.sub(*trained).to_dict()
     named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
     reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
@@ -143,10 +187,15 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
     for key in set(unrecorded.itertuples(index=False, name=None)):
         reasons[key] = (*reasons.get(key, ()), ("unrecorded",))
     lines = []
-    for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict("records"):
+    for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict(
+        "records"
+    ):
         key = tuple(line[name] for name in POINT_KEY)
         verdict = Verdict((*stabilities.get(key, Verdict()).reasons, *reasons.get(key, ())))
-        line |= {"verdict": verdict if line["num_windows"] else None, "variant": named.get(key, line["variant"])}
+        line |= {
+            "verdict": verdict if line["num_windows"] else None,
+            "variant": named.get(key, line["variant"]),
+        }
         is_wrong = verdict.kind == WRONG and line["status"] == "ok"
         line["num_disturbed"] = left_out.get(key, 0)
         lines.append(line | ({"status": WRONG, "message": verdict.text(WRONG)} if is_wrong else {}))
@@ -156,18 +205,22 @@ def summarise(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 
 
 def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
-    """Return the reasons against the training of points, at most one of each kind per point, and what was replaced.
+    """Return the reasons against the training of points, at most one of each kind per point, and
+    what was replaced.
 
-    A point is wrong if one of its runs failed parity in the precision that it trained in, if different batches all have
-    the same loss, if its windows changed fewer tensors than a first step did, or if its accuracy is that of guessing
-    after a whole epoch of labels that can be learnt. An operation that a device lacks in float64 proves nothing either
-    way. A point whose settings have no number of parity steps needs no comparison: it trains a user's own network.
+    A point is wrong if one of its runs failed parity in the precision that it trained in, if
+    different batches all have the same loss, if its windows changed fewer tensors than a first
+    step did, or if its accuracy is that of guessing after a whole epoch of labels that can be
+    learnt. An operation that a device lacks in float64 proves nothing either way. A point whose
+    settings have no number of parity steps needs no comparison: it trains a user's own network.
 
     Args:
         measured: measured rows of each point's last session.
     """
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
-    compared = measured[(measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])]
+    compared = measured[
+        (measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])
+    ]
     precisions = pandas.concat([trained, compared]).groupby(POINT_KEY)["precision"].first()
     own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
     compared = compared[(compared["precision"] == own).fillna(False).array]
@@ -175,14 +228,18 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for (*key, _), judged in agreement.judge_each(agreement.steps(compared), _RUN):
         if not judged.passed:
             wrong[tuple(key)] = ("parity", judged.reason)
-    varied = trained[trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)]  # a synthetic batch is repeated
+    varied = trained[
+        trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)
+    ]  # a synthetic batch is repeated
     for key, losses in varied.groupby(_RUN)["loss"]:
         if len(losses) > 1 and losses.nunique() == 1:
             wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
     moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
     moved = pandas.Series(moved, measured.index, dtype=float)
     keys = [measured[name] for name in POINT_KEY]
-    windows = measured["phase"] == "train"  # more steps move more tensors: steps that no window has prove nothing
+    windows = (
+        measured["phase"] == "train"
+    )  # more steps move more tensors: steps that no window has prove nothing
     shortest = measured["steps"].where(windows).groupby(keys).transform("min")
     most = moved.where(~windows & (measured["steps"] <= shortest)).groupby(keys).max()
     still = most - moved.where(windows).groupby(keys).min()
@@ -222,7 +279,8 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
     last = last.drop_duplicates(POINT_KEY, keep="last")
     last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    # On frozen features the head may never do better than guessing: whether it does is a question of its study.
+    # On frozen features the head may never do better than guessing: whether it does is a question
+    # of its study.
     learnt = statistics.with_settings(last, ["trainable"])["trainable"].ne(False)
     last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
     reasons = {}
@@ -230,7 +288,12 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
         chance = CHANCE.get(line["dataset"], TEN_CLASSES)
         least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(line["samples"])) ** 0.5
         if line["accuracy"] <= least:
-            reasons[tuple(line[name] for name in POINT_KEY)] = ("guessing", line["accuracy"], line["seen"], chance)
+            reasons[tuple(line[name] for name in POINT_KEY)] = (
+                "guessing",
+                line["accuracy"],
+                line["seen"],
+                chance,
+            )
     return reasons
 
 
@@ -248,7 +311,8 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
 
 
 def disturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> set[str]:
-    """Return the runs whose windows something outside of the work disturbed; how fast they were does not matter.
+    """Return the runs whose windows something outside of the work disturbed; how fast they were
+    does not matter.
 
     Args:
         rows: any; only measured rows count.
@@ -262,7 +326,8 @@ def disturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> se
 
 
 def undisturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return rows without the training windows of disturbed processes, where a session of a point has two others.
+    """Return rows without the training windows of disturbed processes, where a session of a
+    point has two others.
 
     Args:
         rows, conditions: see `disturbed`.
@@ -273,21 +338,29 @@ def undisturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> 
         return rows
     key = [*POINT_KEY, "session"]
     others = rows[windows & ~is_disturbed].groupby(key)["run_id"].nunique()
-    return rows[~(is_disturbed & pandas.MultiIndex.from_frame(rows[key]).isin(others.index[others > 1]))]
+    return rows[
+        ~(is_disturbed & pandas.MultiIndex.from_frame(rows[key]).isin(others.index[others > 1]))
+    ]
 
 
-def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
-    """Return rows without the measured sessions of a point that another session of this point displaces.
+def counting(
+    rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+) -> pandas.DataFrame:
+    """Return rows without the measured sessions of a point that another session of this point
+    displaces.
 
-    A session that is complete (it has an interval) and stable displaces all others; else a complete one does; else one
-    whose windows were not disturbed. The newest of those that remain counts, see `statistics.newest`.
+    A session that is complete (it has an interval) and stable displaces all others; else a
+    complete one does; else one whose windows were not disturbed. The newest of those that remain
+    counts, see `statistics.newest`.
 
     Args:
         rows: any.
         conditions: from `condition.samples`, of any runs; None: unknown.
     """
     key = [*POINT_KEY, "session"]
-    measured = undisturbed(rows[(rows["source"] == "measured") & rows["session"].notna()], conditions)
+    measured = undisturbed(
+        rows[(rows["source"] == "measured") & rows["session"].notna()], conditions
+    )
     repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
     complete = statistics.timed_windows(repeated).groupby(key)["run_id"].nunique() > 1
     ranks = pandas.Series(0, pandas.MultiIndex.from_frame(repeated[key].drop_duplicates()))
@@ -301,13 +374,18 @@ def counting(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None)
 def _stabilities(
     measured: pandas.DataFrame, conditions: pandas.DataFrame | None, key: list[str] = POINT_KEY
 ) -> Iterator[tuple[tuple, Verdict]]:
-    """Judge the training windows of each point, or by another key; on the CPU the state of GPUs does not matter."""
-    on_cpu = measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
+    """Judge the training windows of each point, or by another key; on the CPU the state of GPUs
+    does not matter."""
+    on_cpu = (
+        measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
+    )
     windows = statistics.timed_windows(measured)
     known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
     lines = known.astype(object).where(known.notna(), None).to_dict("records")
     places = known.groupby("run_id").indices
-    for values, of_point in statistics.group_arrays(windows, key, ["samples_per_second"], ["run_id"]):
+    for values, of_point in statistics.group_arrays(
+        windows, key, ["samples_per_second"], ["run_id"]
+    ):
         rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
         samples = [lines[place] for run in sorted(set(runs)) for place in places.get(run, ())]
         samples = [sample | {"gpus": None} for sample in samples] if on_cpu[values] else samples
@@ -315,10 +393,11 @@ def _stabilities(
 
 
 def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:
-    """Yield how the speed varied: the spread of windows, their drift within processes, and the processes' distance.
+    """Yield how the speed varied: the spread of windows, their drift within processes, and the
+    processes' distance.
 
-    Each counts only if it is larger than steady points have by chance. The drift is that of a line through the windows
-    of all processes.
+    Each counts only if it is larger than steady points have by chance. The drift is that of a
+    line through the windows of all processes.
     """
     from scipy.special import stdtrit
 
@@ -327,11 +406,16 @@ def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:
     freedom = len(away) - len(series)
     if _is_beyond(squares := float(away @ away), freedom, STEADY):
         yield "spread", statistics.spread([numpy.exp(each) for each in series])
-    places = numpy.concatenate([numpy.linspace(-0.5, 0.5, len(each)) * (len(each) > 1) for each in series])
+    places = numpy.concatenate(
+        [numpy.linspace(-0.5, 0.5, len(each)) * (len(each) > 1) for each in series]
+    )
     if freedom > 1 and squares:
         slope = float(away @ places) / float(places @ places)
         error = math.sqrt(max(0.0, squares / float(places @ places) - slope**2) / (freedom - 1))
-        if abs(math.expm1(slope)) > STEADY and abs(slope) > stdtrit(freedom - 1, 1 - FALSE_ALARMS) * error:
+        if (
+            abs(math.expm1(slope)) > STEADY
+            and abs(slope) > stdtrit(freedom - 1, 1 - FALSE_ALARMS) * error
+        ):
             yield "drift", math.expm1(slope)
     levels = numpy.log(intervals.medians(rates, runs))
     if _is_beyond(len(levels) * float(levels.var()), len(levels) - 1, STEADY_PROCESSES):
@@ -355,7 +439,8 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
     lengths = [after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs]
     disturbances = {
         "thermal": any(map(_is_hot, samples)) or _was_throttled(pairs, sum(lengths)),
-        "swap": _growth(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes") > SWAPPED_BYTES,
+        "swap": _growth(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes")
+        > SWAPPED_BYTES,
         "battery": any(sample.get("power_source") == "battery" for sample in samples),
         "low_power": any(sample.get("low_power_mode") for sample in samples),
         "sleep": sum(condition.seconds_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
@@ -363,19 +448,30 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
         "translated": any(sample.get("translated") for sample in samples),
     }
     yield from ((code,) for code, is_so in disturbances.items() if is_so)
-    yield from (("variables", text) for text in dict.fromkeys(sample.get("variables") for sample in samples) if text)
+    yield from (
+        ("variables", text)
+        for text in dict.fromkeys(sample.get("variables") for sample in samples)
+        if text
+    )
     if sum(lengths) < contention.SAMPLE_SECONDS:  # the system's counters are too coarse
         return
-    taken = [contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)]
+    taken = [
+        contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)
+    ]
     limits = {"cpu_shared": contention.OTHERS_SHARE, "cpu_stolen": contention.STOLEN_SHARE}
-    for code, share in zip(limits, numpy.average(taken, axis=0, weights=lengths).tolist(), strict=True):
+    for code, share in zip(
+        limits, numpy.average(taken, axis=0, weights=lengths).tolist(), strict=True
+    ):
         if share > limits[code]:
             yield code, share
 
 
 def _is_hot(sample: dict) -> bool:
-    """Return whether heat lowered the clocks; a long steady load alone causes `moderate` pressure."""
-    heavy = sample.get("thermal_pressure") in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
+    """Return whether heat lowered the clocks; a long steady load alone causes `moderate`
+    pressure."""
+    heavy = (
+        sample.get("thermal_pressure") in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
+    )
     return heavy or bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
 
 
@@ -384,7 +480,9 @@ def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
 
     The count of throttlings matters only if their time is not recorded.
     """
-    slow = [[_gpu(sample).get("thermal_slowdown_seconds") or 0 for sample in pair] for pair in pairs]
+    slow = [
+        [_gpu(sample).get("thermal_slowdown_seconds") or 0 for sample in pair] for pair in pairs
+    ]
     gpu = sum(after - before for before, after in slow)
     timed = any(after.get("cpu_throttle_seconds") is not None for _, after in pairs)
     counted = not timed and _growth(pairs, "cpu_throttle_count") > 0
@@ -393,7 +491,10 @@ def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
 
 def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
     """Return the growth within windows of the counter that grew most."""
-    return max(sum((after.get(name) or 0) - (before.get(name) or 0) for before, after in pairs) for name in counters)
+    return max(
+        sum((after.get(name) or 0) - (before.get(name) or 0) for before, after in pairs)
+        for name in counters
+    )
 
 
 def _gpu(sample: dict) -> dict:

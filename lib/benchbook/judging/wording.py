@@ -1,4 +1,5 @@
-"""Format numbers and hedges as words, and drop empty columns of tables, whose numbers keep all digits."""
+"""Format numbers and hedges as words, and drop empty columns of tables, whose numbers keep all
+digits."""
 
 import math
 
@@ -8,14 +9,23 @@ from benchbook.judging import confirmation, intervals
 from benchbook.judging.verdicts import CHANGED, REASONS, UNPROVEN, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
-LENGTHS = (("ms", 1e-3, 0.1), ("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("days", 86_400, math.inf))
+LENGTHS = (
+    ("ms", 1e-3, 0.1),
+    ("s", 1, 120),
+    ("min", 60, 7200),
+    ("h", 3600, 172_800),
+    ("days", 86_400, math.inf),
+)
 
 # What a text of this module has after its number, in one unit of its kind.
-UNITS = {word: size for size, word in LARGE} | {unit: length for unit, length, _ in LENGTHS} | {"": 1.0}
+UNITS = (
+    {word: size for size, word in LARGE} | {unit: length for unit, length, _ in LENGTHS} | {"": 1.0}
+)
 
 
 def number(value: float) -> str:
-    """Return a number with two significant digits, or three from 100 on; from a million on with a word."""
+    """Return a number with two significant digits, or three from 100 on; from a million on with
+    a word."""
     for size, word in LARGE:
         if abs(value) >= 0.9995 * size:
             return f"{_rounded(value / size)} {word}"
@@ -23,7 +33,8 @@ def number(value: float) -> str:
 
 
 def four_digits(value: float) -> str:
-    """Return a number as tables show it: with at most four significant digits, or whole from 1,000 on."""
+    """Return a number as tables show it: with at most four significant digits, or whole from
+    1,000 on."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -64,7 +75,8 @@ def bounds(low: float, high: float, kind: str, say=number) -> str:
 
 
 def half_width(point: dict) -> str:
-    """Return half the width of a rate's interval: ±4%, or over ±100%, since two far processes tell little."""
+    """Return half the width of a rate's interval: ±4%, or over ±100%, since two far processes
+    tell little."""
     half = (point["high"] / point["low"]) ** 0.5 - 1
     return f"±{half:.0%}" if half <= 1 else "over ±100%"
 
@@ -73,7 +85,9 @@ def energy(point: dict) -> str:
     """Return the energy in a summary's line as a sentence, with method, boundary and idle power."""
     if pandas.isna(point["energy_per_sample"]):
         return "Energy: not measured, since no sensor was found"
-    idle = "not measured" if pandas.isna(point["idle_watts"]) else f"{number(point['idle_watts'])} W"
+    idle = (
+        "not measured" if pandas.isna(point["idle_watts"]) else f"{number(point['idle_watts'])} W"
+    )
     note = f"; {point['energy_note']}" if point["energy_note"] else ""
     return (
         f"Energy: {number(point['energy_per_sample'])} J an image, idle power included "
@@ -92,7 +106,8 @@ def times(ratio: float) -> str:
 
 
 def span(values: pandas.Series, say=number) -> str:
-    """Return the smallest and the largest value in the unit of the latter; if both read the same, only once."""
+    """Return the smallest and the largest value in the unit of the latter; if both read the
+    same, only once."""
     low, high = say(values.min()), say(values.max())
     if low == high:
         return low
@@ -120,13 +135,18 @@ def hedges(point: dict) -> list[str]:
     """Return the reasons to doubt a point's speed, in a few words each.
 
     Args:
-        point: a line of a summary, or of a table made from it. The columns interval, verdict, variant, status and
+        point: a line of a summary, or of a table made from it. The columns interval, verdict,
+        variant, status and
             message are optional.
     """
     reasons = []
     if point.get("interval") == intervals.RANGE:
         reasons.append("one process only")
-    reasons += [word for kind in (UNSTABLE, UNPROVEN, CHANGED) for word in causes(point.get("verdict"), kind)]
+    reasons += [
+        word
+        for kind in (UNSTABLE, UNPROVEN, CHANGED)
+        for word in causes(point.get("verdict"), kind)
+    ]
     if point.get("variant") == confirmation.UNCONFIRMED:
         reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":
@@ -139,11 +159,14 @@ def hedges(point: dict) -> list[str]:
 def causes(verdict: object, kind: str) -> list[str]:
     """Return a verdict's reasons of one kind in a sentence's words; none for a missing verdict."""
     reasons = verdict.reasons if isinstance(verdict, Verdict) else ()
-    return [REASONS[code][2].format(*values) for code, *values in reasons if REASONS[code][0] == kind]
+    return [
+        REASONS[code][2].format(*values) for code, *values in reasons if REASONS[code][0] == kind
+    ]
 
 
 def hedged(point: dict, *further: str, said: str = "") -> str:
-    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if there are none.
+    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if
+    there are none.
 
     Hedges in the text `said` are left out.
     """
@@ -160,7 +183,8 @@ def filled(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _rounded(value: float, digits: int = 0) -> str:
-    """Return a number with commas, and with `digits` significant digits; 0: two, or three from 100 on."""
+    """Return a number with commas, and with `digits` significant digits; 0: two, or three from
+    100 on."""
     if value == 0:
         return "0"
     digits = digits or (3 if abs(value) >= 100 else 2)

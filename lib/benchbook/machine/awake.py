@@ -6,9 +6,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-# macOS: caffeinate prevents idle sleep (-i), and any sleep on mains power (-s), until a process ends (-w).
-# Linux: systemd-inhibit prevents it around a `tail` that waits for that process.
-# Source: caffeinate(8), systemd-inhibit(1), tail(1).
+# macOS: caffeinate prevents idle sleep (-i), and any sleep on mains power (-s), until a process
+# ends (-w). Linux: systemd-inhibit prevents it around a `tail` that waits for that process. Source:
+# caffeinate(8), systemd-inhibit(1), tail(1).
 COMMANDS = {
     "Darwin": "caffeinate -i -s -w {process}",
     "Linux": "systemd-inhibit --what=sleep:idle --who=benchbook --why=measuring tail -f -q --pid={process} /dev/null",

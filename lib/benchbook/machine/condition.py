@@ -1,7 +1,9 @@
-"""The machine's condition before, during and after a run: power, heat, clocks, memory pressure and load.
+"""The machine's condition before, during and after a run: power, heat, clocks, memory pressure
+and load.
 
-Nothing here needs root. Everything may be published: other processes are counted, never named, and no serial number
-of a battery or disk is read. The parsers are pure functions of a tool's output.
+Nothing here needs root. Everything may be published: other processes are counted, never named,
+and no serial number of a battery or disk is read. The parsers are pure functions of a tool's
+output.
 """
 
 import os
@@ -21,7 +23,8 @@ from benchbook.machine.processes import output
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, macOS lowers the clocks.
 PRESSURES = ("nominal", "moderate", "heavy", "trapping", "sleeping")
-# Readings of macOS's tools: the command, a pattern of the value in its output, and the value's conversion.
+# Readings of macOS's tools: the command, a pattern of the value in its output, and the value's
+# conversion.
 MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
     "power_source": (
         ("pmset", "-g", "batt"),
@@ -29,8 +32,16 @@ MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
         lambda word: "mains" if word == "AC" else "battery",
     ),
     # A line `lowpowermode 1`, or `powermode 1` (0 automatic, 1 low, 2 high) on other Macs.
-    "low_power_mode": (("pmset", "-g"), r"^\s*(?:low)?powermode\s+(\d)", lambda digit: digit == "1"),
-    "translated": (("sysctl", "-n", "sysctl.proc_translated"), r"\A\s*(-?\d+)\s*\Z", lambda digits: int(digits) == 1),
+    "low_power_mode": (
+        ("pmset", "-g"),
+        r"^\s*(?:low)?powermode\s+(\d)",
+        lambda digit: digit == "1",
+    ),
+    "translated": (
+        ("sysctl", "-n", "sysctl.proc_translated"),
+        r"\A\s*(-?\d+)\s*\Z",
+        lambda digits: int(digits) == 1,
+    ),
     "thermal_pressure": (
         ("notifyutil", "-g", "com.apple.system.thermalpressurelevel"),
         r"thermalpressurelevel\s+([0-4])\s*\Z",
@@ -40,7 +51,8 @@ MAC: dict[str, tuple[tuple[str, ...], str, Callable[[str], object]]] = {
 
 
 def read() -> dict:
-    """Return the values that may change between two runs. Keys name their unit; unknown values are None."""
+    """Return the values that may change between two runs. Keys name their unit; unknown values
+    are None."""
     return _of_system() | {"gpus": nvidia.gpus()}
 
 
@@ -60,8 +72,8 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
         manifests: by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: run_id, variables (those that are unusual), and one for each key of a sample; empty if no manifest has
-        samples.
+        Columns: run_id, variables (those that are unusual), and one for each key of a sample;
+        empty if no manifest has samples.
     """
     lines = []
     for run_id, manifest in manifests.items():
@@ -72,18 +84,22 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
 
 
 def seconds_asleep(before: Mapping, after: Mapping) -> float:
-    """Return how long the machine slept between two samples: during sleep, one of the two clocks stops."""
+    """Return how long the machine slept between two samples: during sleep, one of the two clocks
+    stops."""
     awake, elapsed = (after[name] - before[name] for name in ("awake_seconds", "elapsed_seconds"))
     return max(0.0, elapsed - awake)
 
 
 def clocks() -> tuple[float, float]:
-    """Return the seconds of a clock that stops while the machine sleeps, and of a clock that does not.
+    """Return the seconds of a clock that stops while the machine sleeps, and of a clock that
+    does not.
 
     Network time sets neither. Source: clock_gettime(2) on Linux, clock_gettime(3) on macOS.
     """
     if sys.platform == "darwin":
-        return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+        return time.clock_gettime(time.CLOCK_UPTIME_RAW), time.clock_gettime(
+            time.CLOCK_MONOTONIC_RAW
+        )
     return time.clock_gettime(time.CLOCK_MONOTONIC), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -95,7 +111,8 @@ def parse(name: str, printed: str):
 
 
 def parse_swap(printed: str) -> dict:
-    """Return the bytes swapped in and out since boot from the text of macOS's `vm_stat` or Linux's /proc/vmstat.
+    """Return the bytes swapped in and out since boot from the text of macOS's `vm_stat` or
+    Linux's /proc/vmstat.
 
     psutil adds files that macOS reads, and assumes pages of 4 KiB on Linux.
     """
@@ -103,9 +120,15 @@ def parse_swap(printed: str) -> dict:
     size = int(page.group(1)) if page else os.sysconf("SC_PAGESIZE")
     counts = {
         name: re.search(rf"^(?:{words}):?\s+(\d+)", printed, re.MULTILINE)
-        for name, words in {"swapped_in_bytes": "Swapins|pswpin", "swapped_out_bytes": "Swapouts|pswpout"}.items()
+        for name, words in {
+            "swapped_in_bytes": "Swapins|pswpin",
+            "swapped_out_bytes": "Swapouts|pswpout",
+        }.items()
     }
-    return {name: None if match is None else int(match.group(1)) * size for name, match in counts.items()}
+    return {
+        name: None if match is None else int(match.group(1)) * size
+        for name, match in counts.items()
+    }
 
 
 def linux(root: Path = SYSTEM_FILES) -> dict:
@@ -126,11 +149,17 @@ def linux_power(root: Path = SYSTEM_FILES) -> str | None:
 
     psutil would take such a battery for a desktop computer's own.
     """
-    supplies = [path for path in (root / "class/power_supply").glob("*") if _text(path / "scope") != "Device"]
+    supplies = [
+        path
+        for path in (root / "class/power_supply").glob("*")
+        if _text(path / "scope") != "Device"
+    ]
     batteries = [path for path in supplies if _text(path / "type") == "Battery"]
     connected = any(_text(path / "online") == "1" for path in supplies if path not in batteries)
     discharging = any(_text(path / "status") == "Discharging" for path in batteries)
-    return "mains" if connected else None if not batteries else "battery" if discharging else "mains"
+    return (
+        "mains" if connected else None if not batteries else "battery" if discharging else "mains"
+    )
 
 
 def mac() -> dict:
@@ -139,7 +168,8 @@ def mac() -> dict:
 
 
 def _of_system() -> dict:
-    """Return clocks, swap and CPU time, and what only this system tells; unknown values are None."""
+    """Return clocks, swap and CPU time, and what only this system tells; unknown values are
+    None."""
     awake, elapsed = clocks()
     is_mac = platform.system() == "Darwin"
     printed = output("vm_stat") if is_mac else _text(Path("/proc/vmstat")) or ""

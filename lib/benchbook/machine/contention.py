@@ -1,4 +1,5 @@
-"""How much of the computer others take: their processes, and the hypervisor of a virtual machine."""
+"""How much of the computer others take: their processes, and the hypervisor of a virtual
+machine."""
 
 import os
 import time
@@ -15,12 +16,13 @@ SAMPLE_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 
 
 def cpu_seconds() -> dict[str, float]:
-    """Return the CPU seconds since boot on the cores that this process may use, and those of this run's processes.
+    """Return the CPU seconds since boot on the cores that this process may use, and those of
+    this run's processes.
 
     Returns:
-        cpu_cores (a count), cpu_busy_seconds (all processes), cpu_own_seconds (this run's processes, from its
-        supervisor to its loader workers, ended ones included) and cpu_stolen_seconds (the hypervisor's; 0 where the
-        system does not report it).
+        cpu_cores (a count), cpu_busy_seconds (all processes), cpu_own_seconds (this run's
+        processes, from its supervisor to its loader workers, ended ones included) and
+        cpu_stolen_seconds (the hypervisor's; 0 where the system does not report it).
     """
     cores = identity.cores()
     times = [core for number, core in enumerate(psutil.cpu_times(percpu=True)) if number in cores]
@@ -34,10 +36,12 @@ def cpu_seconds() -> dict[str, float]:
 
 
 def shares(before: dict, after: dict, seconds: float) -> tuple[float, float]:
-    """Return the shares of CPU time that other processes and the hypervisor took between two moments.
+    """Return the shares of CPU time that other processes and the hypervisor took between two
+    moments.
 
     Args:
-        before, after: from `cpu_seconds`; the shares are 0 if either lacks these counters, as older manifests do.
+        before, after: from `cpu_seconds`; the shares are 0 if either lacks these counters, as
+        older manifests do.
         seconds: the time between them.
     """
     names = ("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds")
@@ -56,7 +60,8 @@ def others_share() -> float:
 
 
 def patience() -> float:
-    """Return how many seconds a point may wait for a calm machine and measure what others disturb."""
+    """Return how many seconds a point may wait for a calm machine and measure what others
+    disturb."""
     given = context.current().patience
     return float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS)) if given is None else given
 
@@ -69,7 +74,9 @@ def wait_until_calm(seconds: float, say: Callable[[float], object] = lambda shar
         say: called with the others' share.
     """
     started = time.monotonic()
-    while (waited := time.monotonic() - started) < seconds and (share := others_share()) > OTHERS_SHARE:
+    while (waited := time.monotonic() - started) < seconds and (
+        share := others_share()
+    ) > OTHERS_SHARE:
         say(share)
     return waited
 

@@ -1,7 +1,10 @@
-"""What Linux's control groups allow this process: a container's or a job's share of the CPU, and of memory.
+"""What Linux's control groups allow this process: a container's or a job's share of the CPU, and
+of memory.
 
-A group's limits hold for all groups inside it. Inside a container, only its own group may be visible, as the topmost.
-Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html and scheduler/sched-bwc.html
+A group's limits hold for all groups inside it. Inside a container, only its own group may be
+visible, as the topmost.
+Source: https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html and
+scheduler/sched-bwc.html
 """
 
 from collections.abc import Iterator
@@ -11,25 +14,32 @@ GROUPS, MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 
 def cpu_quota() -> float | None:
-    """Return how many cores' time this process may use, such as 1.5; None: there is no such limit."""
+    """Return how many cores' time this process may use, such as 1.5; None: there is no such
+    limit."""
     quotas = []
     for found in _files("cpu", "cpu.max", "cpu.cfs_quota_us"):
         most, *period = found.read_text().split()
         if most not in ("max", "-1"):
-            quotas.append(int(most) / int(*period or found.with_name("cpu.cfs_period_us").read_text().split()))
+            quotas.append(
+                int(most) / int(*period or found.with_name("cpu.cfs_period_us").read_text().split())
+            )
     return min(quotas, default=None)
 
 
 def throttled_seconds() -> float | None:
-    """Return the CPU seconds for which quotas have stopped these groups since they began; None: not counted."""
+    """Return the CPU seconds for which quotas have stopped these groups since they began; None:
+    not counted."""
     counts = [_counts(file) for file in _files("cpu", "cpu.stat", "cpu.stat")]
     # Version 1 counts nanoseconds, version 2 microseconds.
-    times = [each.get("throttled_usec", each.get("throttled_time", 0) / 1e3) / 1e6 for each in counts]
+    times = [
+        each.get("throttled_usec", each.get("throttled_time", 0) / 1e3) / 1e6 for each in counts
+    ]
     return sum(times) if any("nr_throttled" in each for each in counts) else None
 
 
 def memory_kills() -> int:
-    """Return how many processes of this process's group Linux has killed to free memory; 0 if unknown."""
+    """Return how many processes of this process's group Linux has killed to free memory; 0 if
+    unknown."""
     for file in _files("memory", "memory.events", "memory.oom_control"):
         return _counts(file).get("oom_kill", 0)
     return 0
@@ -46,11 +56,15 @@ def _files(controller: str, second: str, first: str) -> Iterator[Path]:
         number, controllers, path = line.split(":", 2)
         if number != "0" and controller not in controllers.split(","):
             continue
-        top, name = (MOUNTED, second) if number == "0" else (MOUNTED / controller, first)  # version 2 has one hierarchy
+        top, name = (
+            (MOUNTED, second) if number == "0" else (MOUNTED / controller, first)
+        )  # version 2 has one hierarchy
         for group in (top / path.lstrip("/"), *(top / path.lstrip("/")).parents):
             if group.is_relative_to(top) and (group / name).is_file():
                 yield group / name
 
 
 def _counts(file: Path) -> dict[str, int]:
-    return {name: int(count) for name, count in (line.split() for line in file.read_text().splitlines())}
+    return {
+        name: int(count) for name, count in (line.split() for line in file.read_text().splitlines())
+    }

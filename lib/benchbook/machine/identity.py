@@ -1,6 +1,7 @@
 """Identify this computer and its software.
 
-Everything here may be published: it holds no user, host name, home path, serial number or process name.
+Everything here may be published: it holds no user, host name, home path, serial number or
+process name.
 """
 
 import fnmatch
@@ -29,7 +30,9 @@ KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name i
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
 
-INSTRUCTION_SETS = re.compile(r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)")  # those that training uses
+INSTRUCTION_SETS = re.compile(
+    r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)"
+)  # those that training uses
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Machine:
         cpu_quota: see `control_groups.cpu_quota`.
         memory_bytes: main memory.
         system: operating system with its version (macOS: with its build).
-        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip. AMD and Intel: none.
+        accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip.
+        AMD and Intel: none.
         fingerprint: of the kind of computer, not of this computer or its owner; see `fingerprint`.
     """
 
@@ -64,9 +68,10 @@ def identify(name: str = "") -> Machine:
     """Describe this computer.
 
     Args:
-        name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores, memory and accelerators.
-            It gets digits of the fingerprint if rows of another kind of computer, or of an unknown kind, have it
-            already; the cores and threads that may be used count.
+        name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores,
+        memory and accelerators.
+            It gets digits of the fingerprint if rows of another kind of computer, or of an
+            unknown kind, have it already; the cores and threads that may be used count.
 
     Raises:
         ValueError: a folder cannot have the given name.
@@ -96,7 +101,8 @@ def identify(name: str = "") -> Machine:
 
 
 def with_kind(name: str, digits: str) -> str:
-    """Return a machine's name with the first digits of its fingerprint, which distinguish kinds of computer.
+    """Return a machine's name with the first digits of its fingerprint, which distinguish kinds
+    of computer.
 
     Args:
         name: the machine's name.
@@ -110,11 +116,12 @@ def with_kind(name: str, digits: str) -> str:
 
 
 def fingerprint() -> str:
-    """Return twelve hexadecimal digits that all computers of one kind share and that reveal nothing about their owners.
+    """Return twelve hexadecimal digits that all computers of one kind share and that reveal
+    nothing about their owners.
 
-    They are a hash of the processor's family, model and stepping, the instruction sets that training uses, cores,
-    caches, memory in whole GiB, the family of the operating system, the GPUs with their memory, or the TPUs, and limits
-    of cores and threads.
+    They are a hash of the processor's family, model and stepping, the instruction sets that
+    training uses, cores, caches, memory in whole GiB, the family of the operating system, the
+    GPUs with their memory, or the TPUs, and limits of cores and threads.
     """
     if platform.system() == "Darwin":
         names = ("hw.cpufamily", "hw.cpusubfamily", "hw.l1dcachesize", "hw.l2cachesize", "hw.model")
@@ -135,19 +142,26 @@ def fingerprint() -> str:
 
 def cores() -> set[int]:
     """Return the numbers of the logical cores that this process may run on."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(psutil.cpu_count()))
+    return (
+        os.sched_getaffinity(0)
+        if hasattr(os, "sched_getaffinity")
+        else set(range(psutil.cpu_count()))
+    )
 
 
 def usable_cores() -> int:
-    """Return how many logical cores this process may use at a time: fewer than all by affinity, or by a CPU quota."""
+    """Return how many logical cores this process may use at a time: fewer than all by affinity,
+    or by a CPU quota."""
     return min(len(cores()), math.ceil(control_groups.cpu_quota() or len(cores())))
 
 
 def limits() -> dict[str, float | str]:
-    """Return the limits of this machine's CPU: usable cores, a container's quota, and threads; empty without any.
+    """Return the limits of this machine's CPU: usable cores, a container's quota, and threads;
+    empty without any.
 
-    All processes of a study have the limits of the first one: frameworks bind threads to cores, and processes that
-    train together get threads of their own. By themselves, frameworks do not see a quota: their threads are limited.
+    All processes of a study have the limits of the first one: frameworks bind threads to cores,
+    and processes that train together get threads of their own. By themselves, frameworks do not
+    see a quota: their threads are limited.
     """
     if context.current().limits is None:
         usable, threads = usable_cores(), os.environ.get(THREADS)
@@ -161,11 +175,18 @@ def limits() -> dict[str, float | str]:
 
 
 def environment() -> dict:
-    """Return the software that a run uses: Python, packages, environment variables, the lock's name and SHA-256."""
+    """Return the software that a run uses: Python, packages, environment variables, the lock's
+    name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
     limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
-    by_quota = (TENSORFLOW_THREADS, str(usable_cores())) if "cpu_quota" in limits() else None  # set by `limits`
-    set_here = {pair[0]: pair[1] for pair in variables.recorded().items() if pair[0] != THREADS and pair != by_quota}
+    by_quota = (
+        (TENSORFLOW_THREADS, str(usable_cores())) if "cpu_quota" in limits() else None
+    )  # set by `limits`
+    set_here = {
+        pair[0]: pair[1]
+        for pair in variables.recorded().items()
+        if pair[0] != THREADS and pair != by_quota
+    }
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
@@ -178,8 +199,9 @@ def environment() -> dict:
 def commit() -> str:
     """Return the project's git commit, with '+changed' if library or notebooks differ.
 
-    If pip installed the project from a repository, pip's own record has the commit. It is empty without a repository,
-    and "unknown" if git does not read the one that is there; see `git_fault`.
+    If pip installed the project from a repository, pip's own record has the commit. It is empty
+    without a repository, and "unknown" if git does not read the one that is there; see
+    `git_fault`.
     """
     if not (folder := layout.checkout()):
         recorded = metadata.distribution("benchbook").read_text("direct_url.json")
@@ -197,11 +219,17 @@ def version() -> str:
 
 
 def git_fault() -> str:
-    """Return git's words if it refuses the checkout's repository, such as one of another owner; else empty."""
+    """Return git's words if it refuses the checkout's repository, such as one of another owner;
+    else empty."""
     if not ((folder := layout.checkout()) and (folder / ".git").exists()):
         return ""
     try:
-        subprocess.run(["git", "-C", str(folder), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["git", "-C", str(folder), "rev-parse", "HEAD"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
     except OSError as error:
         return str(error)
     except subprocess.CalledProcessError as error:
@@ -210,8 +238,11 @@ def git_fault() -> str:
 
 
 def repository() -> str:
-    """Return owner/name on GitHub, from BENCHBOOK_REPOSITORY, else from the package; empty if neither has one."""
-    addresses = dict(line.split(", ", 1) for line in metadata.metadata("benchbook").get_all("Project-URL", []))
+    """Return owner/name on GitHub, from BENCHBOOK_REPOSITORY, else from the package; empty if
+    neither has one."""
+    addresses = dict(
+        line.split(", ", 1) for line in metadata.metadata("benchbook").get_all("Project-URL", [])
+    )
     own = addresses.get("Repository", "").removeprefix("https://github.com/")
     named = os.environ.get("BENCHBOOK_REPOSITORY") or own
     return named if re.fullmatch(r"[A-Za-z0-9-]+/[\w.-]+", named) else ""
@@ -221,7 +252,15 @@ def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
     """Return family, model, stepping, instruction sets and caches of the first core."""
     fields = _first_core(cpuinfo)
     sets = fields.get("flags", fields.get("Features", "")).split()
-    names = ("vendor_id", "cpu family", "model", "stepping", "CPU implementer", "CPU part", "CPU variant")
+    names = (
+        "vendor_id",
+        "cpu family",
+        "model",
+        "stepping",
+        "CPU implementer",
+        "CPU part",
+        "CPU variant",
+    )
     return {
         **{name: fields.get(name) for name in names},
         "instruction_sets": sorted(name for name in sets if INSTRUCTION_SETS.match(name)),
@@ -254,7 +293,12 @@ def _chip() -> str:
     if platform.system() == "Darwin":
         return output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
     fields = _first_core(CPUINFO)
-    return fields.get("model name", "").strip() or _arm_chip(fields) or platform.processor() or platform.machine()
+    return (
+        fields.get("model name", "").strip()
+        or _arm_chip(fields)
+        or platform.processor()
+        or platform.machine()
+    )
 
 
 def _first_core(cpuinfo: Path) -> dict[str, str]:
@@ -263,7 +307,8 @@ def _first_core(cpuinfo: Path) -> dict[str, str]:
 
 
 def _arm_chip(fields: dict[str, str]) -> str:
-    """Return the name of an ARM chip: its board's (Jetson, Raspberry Pi), else its kinds of core; empty for others.
+    """Return the name of an ARM chip: its board's (Jetson, Raspberry Pi), else its kinds of
+    core; empty for others.
 
     Linux shows numbers for the implementer and the design of a core; lscpu knows the names of most.
     """
@@ -278,7 +323,8 @@ def _arm_chip(fields: dict[str, str]) -> str:
 
 
 def present() -> tuple[str, ...]:
-    """Return the kinds of accelerator whose driver files or cards this computer has, whether or not the driver works.
+    """Return the kinds of accelerator whose driver files or cards this computer has, whether or
+    not the driver works.
 
     A container may show the cards of its host. Those that the user hides on purpose do not count.
     """
@@ -286,24 +332,33 @@ def present() -> tuple[str, ...]:
     return tuple(
         name
         for name, kind in KINDS.items()
-        if any(map(glob.glob, kind.files)) or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
+        if any(map(glob.glob, kind.files))
+        or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
         if os.environ.get(kind.hidden_by) not in ("", "-1")
     )
 
 
 def _tpus() -> list[str]:
     """Return the name of every Cloud TPU chip on the PCI bus."""
-    cards = (re.match("pci:v00001AE0d000000(..)", path.read_text()) for path in PCI.glob("*/modalias"))
+    cards = (
+        re.match("pci:v00001AE0d000000(..)", path.read_text()) for path in PCI.glob("*/modalias")
+    )
     return [TPUS[card[1]] for card in cards if card and card[1] in TPUS]
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    """Yield name and version of every installed package; a broken installation has neither and is left out.
+    """Yield name and version of every installed package; a broken installation has neither and
+    is left out.
 
-    It searches the header of each package's metadata: parsing all metadata takes twenty times as long.
+    It searches the header of each package's metadata: parsing all metadata takes twenty times as
+    long.
     """
     for package in metadata.distributions():
-        header = (package.read_text("METADATA") or package.read_text("PKG-INFO") or "").partition("\n\n")[0]
-        name, version = (re.search(rf"^{field}: *(\S+)", header, re.MULTILINE) for field in ("Name", "Version"))
+        header = (package.read_text("METADATA") or package.read_text("PKG-INFO") or "").partition(
+            "\n\n"
+        )[0]
+        name, version = (
+            re.search(rf"^{field}: *(\S+)", header, re.MULTILINE) for field in ("Name", "Version")
+        )
         if name and version:
             yield name[1].lower(), version[1]

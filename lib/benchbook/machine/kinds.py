@@ -1,7 +1,9 @@
-"""The table of device kinds: what every device of a kind can do. A new kind is one entry here and its framework's code.
+"""The table of device kinds: what every device of a kind can do. A new kind is one entry here
+and its framework's code.
 
-Rows name a device by its kind. Differences between devices of a kind, such as the age of an NVIDIA GPU, are in
-`frameworks.devices.Device`; the code that drives a device is in its framework's folder of `benchbook.frameworks`.
+Rows name a device by its kind. Differences between devices of a kind, such as the age of an
+NVIDIA GPU, are in `frameworks.devices.Device`; the code that drives a device is in its
+framework's folder of `benchbook.frameworks`.
 """
 
 from collections.abc import Mapping
@@ -30,21 +32,30 @@ class Features:
         word: its name for people.
         torch_type: torch's name for it, if that is another.
         precisions: that a search for the fastest settings tries besides fp32, in this order.
-        units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA compute capability from
+        units: hardware for reduced precisions (`precisions.Precision.units`), with the NVIDIA
+        compute capability from
             which devices have it; 0: all devices.
-        settings: that a search may turn on besides the precision, in this order, if the framework has them; see
+        settings: that a search may turn on besides the precision, in this order, if the
+        framework has them; see
             `libraries.Framework`.
-        energy_counter: the machine's counter that covers it, `sensors.Energy.method`; None: no counter does.
+        energy_counter: the machine's counter that covers it, `sensors.Energy.method`; None: no
+        counter does.
         pins_memory: whether pinned host memory makes transfers faster.
-        group_backend: torch's backend for several such devices that train together; None: torch has none.
-        own_chip: whether the device is a separate chip with a name from its driver; else it is part of the machine's.
-        aborts: whether an unsupported operation may end the whole process, so that no code can catch the error.
-        max_inner_dimension: the largest inner dimension with right matrix products, by the beginning of a chip's name.
-        shares_programs: whether the processes of a point may share what one of them compiled: no timing chooses its
+        group_backend: torch's backend for several such devices that train together; None: torch
+        has none.
+        own_chip: whether the device is a separate chip with a name from its driver; else it is
+        part of the machine's.
+        aborts: whether an unsupported operation may end the whole process, so that no code can
+        catch the error.
+        max_inner_dimension: the largest inner dimension with right matrix products, by the
+        beginning of a chip's name.
+        shares_programs: whether the processes of a point may share what one of them compiled: no
+        timing chooses its
             kernels, as Inductor's and XLA's tuning on a GPU does, so that they stay independent.
         environment: variables of a process that measures on it; see `environment`.
         files: patterns of its driver's files.
-        cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and class.
+        cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and
+        class.
         hidden_by: an environment variable; empty, or with -1, it hides all devices of the kind.
     """
 
@@ -83,12 +94,17 @@ KINDS: dict[str, Features] = {
         energy_counter="apple_ioreport",
         own_chip=False,
         aborts=True,
-        # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products of two matrices)
+        # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products
+        # of two matrices)
         files=APPLE,
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
-        # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac swaps. The low mark must
-        # not be above the high one. Source: https://docs.pytorch.org/docs/stable/mps_environment_variables.html
-        environment={"PYTORCH_MPS_HIGH_WATERMARK_RATIO": "1.0", "PYTORCH_MPS_LOW_WATERMARK_RATIO": "0.9"},
+        # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac
+        # swaps. The low mark must not be above the high one. Source:
+        # https://docs.pytorch.org/docs/stable/mps_environment_variables.html
+        environment={
+            "PYTORCH_MPS_HIGH_WATERMARK_RATIO": "1.0",
+            "PYTORCH_MPS_LOW_WATERMARK_RATIO": "0.9",
+        },
     ),
     # The same GPU as TensorFlow's plug-in and MLX drive it.
     "metal": Features(
@@ -103,15 +119,21 @@ KINDS: dict[str, Features] = {
     "cuda": Features(
         frameworks=("torch", "tensorflow", "jax"),
         precisions=("tf32", "amp_bf16", "amp_fp16"),
-        # Tensor cores with TF32 and bfloat16 came with Ampere.
-        # Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
+        # Tensor cores with TF32 and bfloat16 came with Ampere. Source:
+        # https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#compute-capabilities
         units={"tf32": 8.0, "bf16": 8.0},
         settings=("autotuned", "channels_last", "fused", "compiled", "graphs"),
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
-        # The second and third on Jetson, which has no NVML; the last under WSL, where Windows' driver puts it.
-        files=("/dev/nvidia[0-9]*", "/dev/nvhost-gpu", "/dev/nvgpu", "/usr/lib/wsl/lib/libcuda.so*"),
+        # The second and third on Jetson, which has no NVML; the last under WSL, where Windows'
+        # driver puts it.
+        files=(
+            "/dev/nvidia[0-9]*",
+            "/dev/nvhost-gpu",
+            "/dev/nvgpu",
+            "/usr/lib/wsl/lib/libcuda.so*",
+        ),
         cards=("pci:v000010DEd*bc03*",),
         hidden_by="CUDA_VISIBLE_DEVICES",
     ),
@@ -126,14 +148,16 @@ KINDS: dict[str, Features] = {
         group_backend="nccl",
         files=("/dev/kfd",),
     ),
-    # Intel's GPUs. Only cards are looked for (Arc A and B, Data Center Max), since most CPUs have a GPU.
-    # Source: https://dgpu-docs.intel.com/devices/hardware-table.html
+    # Intel's GPUs. Only cards are looked for (Arc A and B, Data Center Max), since most CPUs have a
+    # GPU. Source: https://dgpu-docs.intel.com/devices/hardware-table.html
     "xpu": Features(
         ("torch",),
         precisions=("amp_bf16", "amp_fp16"),
         pins_memory=True,
         group_backend="xccl",
-        cards=tuple(f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")),
+        cards=tuple(
+            f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")
+        ),
     ),
     # Google's network cards have the same vendor number.
     "tpu": Features(
@@ -161,6 +185,7 @@ def named_by_driver() -> tuple[str, ...]:
 
 
 def environment(kind: str, current: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to add for a process that measures on such a device; none if the user has set one."""
+    """Return the variables to add for a process that measures on such a device; none if the user
+    has set one."""
     own = KINDS[kind].environment
     return {} if own.keys() & current.keys() else dict(own)

@@ -1,9 +1,11 @@
-"""Call a function in a fresh Python process, or in one process for each device, and wait for its result.
+"""Call a function in a fresh Python process, or in one process for each device, and wait for its
+result.
 
-One launcher serves notebooks, the processes of a point, the ranks of torchrun, the trials of a search and the
-questions for devices. A child runs `python -m benchbook.machine.launch FOLDER`. Its standard input is a pipe from this
-process, so that it and its descendants end when this process ends, however that happens. Its standard output carries
-messages. What the function prints goes to a log.
+One launcher serves notebooks, the processes of a point, the ranks of torchrun, the trials of a
+search and the questions for devices. A child runs `python -m benchbook.machine.launch FOLDER`.
+Its standard input is a pipe from this process, so that it and its descendants end when this
+process ends, however that happens. Its standard output carries messages. What the function
+prints goes to a log.
 """
 
 import importlib
@@ -46,7 +48,8 @@ class Failed(NamedTuple):
     """How a child failed.
 
     Attributes:
-        name: of the exception's type; MemoryError if Linux killed the child to free memory; empty if it died otherwise.
+        name: of the exception's type; MemoryError if Linux killed the child to free memory;
+        empty if it died otherwise.
         message: of the exception, or a sentence that says how the child ended.
         is_late: whether it exceeded its limit.
     """
@@ -69,16 +72,17 @@ def call(
 ) -> tuple[Any, Failed | None]:
     """Call a function in a fresh process, and wait until the process has ended.
 
-    An interrupt of this process is forwarded once to the child, which may then write its last row. However the call
-    ends, the child and its descendants are gone.
+    An interrupt of this process is forwarded once to the child, which may then write its last
+    row. However the call ends, the child and its descendants are gone.
 
     Args:
         function, arguments: as "module:name"; cloudpickle sends functions that a cell defines, too.
         log: the file to which the child's prints are appended; None: they are not kept.
         seconds: the limit, after which the child and its descendants are killed.
         variables: the child's environment variables, in addition to this process's.
-        num_ranks: above 1, torchrun starts so many processes, and each calls the function. If one fails, all end.
-        on_message, on_wait: called with each message that the function sends by `send`; twice a second.
+        num_ranks: above 1, torchrun starts so many processes, and each calls the function. If
+        one fails, all end. on_message, on_wait: called with each message that the function sends
+        by `send`; twice a second.
         interrupt_seconds: in which an interrupted child may end by itself; 0: it is killed at once.
 
     Returns:
@@ -86,17 +90,30 @@ def call(
     """
     command = [sys.executable, "-m", processes.LAUNCHER]
     if num_ranks > 1:  # Source: https://docs.pytorch.org/docs/stable/elastic/run.html
-        options = ["--standalone", f"--nproc-per-node={num_ranks}", "--local-addr=127.0.0.1"]  # a name may not resolve
+        options = [
+            "--standalone",
+            f"--nproc-per-node={num_ranks}",
+            "--local-addr=127.0.0.1",
+        ]  # a name may not resolve
         command[1:2] = ["-m", "torch.distributed.run", *options, "-m"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # a user's folder may be in it
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
+    }  # a user's folder may be in it
     environment["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
     kills = control_groups.memory_kills()
     with temporary.folder() as folder:
         log = log or folder / "log"
         (folder / "task").write_bytes(cloudpickle.dumps((function, arguments, context.current())))
         with log.open("ab") as file:
-            options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": file, "start_new_session": True}
-            child = subprocess.Popen([*command, str(folder)], **options, env=environment | (variables or {}))
+            options = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "stderr": file,
+                "start_new_session": True,
+            }
+            child = subprocess.Popen(
+                [*command, str(folder)], **options, env=environment | (variables or {})
+            )
             try:
                 in_time = _follow(child, time.monotonic() + seconds, on_message, on_wait)
             except BaseException:
@@ -112,22 +129,33 @@ def call(
             return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
         if not status and (folder / "result").exists():  # else it left by os._exit
             return pickle.loads((folder / "result").read_bytes()), None
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-        error = next((json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))), None)
+        how = (
+            f"was ended by {signal.Signals(-status).name}"
+            if status < 0
+            else f"ended with exit status {status}"
+        )
+        error = next(
+            (json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))), None
+        )
         failed = Failed(**error or {"name": "", "message": f"the process {how}"})
         return None, failed if failed.name else _death(failed.message, log, kills)
 
 
 def send(message: Any) -> None:
-    """Send a message, which JSON can hold, to the process that called this one, or to `listener`."""
+    """Send a message, which JSON can hold, to the process that called this one, or to
+    `listener`."""
     if listener is not None:
         listener(message)
 
 
 def _follow(
-    child: subprocess.Popen, deadline: float, on_message: Callable[[Any], None], on_wait: Callable[[], None]
+    child: subprocess.Popen,
+    deadline: float,
+    on_message: Callable[[Any], None],
+    on_wait: Callable[[], None],
 ) -> bool:
-    """Pass on messages until the child closes its output, and return True; at the deadline return False."""
+    """Pass on messages until the child closes its output, and return True; at the deadline
+    return False."""
     with selectors.DefaultSelector() as selector:
         selector.register(child.stdout, selectors.EVENT_READ)
         rest = b""
@@ -154,7 +182,8 @@ def _interrupt(child: subprocess.Popen, seconds: float) -> None:
 
 
 def _death(how: str, log: Path, kills: int) -> Failed:
-    """Return why a child died without an exception of its own: for want of memory or of room on the disk, or unknown.
+    """Return why a child died without an exception of its own: for want of memory or of room on
+    the disk, or unknown.
 
     Args:
         how: in words.
@@ -212,6 +241,8 @@ def _exit_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    from benchbook.machine import launch  # whose `send` the called function imports, not this module's
+    from benchbook.machine import (
+        launch,
+    )  # whose `send` the called function imports, not this module's
 
     launch.main()

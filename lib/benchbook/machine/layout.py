@@ -1,4 +1,5 @@
-"""Paths of the project's folders and notebooks, and the rule for names that become part of a path."""
+"""Paths of the project's folders and notebooks, and the rule for names that become part of a
+path."""
 
 import json
 import os
@@ -9,7 +10,9 @@ from benchbook.machine import context
 
 MAX_NAME_LENGTH = 128  # characters; a file system allows 255 with the ending
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
-NAME_RULE = f"up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-', the first a letter or a digit"
+NAME_RULE = (
+    f"up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-', the first a letter or a digit"
+)
 
 
 def is_name(value: object) -> bool:
@@ -33,18 +36,21 @@ def check_name(value: str, what: str) -> str:
 
 
 def root() -> Path:
-    """Return the project's top folder: the checkout that holds this package, else the copy in the installation."""
+    """Return the project's top folder: the checkout that holds this package, else the copy in
+    the installation."""
     return checkout() or Path(__file__).resolve().parents[1] / "project"
 
 
 def checkout() -> Path | None:
-    """Return the checkout that holds this package, or None if pip installed the package elsewhere."""
+    """Return the checkout that holds this package, or None if pip installed the package
+    elsewhere."""
     folder = Path(__file__).resolve().parents[3]
     return folder if (folder / "notebooks").is_dir() else None
 
 
 def outputs() -> Path:
-    """Return the folder of runs, figures and report: BENCHBOOK_OUTPUTS, else `outputs` in the checkout or here."""
+    """Return the folder of runs, figures and report: BENCHBOOK_OUTPUTS, else `outputs` in the
+    checkout or here."""
     named = context.current().outputs or os.environ.get("BENCHBOOK_OUTPUTS")
     return Path(named or (checkout() or Path.cwd()) / "outputs").resolve()
 
@@ -68,9 +74,11 @@ def point(machine: str, study: str, name: str) -> Path:
 
 
 def states() -> Path:
-    """Return the folder of all machines that `make study` measured here: the context's, else `outputs/state`.
+    """Return the folder of all machines that `make study` measured here: the context's, else
+    `outputs/state`.
 
-    A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of state.
+    A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of
+    state.
     """
     return Path(context.current().state or outputs() / "state")
 
@@ -105,7 +113,10 @@ def notebook(study: str) -> Path:
 
 def notebooks() -> dict[str, Path]:
     """Return every study's notebook by its name, without the leading number."""
-    return {path.stem.partition("_")[2]: path for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))}
+    return {
+        path.stem.partition("_")[2]: path
+        for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))
+    }
 
 
 def cells(notebook: Path) -> list[dict]:
@@ -137,4 +148,8 @@ def profile(name: str) -> Path:
 def lock() -> Path | None:
     """Return the lock file of this environment, or None if `make` did not install it."""
     stamps = sorted((root() / ".venv").glob(".ready-*"))
-    return root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt" if stamps else None
+    return (
+        root() / "requirements" / f"{stamps[-1].name.removeprefix('.ready-')}.txt"
+        if stamps
+        else None
+    )

@@ -1,7 +1,7 @@
 """The table of frameworks: a new one is one entry here and a folder in `benchbook.frameworks`.
 
-That folder holds its devices, its operations for calibration and its training. A study's module with a network is
-named after the network's library.
+That folder holds its devices, its operations for calibration and its training. A study's module
+with a network is named after the network's library.
 """
 
 import importlib
@@ -19,11 +19,15 @@ class Framework:
 
     Attributes:
         word: its name for people.
-        library: in which its networks are written; a study's module with such a network has this name.
-        settings: among those of a kind of device, the ones that it has; Keras offers no choice of memory format or
+        library: in which its networks are written; a study's module with such a network has this
+        name.
+        settings: among those of a kind of device, the ones that it has; Keras offers no choice
+        of memory format or
             fused optimiser, and JAX none of its compiler.
-        reference: the framework whose float64 on the CPU is the reference of its parity; empty: its own.
-        frees_to_system: whether a step on the CPU frees memory to the C library, which may return it to the system;
+        reference: the framework whose float64 on the CPU is the reference of its parity; empty:
+        its own.
+        frees_to_system: whether a step on the CPU frees memory to the C library, which may
+        return it to the system;
             other frameworks were observed to keep their memory.
     """
 
@@ -36,31 +40,40 @@ class Framework:
 
 FRAMEWORKS: dict[str, Framework] = {
     "torch": Framework(
-        "PyTorch", "torch", ("autotuned", "channels_last", "fused", "compiled", "graphs"), frees_to_system=True
+        "PyTorch",
+        "torch",
+        ("autotuned", "channels_last", "fused", "compiled", "graphs"),
+        frees_to_system=True,
     ),
     "tensorflow": Framework("TensorFlow", "keras", ("compiled",)),
     "jax": Framework("JAX", "keras"),
-    "mlx": Framework("MLX", "mlx", ("compiled",), reference="torch"),  # its convolutions have no float64
+    "mlx": Framework(
+        "MLX", "mlx", ("compiled",), reference="torch"
+    ),  # its convolutions have no float64
 }
 WORDS = {name: framework.word for name, framework in FRAMEWORKS.items()}
 # A study with framework `best` takes the first of these that is installed.
 PREFERRED = ("tensorflow", "jax", "torch", "mlx")
-# What a library imports only where it is installed: TensorFlow's converter to Lite imports JAX, and Keras's wrappers
-# import scikit-learn. Together they add 2.3 s of CPU time and 170 MB to each process with TensorFlow, 1.5 s and 50 MB
-# to one with JAX. Neither library has a switch against it (TensorFlow 2.20, Keras 3.15).
+# What a library imports only where it is installed: TensorFlow's converter to Lite imports JAX, and
+# Keras's wrappers import scikit-learn. Together they add 2.3 s of CPU time and 170 MB to each
+# process with TensorFlow, 1.5 s and 50 MB to one with JAX. Neither library has a switch against it
+# (TensorFlow 2.20, Keras 3.15).
 OPTIONAL_IMPORTS = {"tensorflow": ("jax", "sklearn"), "keras": ("sklearn",)}
 
 
 def import_alone(name: str) -> ModuleType:
     """Import a framework, or Keras, without its optional imports, which stay importable afterwards.
 
-    Keras reads no keras.json of the user: its data format and float type are those that the networks are written for.
+    Keras reads no keras.json of the user: its data format and float type are those that the
+    networks are written for.
 
     Raises:
         ImportError: it is not installed, or does not work here.
     """
     skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
-    sys.modules.update(dict.fromkeys(skipped))  # Python takes None for a module that is not installed
+    sys.modules.update(
+        dict.fromkeys(skipped)
+    )  # Python takes None for a module that is not installed
     try:
         with temporary.folder() as empty, setting(KERAS_HOME=str(empty)):
             return importlib.import_module(name)

@@ -1,7 +1,7 @@
 """State of each NVIDIA GPU, from NVIDIA's management library (NVML); empty without a driver.
 
-GPUs have two numberings: `index` is NVML's; `number` counts the visible ones that this process may open.
-Other processes are counted, never named.
+GPUs have two numberings: `index` is NVML's; `number` counts the visible ones that this process
+may open. Other processes are counted, never named.
 Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 """
 
@@ -16,14 +16,25 @@ import psutil
 from benchbook.machine import processes
 from benchbook.machine.variables import setting
 
-# Names of the bits, from the lowest. Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
+# Names of the bits, from the lowest. Source:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
 REASONS = (
-    *("gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown"),
+    *(
+        "gpu_idle",
+        "applications_clocks_setting",
+        "sw_power_cap",
+        "hw_slowdown",
+        "sync_boost",
+        "sw_thermal_slowdown",
+    ),
     *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
 )
-THERMAL_REASONS = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+THERMAL_REASONS = frozenset(
+    {"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+)
 SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, THERMAL_POLICY = 1, 2, 0, 1  # values of nvml.h
-# Calls a function of NVML by its name without `nvml`, with its arguments; returns None where NVML reports an error.
+# Calls a function of NVML by its name without `nvml`, with its arguments; returns None where NVML
+# reports an error.
 Ask = Callable[..., Any]
 UNNAMED = "NVIDIA GPU"  # the name of a GPU whose own name NVML does not report
 
@@ -32,7 +43,10 @@ def kinds() -> list[tuple[str, int | None]]:
     """Return name and bytes of memory of every GPU of this computer, visible or not."""
     ask, handles = _opened()
     return [
-        (ask("DeviceGetName", handle) or UNNAMED, getattr(ask("DeviceGetMemoryInfo", handle), "total", None))
+        (
+            ask("DeviceGetName", handle) or UNNAMED,
+            getattr(ask("DeviceGetMemoryInfo", handle), "total", None),
+        )
         for handle in handles.values()
     ]
 
@@ -55,15 +69,18 @@ def gpus() -> list[dict]:
 
 
 def states() -> list[dict]:
-    """Return clocks, temperature, clock reasons and number of other processes of every visible GPU."""
+    """Return clocks, temperature, clock reasons and number of other processes of every visible
+    GPU."""
     ask, handles = _visible()
     return [_state(ask, handle) for handle in handles.values()]
 
 
 def numbers_from_cuda(name: str, first: int, count: int) -> list[int]:
-    """Return the numbers of visible GPUs by CUDA's numbering; empty if CUDA's first GPU cannot be identified.
+    """Return the numbers of visible GPUs by CUDA's numbering; empty if CUDA's first GPU cannot
+    be identified.
 
-    CUDA counts the fastest GPU first and NVML counts by slot; among several kinds, the name identifies the first.
+    CUDA counts the fastest GPU first and NVML counts by slot; among several kinds, the name
+    identifies the first.
 
     Args:
         name: of CUDA's first GPU.
@@ -73,23 +90,28 @@ def numbers_from_cuda(name: str, first: int, count: int) -> list[int]:
     names = [ask("DeviceGetName", handle) for handle in handles.values()]
     if len(set(names)) > 1 and name not in names:
         return []
-    return sorted(range(len(names)), key=lambda number: names[number] != name)[first : first + count]
+    return sorted(range(len(names)), key=lambda number: names[number] != name)[
+        first : first + count
+    ]
 
 
 def counts_energy(number: int) -> bool:
     """Return whether a visible GPU has an energy counter, of this process's work alone.
 
-    GPUs before Volta have none, some virtual ones may not be read, and that of a GPU divided into instances (MIG)
-    covers several users.
+    GPUs before Volta have none, some virtual ones may not be read, and that of a GPU divided
+    into instances (MIG) covers several users.
     """
     ask, handles = _visible()
     handle = list(handles.values())[number]
-    mode = ask("DeviceGetMigMode", handle)  # the present mode and the pending one; None: it cannot be divided
+    mode = ask(
+        "DeviceGetMigMode", handle
+    )  # the present mode and the pending one; None: it cannot be divided
     return not (mode and mode[0]) and ask("DeviceGetTotalEnergyConsumption", handle) is not None
 
 
 def visible_by_index() -> AbstractContextManager[None]:
-    """Replace UUIDs in CUDA_VISIBLE_DEVICES by indices in a `with` block, for code that cannot read UUIDs."""
+    """Replace UUIDs in CUDA_VISIBLE_DEVICES by indices in a `with` block, for code that cannot
+    read UUIDs."""
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return nullcontext()
     return setting(CUDA_VISIBLE_DEVICES=",".join(map(str, _visible()[1])))
@@ -98,9 +120,9 @@ def visible_by_index() -> AbstractContextManager[None]:
 def visible(given: str, names: list[list[str]]) -> list[int]:
     """Return the places of the visible GPUs, in CUDA's order.
 
-    An entry is a place, the beginning of a GPU's UUID, or an instance (MIG): its UUID, or older names with the GPU's
-    UUID in them. As in CUDA, the list ends before the first entry that matches no GPU, or several: an empty text and
-    -1 show none.
+    An entry is a place, the beginning of a GPU's UUID, or an instance (MIG): its UUID, or older
+    names with the GPU's UUID in them. As in CUDA, the list ends before the first entry that
+    matches no GPU, or several: an empty text and -1 show none.
 
     Args:
         given: CUDA_VISIBLE_DEVICES.
@@ -153,8 +175,12 @@ def _opened() -> tuple[Ask, dict[int, Any]]:
             return None
 
     ask("Init")  # without a driver, no later call answers
-    handles = {index: ask("DeviceGetHandleByIndex", index) for index in range(ask("DeviceGetCount") or 0)}
-    return ask, {index: handle for index, handle in handles.items() if handle is not None}  # no lost GPUs, nor others'
+    handles = {
+        index: ask("DeviceGetHandleByIndex", index) for index in range(ask("DeviceGetCount") or 0)
+    }
+    return ask, {
+        index: handle for index, handle in handles.items() if handle is not None
+    }  # no lost GPUs, nor others'
 
 
 def _visible() -> tuple[Ask, dict[int, Any]]:
@@ -181,7 +207,13 @@ def _state(ask: Ask, handle) -> dict:
         "sm_clock_mhz": ask("DeviceGetClockInfo", handle, SM_CLOCK),
         "memory_clock_mhz": ask("DeviceGetClockInfo", handle, MEMORY_CLOCK),
         "temperature_celsius": ask("DeviceGetTemperature", handle, GPU_SENSOR),
-        "thermal_slowdown_seconds": None if slowed is None else slowed.violationTime / 1e9,  # since the driver started
-        "clock_reasons": None if bits is None else [name for bit, name in enumerate(REASONS) if bits >> bit & 1],
-        "num_other_processes": None if running is None else num_others((process.pid for process in running), own),
+        "thermal_slowdown_seconds": None
+        if slowed is None
+        else slowed.violationTime / 1e9,  # since the driver started
+        "clock_reasons": None
+        if bits is None
+        else [name for bit, name in enumerate(REASONS) if bits >> bit & 1],
+        "num_other_processes": None
+        if running is None
+        else num_others((process.pid for process in running), own),
     }

@@ -1,4 +1,5 @@
-"""The table of precisions: a new one is one entry here, and code in the runtimes that have to prepare it."""
+"""The table of precisions: a new one is one entry here, and code in the runtimes that have to
+prepare it."""
 
 from dataclasses import dataclass
 
@@ -10,8 +11,10 @@ class Precision:
     Attributes:
         name: in rows.
         stored: NumPy's name of the type of stored weights and images.
-        family: precisions with the same tolerances in parity: fp64 (the reference), fp32, tf32 or half.
-        units: the hardware without which a device only emulates it, a key of `kinds.Features.units`; empty: none.
+        family: precisions with the same tolerances in parity: fp64 (the reference), fp32, tf32
+        or half.
+        units: the hardware without which a device only emulates it, a key of
+        `kinds.Features.units`; empty: none.
         autocast: for mixed precision, the precision of products; empty: not mixed.
     """
 
@@ -33,7 +36,8 @@ class Precision:
 
     @property
     def needs_scaling(self) -> bool:
-        """Return whether small gradients vanish unless the loss is scaled, because float16 has few exponents."""
+        """Return whether small gradients vanish unless the loss is scaled, because float16 has
+        few exponents."""
         return self.computed == "float16"
 
 

@@ -26,7 +26,8 @@ class Stopped(BaseException):
     """A signal asked this process to stop.
 
     Attributes:
-        status: the exit status that a shell reports after this signal: 128 plus the signal's number.
+        status: the exit status that a shell reports after this signal: 128 plus the signal's
+        number.
     """
 
     def __init__(self, number: int = signal.SIGINT) -> None:
@@ -35,10 +36,11 @@ class Stopped(BaseException):
 
 
 def stop_on_signals() -> None:
-    """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal closes; ignored signals (nohup) stay ignored.
+    """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal closes; ignored signals (nohup)
+    stay ignored.
 
-    Only the first signal counts. The terminal and the parent process may send one each, and the second must not
-    interrupt the writing of a row.
+    Only the first signal counts. The terminal and the parent process may send one each, and the
+    second must not interrupt the writing of a row.
     """
 
     def stop(number: int, _frame) -> None:
@@ -54,14 +56,15 @@ def stop_on_signals() -> None:
 def birth(process: psutil.Process) -> float:
     """Return the start time of a process in seconds; it stays the same when the clock is set.
 
-    On Linux it counts from boot: psutil adds the boot time by the present clock, and this function subtracts it again.
-    macOS records the time itself.
+    On Linux it counts from boot: psutil adds the boot time by the present clock, and this
+    function subtracts it again. macOS records the time itself.
     """
     return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 
 def age() -> float:
-    """Return the seconds since this process started; setting the clock does not change them, except on macOS."""
+    """Return the seconds since this process started; setting the clock does not change them,
+    except on macOS."""
     now = time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time()
     return now - birth(psutil.Process())
 
@@ -95,10 +98,12 @@ def tree(process: int) -> list[psutil.Process]:
 
 
 def own() -> list[psutil.Process]:
-    """Return the processes of this run, from the one that started it to its ranks and loader workers.
+    """Return the processes of this run, from the one that started it to its ranks and loader
+    workers.
 
-    They descend from the run's supervisor, or else from what started this process as one of several: torchrun's agent,
-    Python's multiprocessing, or this package's launcher. Several agents of one host share torchrun's run id.
+    They descend from the run's supervisor, or else from what started this process as one of
+    several: torchrun's agent, Python's multiprocessing, or this package's launcher. Several
+    agents of one host share torchrun's run id.
     """
     supervisor, spawned = context.current().supervisor, multiprocessing.parent_process()
     run_id = os.environ.get("TORCHELASTIC_RUN_ID")
@@ -111,7 +116,9 @@ def own() -> list[psutil.Process]:
             first = parent
     is_named = run_id not in (None, "none")  # none: torchrun's default
     others = with_variable("TORCHELASTIC_RUN_ID", run_id) if is_named else []
-    return list(dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))]))
+    return list(
+        dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))])
+    )
 
 
 def exit_at_once() -> NoReturn:
@@ -125,7 +132,8 @@ def exit_at_once() -> NoReturn:
 
 
 def with_variable(name: str, value: str) -> list[psutil.Process]:
-    """Return the other processes whose environment has a variable; orphans of a dead kernel are among them."""
+    """Return the other processes whose environment has a variable; orphans of a dead kernel are
+    among them."""
     members = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):  # another user's, or it has just ended
@@ -135,7 +143,8 @@ def with_variable(name: str, value: str) -> list[psutil.Process]:
 
 
 def kill(members: Iterable[psutil.Process]) -> None:
-    """Kill processes and wait until they have ended; a zombie counts as ended, as many containers reap no orphans.
+    """Kill processes and wait until they have ended; a zombie counts as ended, as many
+    containers reap no orphans.
 
     Raises:
         psutil.TimeoutExpired: a process still runs after KILL_SECONDS.
@@ -155,6 +164,8 @@ def kill(members: Iterable[psutil.Process]) -> None:
 def output(*command: str) -> str:
     """Return what a command prints, or an empty string if it is missing or fails."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""

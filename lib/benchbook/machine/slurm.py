@@ -16,10 +16,20 @@ def own_job() -> str:
 
 def is_over(job: str) -> bool:
     """Return whether a job has ended; False if Slurm does not answer."""
-    command = ["squeue", "--noheader", "--format=%T", "--jobs", job]  # squeue shows jobs that have not ended
+    command = [
+        "squeue",
+        "--noheader",
+        "--format=%T",
+        "--jobs",
+        job,
+    ]  # squeue shows jobs that have not ended
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    is_known = done.returncode == 0 or "Invalid job id" in done.stderr  # Slurm forgets a job minutes after its end
+    is_known = (
+        done.returncode == 0 or "Invalid job id" in done.stderr
+    )  # Slurm forgets a job minutes after its end
     return is_known and not done.stdout.strip()

@@ -1,4 +1,5 @@
-"""Temporary folders with an owner: what a killed process left is removed when the next folder is made."""
+"""Temporary folders with an owner: what a killed process left is removed when the next folder is
+made."""
 
 import fcntl
 import os
@@ -9,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PREFIX = "benchbook_"
-# A socket's path has at most 103 bytes on macOS, 107 on Linux; this is the longest that Python makes in a folder.
+# A socket's path has at most 103 bytes on macOS, 107 on Linux; this is the longest that Python
+# makes in a folder.
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
 
 
@@ -17,8 +19,9 @@ MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
 def folder() -> Iterator[Path]:
     """Yield a new temporary folder, and remove it after the `with` block.
 
-    It is where temporary files usually are, or in /tmp if the paths of sockets would be too long there. Its owner holds
-    its lock, also for processes in other containers: a folder whose lock is free was left by a process that is gone.
+    It is where temporary files usually are, or in /tmp if the paths of sockets would be too long
+    there. Its owner holds its lock, also for processes in other containers: a folder whose lock
+    is free was left by a process that is gone.
     """
     place = tempfile.gettempdir()
     if len(os.fsencode(place)) > MOST_BYTES and os.access("/tmp", os.W_OK | os.X_OK):

@@ -1,7 +1,8 @@
 """Measure the ceilings of a device: arithmetic, memory, transfers, launches.
 
-Rates are rows of phase `calibrate`, with several windows each. Training is compared with the rates of the same device
-and session; see `benchbook.rows.ceilings`. A self-test proves that synchronising waits; it is the first row.
+Rates are rows of phase `calibrate`, with several windows each. Training is compared with the
+rates of the same device and session; see `benchbook.rows.ceilings`. A self-test proves that
+synchronising waits; it is the first row.
 """
 
 import itertools
@@ -18,7 +19,9 @@ from benchbook.measuring.sensors import NO_SENSOR, Sensor
 from benchbook.measuring.window import Window, window
 from benchbook.measuring.writer import Run, now
 
-MOST_REMAINING = 0.1  # share of the time that may pass after synchronising, since reading one number takes time
+MOST_REMAINING = (
+    0.1  # share of the time that may pass after synchronising, since reading one number takes time
+)
 ROUNDS = 3  # of the self-test
 LARGEST = 8192  # rows and columns of the self-test's matrices
 
@@ -28,10 +31,11 @@ class NotSynchronized(RuntimeError):
 
 
 def measure(device: Device, record: Run, parameters: Mapping) -> None:
-    """Check waiting and arithmetic, read idle power, and append the rates of products, copies and launches.
+    """Check waiting and arithmetic, read idle power, and append the rates of products, copies
+    and launches.
 
-    The first row has model `synchronize` and the setting remaining_share, the result of `check_synchronize`; the next
-    are those of `check_exactness`.
+    The first row has model `synchronize` and the setting remaining_share, the result of
+    `check_synchronize`; the next are those of `check_exactness`.
 
     Args:
         device: to calibrate.
@@ -53,8 +57,8 @@ def measure(device: Device, record: Run, parameters: Mapping) -> None:
 def check_exactness(device: Device, record: Run) -> None:
     """Append a row for each operation of `operations.EXACT`, with the bits that it keeps in fp32.
 
-    Settings: mantissa_bits, and for products wrong_outputs, see `frameworks.operations`. If the framework lacks the
-    operation, its row of status `unsupported` has the reason.
+    Settings: mantissa_bits, and for products wrong_outputs, see `frameworks.operations`. If the
+    framework lacks the operation, its row of status `unsupported` has the reason.
     """
     with record.during("calibrate"):
         for name in operations.EXACT:
@@ -76,8 +80,8 @@ def precisions(device: Device) -> tuple[str, ...]:
 def measure_arithmetic(device: Device, record: Run, parameters: Mapping) -> None:
     """Append the rate of matrix products, by precision and size, as rows.
 
-    Sizes grow until a single product would take longer than two windows. If the device refuses a precision, a row of
-    status `unsupported` has the reason; fp32 must work.
+    Sizes grow until a single product would take longer than two windows. If the device refuses a
+    precision, a row of status `unsupported` has the reason; fp32 must work.
     """
     with record.during("calibrate"):
         for precision in precisions(device):
@@ -86,9 +90,17 @@ def measure_arithmetic(device: Device, record: Run, parameters: Mapping) -> None
                 for size in sorted(map(int, parameters["matrix_sizes"].split())):
                     if seconds * (size / last) ** 3 > 2 * parameters["window_seconds"]:
                         break
-                    work = {"model": "matmul", "precision": precision, "flops_per_sample": 2 * size**3}
-                    operation = operations.multiplication(device, size, precision, parameters["seed"])
-                    rows = _append_windows(device, record, parameters, operation, work, {"matrix_size": size})
+                    work = {
+                        "model": "matmul",
+                        "precision": precision,
+                        "flops_per_sample": 2 * size**3,
+                    }
+                    operation = operations.multiplication(
+                        device, size, precision, parameters["seed"]
+                    )
+                    rows = _append_windows(
+                        device, record, parameters, operation, work, {"matrix_size": size}
+                    )
                     seconds, last = 1 / rows[-1]["samples_per_second"], size
             except Exception as error:
                 if precision == "fp32":
@@ -98,15 +110,19 @@ def measure_arithmetic(device: Device, record: Run, parameters: Mapping) -> None
 
 
 def measure_memory(device: Device, record: Run, parameters: Mapping) -> None:
-    """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has no transfers.
+    """Append the rate of a large copy (bytes read and written) and of both transfers; a CPU has
+    no transfers.
 
-    A transfer reads or writes each byte in the device's memory, so it cannot be faster than the fastest copy there. If
-    it seems to be, it moved nothing: then its row has status `unsupported` with this reason, and is no ceiling.
+    A transfer reads or writes each byte in the device's memory, so it cannot be faster than the
+    fastest copy there. If it seems to be, it moved nothing: then its row has status
+    `unsupported` with this reason, and is no ceiling.
     """
     size = int(parameters["copy_mebibytes"] * 2**20)
     with record.during("calibrate"):
         work = {"model": "copy", "bytes_per_sample": 2 * size}
-        rows = _append_windows(device, record, parameters, operations.copy(device, size), work, {"copy_bytes": size})
+        rows = _append_windows(
+            device, record, parameters, operations.copy(device, size), work, {"copy_bytes": size}
+        )
         most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
@@ -150,8 +166,15 @@ def _append_windows(
                 f"{most_bytes_per_second / 1e9:,.1f} GB/s, the rate of a copy in this device's memory"
             )
             refused = {"model": work["model"], "settings": stated, "message": message}
-            return [*rows, record.append(started_at=measured.started_at, status="unsupported", **refused)]
-        measures = work | measured.columns() | {"samples": count, "samples_per_second": rate, "settings": stated}
+            return [
+                *rows,
+                record.append(started_at=measured.started_at, status="unsupported", **refused),
+            ]
+        measures = (
+            work
+            | measured.columns()
+            | {"samples": count, "samples_per_second": rate, "settings": stated}
+        )
         rows.append(record.append(**measures))
     return rows
 
@@ -172,9 +195,9 @@ def check_synchronize(
 ) -> float:
     """Prove that synchronising waits: queue long work, synchronise, and time the wait that remains.
 
-    A backend that runs work immediately passes: there is nothing to wait for. The wait is judged relative to the work's
-    own time, so a slow machine gets the same verdict. The best of three rounds decides, since anything may interrupt
-    one.
+    A backend that runs work immediately passes: there is nothing to wait for. The wait is judged
+    relative to the work's own time, so a slow machine gets the same verdict. The best of three
+    rounds decides, since anything may interrupt one.
 
     Args:
         device: the device whose backend is tested.
@@ -197,7 +220,9 @@ def check_synchronize(
         read(device, operations.queue(operation, count))
         return time.perf_counter() - started
 
-    if operation is None:  # a long product, so that few fill the work: a full queue would make queueing wait
+    if (
+        operation is None
+    ):  # a long product, so that few fill the work: a full queue would make queueing wait
         for size in (2**power for power in itertools.count(10)):
             operation = operations.multiplication(device, size, "fp32")
             seconds(operation, 1)

@@ -1,7 +1,9 @@
-"""Train the study's plain network in float64 on the CPU, by code that shares nothing with the code it checks.
+"""Train the study's plain network in float64 on the CPU, by code that shares nothing with the
+code it checks.
 
-There are three implementations: torch, Keras on TensorFlow and Keras on JAX. Each returns loss, gradients and moving
-statistics of one batch; a plain optimiser of `benchbook.frameworks.plain` updates the weights.
+There are three implementations: torch, Keras on TensorFlow and Keras on JAX. Each returns loss,
+gradients and moving statistics of one batch; a plain optimiser of `benchbook.frameworks.plain`
+updates the weights.
 """
 
 import functools
@@ -28,7 +30,9 @@ ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
 REPEATS = 8  # of a first step
 RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
 RANDOM += " stochastic depth, which are off for the comparison"
-CHANGING = "a repeated step has another loss: the network's buffers, which a step changes, change its loss"
+CHANGING = (
+    "a repeated step has another loss: the network's buffers, which a step changes, change its loss"
+)
 
 
 class Step(NamedTuple):
@@ -53,10 +57,12 @@ class Step(NamedTuple):
 
 @contextmanager
 def naming_refusals() -> Iterator[None]:
-    """Name the operation that float64 on the CPU lacks, for example if a network itself casts to another precision.
+    """Name the operation that float64 on the CPU lacks, for example if a network itself casts to
+    another precision.
 
     Raises:
-        NotImplementedError: the framework refused an operation; a lack of memory and other errors are raised unchanged.
+        NotImplementedError: the framework refused an operation; a lack of memory and other
+        errors are raised unchanged.
     """
     try:
         yield
@@ -69,7 +75,9 @@ def naming_refusals() -> Iterator[None]:
         while first.__cause__ is not None:
             first = first.__cause__
         frames = traceback.extract_tb(first.__traceback__)
-        line = [frame.line for frame in frames if frame.name != "__torch_function__"][-1]  # that called the operation
+        line = [frame.line for frame in frames if frame.name != "__torch_function__"][
+            -1
+        ]  # that called the operation
         message = " ".join(str(first).split())[:LONGEST_REFUSAL]
         refusal = f"float64 on the CPU: {type(first).__name__} at `{line}`: {message}"
         raise NotImplementedError(refusal) from error
@@ -79,25 +87,39 @@ class Torch:
     """The plain network in torch.
 
     Args:
-        plain: of the study.
-        weights, statistics: of the workload, by name; those that the plain network lacks are ignored.
+        plain: of the study. weights, statistics: of the workload, by name; those that the plain
+        network lacks are ignored.
         dtype: the type that it computes in.
         last: how many parameters have gradients, the last ones; 0: all.
     """
 
     def __init__(
-        self, plain: Plain, weights: Arrays, statistics: Arrays, dtype: str = "float64", last: int = 0
+        self,
+        plain: Plain,
+        weights: Arrays,
+        statistics: Arrays,
+        dtype: str = "float64",
+        last: int = 0,
     ) -> None:
         import torch
 
         from benchbook.frameworks.torch import subject
 
-        self.plain, self.torch, self.dtype, self.subject = plain, torch, getattr(torch, dtype), subject
+        self.plain, self.torch, self.dtype, self.subject = (
+            plain,
+            torch,
+            getattr(torch, dtype),
+            subject,
+        )
         with torch.random.fork_rng(devices=[]):
             self.network = plain.make_network().cpu()
         subject.cast(self.network, self.dtype)
-        self.parameters = {name: part for name, part in self.network.named_parameters() if part.requires_grad}
-        self.buffers = {name: part for name, part in self.network.named_buffers() if part.is_floating_point()}
+        self.parameters = {
+            name: part for name, part in self.network.named_parameters() if part.requires_grad
+        }
+        self.buffers = {
+            name: part for name, part in self.network.named_buffers() if part.is_floating_point()
+        }
         self.load(weights, statistics)
         for name in list(self.parameters)[: -last or 0]:
             self.parameters.pop(name).requires_grad_(False)
@@ -118,21 +140,29 @@ class Torch:
         with self.subject.without_dropout(self.network, self.plain.may_be_random):
             loss = self.plain.loss(self.subject.call(self.network, inputs), target)
             self.network.zero_grad()
-            if loss.requires_grad:  # the last parameters may be unused, or in a reentrant checkpoint
-                loss.backward()  # unlike `autograd.grad`, it also passes through reentrant checkpoints
+            if (
+                loss.requires_grad
+            ):  # the last parameters may be unused, or in a reentrant checkpoint
+                # unlike `autograd.grad`, it also passes through reentrant checkpoints
+                loss.backward()
         zeros, parts = self.torch.zeros_like, self.parameters.items()
-        gradients = {name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts}
+        gradients = {
+            name: to_host(zeros(part) if part.grad is None else part.grad) for name, part in parts
+        }
         return loss.item(), gradients, {name: to_host(part) for name, part in self.buffers.items()}
 
     def _tensor(self, part: numpy.ndarray):
-        tensor = self.torch.from_numpy(numpy.ascontiguousarray(part)).reshape(part.shape)  # a flag has no dimension
+        tensor = self.torch.from_numpy(numpy.ascontiguousarray(part)).reshape(
+            part.shape
+        )  # a flag has no dimension
         if tensor.is_floating_point():
             return tensor.to(self.dtype)
         return tensor if tensor.dtype in (self.torch.bool, self.torch.complex128) else tensor.long()
 
 
 class Keras:
-    """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in the model's order."""
+    """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in
+    the model's order."""
 
     def __init__(
         self,
@@ -143,9 +173,20 @@ class Keras:
         dtype: str = "float64",
         last: int = 0,
     ) -> None:
-        from benchbook.frameworks.keras.runtime import arithmetic, dropouts, import_keras, is_moving, to_host
+        from benchbook.frameworks.keras.runtime import (
+            arithmetic,
+            dropouts,
+            import_keras,
+            is_moving,
+            to_host,
+        )
 
-        self.plain, self.keras, self.to_host, self.dtype = plain, import_keras(framework), to_host, dtype
+        self.plain, self.keras, self.to_host, self.dtype = (
+            plain,
+            import_keras(framework),
+            to_host,
+            dtype,
+        )
         precision = next(name for name, each in PRECISIONS.items() if each.stored == dtype)
         self._arithmetic = functools.partial(arithmetic, devices.pick("cpu", framework), precision)
         self.is_jax = framework == "jax"
@@ -181,9 +222,15 @@ class Keras:
     def differentiate(self, inputs: tuple, target: numpy.ndarray) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
         with self._arithmetic():
-            loss, gradients = (self._by_jax if self.is_jax else self._by_tensorflow)(inputs[0], target)
+            loss, gradients = (self._by_jax if self.is_jax else self._by_tensorflow)(
+                inputs[0], target
+            )
         trainable = (self.names[id(variable)] for variable in self.model.trainable_variables)
-        statistics = [variable for variable in self.model.non_trainable_variables if id(variable) in self.names]
+        statistics = [
+            variable
+            for variable in self.model.non_trainable_variables
+            if id(variable) in self.names
+        ]
         return (
             float(loss),
             dict(zip(trainable, map(self.to_host, gradients), strict=True)),
@@ -196,9 +243,13 @@ class Keras:
         trained = [variable.value for variable in self.model.trainable_variables]
         with tensorflow.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(trained)
-            loss = self.plain.loss(self.model(tensorflow.constant(images, self.dtype), training=True), target)
+            loss = self.plain.loss(
+                self.model(tensorflow.constant(images, self.dtype), training=True), target
+            )
         gradients = tape.gradient(loss, trained, unconnected_gradients="zero")
-        return loss, [tensorflow.convert_to_tensor(gradient) for gradient in gradients]  # an embedding's is sparse
+        return loss, [
+            tensorflow.convert_to_tensor(gradient) for gradient in gradients
+        ]  # an embedding's is sparse
 
     def _by_jax(self, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
         groups = self.model.trainable_variables, self.model.non_trainable_variables
@@ -212,7 +263,9 @@ class Keras:
     def _jitted(self) -> Callable:
         import jax
 
-        def loss(trainable: list, others: list, images: numpy.ndarray, target: numpy.ndarray) -> tuple:
+        def loss(
+            trainable: list, others: list, images: numpy.ndarray, target: numpy.ndarray
+        ) -> tuple:
             outputs, updated = self.model.stateless_call(trainable, others, images, training=True)
             return self.plain.loss(outputs, target), updated
 
@@ -220,7 +273,12 @@ class Keras:
 
 
 def follow(
-    framework: str, plain: Plain, weights: Arrays, statistics: Arrays, batches: list[tuple], whole: tuple = ()
+    framework: str,
+    plain: Plain,
+    weights: Arrays,
+    statistics: Arrays,
+    batches: list[tuple],
+    whole: tuple = (),
 ) -> Iterator[Step]:
     """Yield the reference's steps, one for each batch, computed when it is requested.
 
@@ -232,7 +290,9 @@ def follow(
     """
     make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
     if plain.parity_weights:
-        weights = plain.parity_weights(lambda begun: make(plain, begun, statistics, dtype="float32"), weights)
+        weights = plain.parity_weights(
+            lambda begun: make(plain, begun, statistics, dtype="float32"), weights
+        )
     of_whole = _whole(functools.partial(make, plain, weights, statistics), plain, whole)
     with naming_refusals():
         network, optimizer = make(plain, weights, statistics), plain.make_optimizer()
@@ -244,7 +304,9 @@ def follow(
             loss, gradients, updated = network.differentiate(inputs, target)
             gradients = plain.clipped(gradients)
         mean = loss / len(batch[0]) if plain.loss_is_sum else loss
-        updated = {name: updated[name] for name in statistics}  # a workload may have folded its batch norms away
+        updated = {
+            name: updated[name] for name in statistics
+        }  # a workload may have folded its batch norms away
         yield Step(weights, statistics, mean, gradients, updated, *(() if number else of_whole))
         if number + 1 < len(batches):
             weights = weights | optimizer.step(weights, gradients, plain.schedule_start + number)
@@ -252,27 +314,38 @@ def follow(
 
 
 def _whole(make: Callable, plain: Plain, batch: tuple) -> tuple[float | None, Arrays | None]:
-    """Return the loss of a whole batch and the gradients of the last parameters, in float32; None without memory."""
+    """Return the loss of a whole batch and the gradients of the last parameters, in float32;
+    None without memory."""
     if not batch:
         return None, None
     try:
-        with _free_memory(), warnings.catch_warnings(action="ignore"):  # a checkpoint of layers without gradients warns
-            loss, gradients, _ = make(dtype="float32", last=LAST).differentiate(*plain.inputs(batch))
+        with (
+            _free_memory(),
+            warnings.catch_warnings(action="ignore"),
+        ):  # a checkpoint of layers without gradients warns
+            loss, gradients, _ = make(dtype="float32", last=LAST).differentiate(
+                *plain.inputs(batch)
+            )
     except Exception as error:
         if failures.status_of(type(error).__name__, str(error)) != "out_of_memory":
             raise
         return None, None
-    gradients = {name: part for name, part in gradients.items() if part.any()}  # unused parameters have none
+    gradients = {
+        name: part for name, part in gradients.items() if part.any()
+    }  # unused parameters have none
     return loss / len(batch[0]) if plain.loss_is_sum else loss, gradients
 
 
 @contextmanager
 def _free_memory() -> Iterator[None]:
-    """Let Linux refuse more memory than is free inside a `with` block; it would end the process otherwise."""
+    """Let Linux refuse more memory than is free inside a `with` block; it would end the process
+    otherwise."""
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     used = getattr(psutil.Process().memory_info(), "data", None)
     if used is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (used + psutil.virtual_memory().available, limits[1]))
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (used + psutil.virtual_memory().available, limits[1])
+        )
     try:
         yield
     finally:
@@ -280,7 +353,8 @@ def _free_memory() -> Iterator[None]:
 
 
 def difference(plain: Plain, step: Step, batch: tuple) -> str:
-    """Return why repeating a step in torch from the same weights gives another loss; empty if the loss is the same."""
+    """Return why repeating a step in torch from the same weights gives another loss; empty if
+    the loss is the same."""
     network, given = Torch(plain, step.weights, step.statistics), plain.inputs(batch)
 
     def differs(loss: float) -> bool:

@@ -1,8 +1,8 @@
 """Compare the timed steps with those of a plain network in float64 on the CPU.
 
-`check` writes rows; `benchbook.judging.agreement` judges them, and its verdict is never stored. Weights and batches are
-the same on both sides, dropout is off, and noise is drawn on the CPU beforehand. Nothing else is shared: see
-`float64`.
+`check` writes rows; `benchbook.judging.agreement` judges them, and its verdict is never stored.
+Weights and batches are the same on both sides, dropout is off, and noise is drawn on the CPU
+beforehand. Nothing else is shared: see `float64`.
 """
 
 import itertools
@@ -24,15 +24,18 @@ FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the se
 DIFFERENTIATED = 3  # steps whose gradients are compared
 # The values of a comparison without any error; the farther from them, the worse.
 IDEAL = {"update_error": 0, "statistics_error": 0}
-IDEAL |= dict.fromkeys(("gradient_cosine", "worst_cosine", "gradient_norm_ratio", "worst_norm_ratio"), 1)
+IDEAL |= dict.fromkeys(
+    ("gradient_cosine", "worst_cosine", "gradient_norm_ratio", "worst_norm_ratio"), 1
+)
 NOTHING = 1e-12  # of the whole gradient's norm, in float64: rounding of rounding
 ROUNDING = 100  # times the least share that is judged, if the reference has no gradient
-# A mean that should be zero, as behind a convolution of images with zero mean, is rounding alone. So its error is
-# relative to the channel's deviation, by which a batch norm divides it.
+# A mean that should be zero, as behind a convolution of images with zero mean, is rounding alone.
+# So its error is relative to the channel's deviation, by which a batch norm divides it.
 VARIANCES = {"running_mean": "running_var", "moving_mean": "moving_variance"}
 DEVIATION_SHARE = 0.01
-# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is rounding alone, such
-# as that of an offset before a batch norm; a framework that differentiates twice rounds differently each time.
+# Of the root mean square of a network's gradients. Adam makes a whole step of a gradient that is
+# rounding alone, such as that of an offset before a batch norm; a framework that differentiates
+# twice rounds differently each time.
 LEAST_ELEMENT = 1e-4
 ROUNDINGS = 4  # of a step's change: momentum has the precision of the weights
 MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
@@ -41,19 +44,24 @@ MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each elem
 def check(workload: Workload, record: Run, num_steps: int, precision: str = "") -> Agreement:
     """Compare a workload's training with float64 from its present weights, which stay unchanged.
 
-    The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to a few images. Each step
-    starts from the reference's weights, so that loss, gradients and moving statistics can have a strict tolerance. The
-    optimiser continues from step to step; its updates are compared with those of a plain one for the same gradients. At
-    least FEWEST_UPDATES updates are compared: if fewer steps were requested, the reference's steps are repeated.
+    The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to
+    a few images. Each step starts from the reference's weights, so that loss, gradients and
+    moving statistics can have a strict tolerance. The optimiser continues from step to step; its
+    updates are compared with those of a plain one for the same gradients. At least
+    FEWEST_UPDATES updates are compared: if fewer steps were requested, the reference's steps are
+    repeated.
 
-    The first batch is also compared whole, if it is larger than its compared part: a step could leave out what exceeds
-    that. Its loss and the change of the last parameters are compared with those of the plain network in float32.
+    The first batch is also compared whole, if it is larger than its compared part: a step could
+    leave out what exceeds that. Its loss and the change of the last parameters are compared with
+    those of the plain network in float32.
 
-    Each step is a row. `loss` is the workload's on its own path. Settings hold step, reference_loss, same_weights_loss
-    (the workload's at the reference's weights), update_error, statistics_error and, in the first rows, the results of
-    `compare`; the first row also holds labels_checked, labels_wrong and the results of `_compare_whole`. A row of a
-    repeated step holds the worst values. A number that is not finite ends the comparison with status `diverged`, an
-    operation that the device lacks, or a network that draws at random, with status `unsupported`.
+    Each step is a row. `loss` is the workload's on its own path. Settings hold step,
+    reference_loss, same_weights_loss (the workload's at the reference's weights), update_error,
+    statistics_error and, in the first rows, the results of `compare`; the first row also holds
+    labels_checked, labels_wrong and the results of `_compare_whole`. A row of a repeated step
+    holds the worst values. A number that is not finite ends the comparison with status
+    `diverged`, an operation that the device lacks, or a network that draws at random, with
+    status `unsupported`.
 
     Args:
         workload: what is to be trained.
@@ -79,7 +87,11 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
                 for line in lines:
                     record.append(**line)
         except NotImplementedError as error:
-            record.append(precision=precision, status="unsupported", message=failures.anonymous(str(error))[:2000])
+            record.append(
+                precision=precision,
+                status="unsupported",
+                message=failures.anonymous(str(error))[:2000],
+            )
     return verdict(record.rows().iloc[first:])
 
 
@@ -109,7 +121,9 @@ def _compare_steps(
     first, own_losses = next(reference), []  # the latter on the workload's own path
     if rest:
         subject.restart()
-        counts |= {"whole_samples": workload.num_samples(rest)} | _compare_whole(subject, rest, first)
+        counts |= {"whole_samples": workload.num_samples(rest)} | _compare_whole(
+            subject, rest, first
+        )
     if num_steps > 1:
         subject.restart()
         subject.load(first.weights, {})
@@ -122,7 +136,9 @@ def _compare_steps(
         expected = itertools.cycle(expected)
     for number, step in zip(range(max(num_steps, FEWEST_UPDATES)), expected, strict=False):
         place = number % num_steps
-        line = _compare_step(subject, optimizer, batches[place], step, number < DIFFERENTIATED, least_share)
+        line = _compare_step(
+            subject, optimizer, batches[place], step, number < DIFFERENTIATED, least_share
+        )
         if number >= num_steps:
             lines[place] = _worse(lines[place], line)
             continue
@@ -132,16 +148,20 @@ def _compare_steps(
             break
     rows = [_row(record, precision, *each) for each in zip(lines, samples, strict=False)]
     judged = verdict(pandas.DataFrame(rows).assign(run_id="", phase="parity", message=""))
-    reason = plain.may_be_random and not judged.passed and float64.difference(plain, first, on_host[0])
+    reason = (
+        plain.may_be_random and not judged.passed and float64.difference(plain, first, on_host[0])
+    )
     if reason:
         raise NotImplementedError(reason)
     return rows
 
 
 def _compare_whole(subject: ParitySubject, batch: tuple, expected: Step) -> dict:
-    """Take a step on a whole batch from the reference's weights, and return its losses and the error of its change.
+    """Take a step on a whole batch from the reference's weights, and return its losses and the
+    error of its change.
 
-    The change of the last parameters tells parts of a batch apart, which may have nearly the same loss.
+    The change of the last parameters tells parts of a batch apart, which may have nearly the
+    same loss.
     """
     if expected.whole_loss is None:
         return {}
@@ -157,7 +177,12 @@ def _compare_whole(subject: ParitySubject, batch: tuple, expected: Step) -> dict
 
 
 def _compare_step(
-    subject: ParitySubject, optimizer: Optimizer, batch: tuple, expected: Step, differentiated: bool, least_share: float
+    subject: ParitySubject,
+    optimizer: Optimizer,
+    batch: tuple,
+    expected: Step,
+    differentiated: bool,
+    least_share: float,
 ) -> dict:
     """Take a step from the reference's weights, and return its errors."""
     subject.load(expected.weights, expected.statistics)
@@ -167,7 +192,9 @@ def _compare_step(
     error, layer = update_error(subject, optimizer, start, subject.weights(), trained, passed)
     line = {"reference_loss": _finite(expected.loss), "same_weights_loss": _finite(loss)}
     line |= {"update_error": _finite(error), "update_layer": layer}
-    statistics, buffer = statistics_error(subject.statistics(), expected.next_statistics, expected.statistics)
+    statistics, buffer = statistics_error(
+        subject.statistics(), expected.next_statistics, expected.statistics
+    )
     line |= {"statistics_error": _finite(statistics), "statistics_layer": buffer} if buffer else {}
     if not differentiated:
         return line
@@ -191,9 +218,17 @@ def _is_finite(line: dict) -> bool:
 
 
 def _row(record: Run, precision: str, line: dict, samples: int) -> dict:
-    settings = record.settings_with(**{name: value for name, value in line.items() if name != "loss"})
+    settings = record.settings_with(
+        **{name: value for name, value in line.items() if name != "loss"}
+    )
     status = "ok" if _is_finite(line) else "diverged"
-    return {"precision": precision, "samples": samples, "loss": line["loss"], "settings": settings, "status": status}
+    return {
+        "precision": precision,
+        "samples": samples,
+        "loss": line["loss"],
+        "settings": settings,
+        "status": status,
+    }
 
 
 def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> dict:
@@ -204,14 +239,20 @@ def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> d
         least_share: see `judging.agreement.Tolerance`.
 
     Returns:
-        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio (the farthest from 1),
-        with the names of their tensors in worst_cosine_layer and worst_norm_ratio_layer; the counts layers and
-        layers_judged. A number that is not finite is None.
+        gradient_cosine and gradient_norm_ratio of the whole; worst_cosine and worst_norm_ratio
+        (the farthest from 1), with the names of their tensors in worst_cosine_layer and
+        worst_norm_ratio_layer; the counts layers and layers_judged. A number that is not finite
+        is None.
     """
-    products = numpy.array([_products(gradients.get(name, numpy.zeros(1)), reference[name]) for name in reference])
-    shares = numpy.sqrt(products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny))
-    # If the reference has no gradient, as for the bias before a batch norm, the device's gradient is rounding; in a
-    # small network it is a larger share of the whole. A share that is NaN is judged.
+    products = numpy.array(
+        [_products(gradients.get(name, numpy.zeros(1)), reference[name]) for name in reference]
+    )
+    shares = numpy.sqrt(
+        products[:, 1:] / products[:, 1:].sum(axis=0).clip(min=numpy.finfo(float).tiny)
+    )
+    # If the reference has no gradient, as for the bias before a batch norm, the device's gradient
+    # is rounding; in a small network it is a larger share of the whole. A share that is NaN is
+    # judged.
     is_rounding = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
     judged = ~((shares < least_share).all(axis=1) | is_rounding)
     cosines, ratios = _similarity(products[judged])
@@ -233,9 +274,15 @@ def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> d
 
 
 def update_error(
-    subject: ParitySubject, optimizer: Optimizer, start: Arrays, end: Arrays, gradients: Arrays, passed: int
+    subject: ParitySubject,
+    optimizer: Optimizer,
+    start: Arrays,
+    end: Arrays,
+    gradients: Arrays,
+    passed: int,
 ) -> tuple[float, str]:
-    """Return how far a step's change of the weights is from that of a plain optimiser with the same gradients.
+    """Return how far a step's change of the weights is from that of a plain optimiser with the
+    same gradients.
 
     Args:
         subject: took the step, and rounds its weights.
@@ -245,19 +292,25 @@ def update_error(
         passed: steps of the schedule before this one.
 
     Returns:
-        The worst parameter's error, relative to the expected change plus the weights' resolution, and its name.
-        Elements whose gradient is nearly zero are ignored.
+        The worst parameter's error, relative to the expected change plus the weights'
+        resolution, and its name. Elements whose gradient is nearly zero are ignored.
     """
     start = {name: _subsample(array) for name, array in start.items()}
-    with numpy.errstate(over="ignore", invalid="ignore"):  # an overflow is an error that is not finite
+    with numpy.errstate(
+        over="ignore", invalid="ignore"
+    ):  # an overflow is an error that is not finite
         gradients = {name: _subsample(array) for name, array in gradients.items()}
         moved, errors = optimizer.step(start, gradients, passed), {}
         squares = sum(_norm(part) ** 2 for part in gradients.values())
-        least = LEAST_ELEMENT * (squares / max(1, sum(part.size for part in gradients.values()))) ** 0.5
+        least = (
+            LEAST_ELEMENT * (squares / max(1, sum(part.size for part in gradients.values()))) ** 0.5
+        )
         for name, before in start.items():
             expected = subject.rounded(name, moved[name]) if name in moved else before
             change, error = expected - before, _subsample(end[name]) - expected
-            if name in moved:  # one unit in the last place is rounding; values that are not finite are judged
+            if (
+                name in moved
+            ):  # one unit in the last place is rounding; values that are not finite are judged
                 rounding = subject.resolution * (abs(before) + ROUNDINGS * abs(change))
                 error = error[~((abs(gradients[name]) < least) | (abs(error) <= rounding))]
             scale = _norm(change) + subject.resolution * _norm(before)
@@ -268,11 +321,12 @@ def update_error(
 def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> tuple[float, str]:
     """Return the worst error of moving statistics after a step, and the statistic's name.
 
-    An error is relative to the sum of the statistic's change, 0.1 of its size and, for a mean, DEVIATION_SHARE of the
-    standard deviation.
+    An error is relative to the sum of the statistic's change, 0.1 of its size and, for a mean,
+    DEVIATION_SHARE of the standard deviation.
 
     Args:
-        statistics, reference, before: by name; a network whose batch norms are folded away has none.
+        statistics, reference, before: by name; a network whose batch norms are folded away has
+        none.
     """
     errors = {}
     for name, array in statistics.items():
@@ -287,13 +341,19 @@ def statistics_error(statistics: Arrays, reference: Arrays, before: Arrays) -> t
 
 
 def _worst(errors: dict[str, float]) -> tuple[float, str]:
-    """Return the largest error and its name; an error that is not finite is the largest, and no errors are 0."""
-    name = max(errors, key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf, default="")
+    """Return the largest error and its name; an error that is not finite is the largest, and no
+    errors are 0."""
+    name = max(
+        errors,
+        key=lambda name: errors[name] if math.isfinite(errors[name]) else math.inf,
+        default="",
+    )
     return errors.get(name, 0.0), name
 
 
 def _deviation(mean: str, statistics: Arrays) -> float:
-    """Return the norm of the standard deviations that belong to the moving means of this name; 0 for others."""
+    """Return the norm of the standard deviations that belong to the moving means of this name; 0
+    for others."""
     for kind, other in VARIANCES.items():
         variances = statistics.get(mean.removesuffix(kind) + other) if mean.endswith(kind) else None
         if variances is not None:

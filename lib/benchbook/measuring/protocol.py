@@ -1,7 +1,7 @@
 """Turn a workload into rows: compile, warm up and restore, windows, evaluation off the clock.
 
-The first call and the warm-up are rows of their own, which no average includes; they change nothing that follows. See
-`window` for how a window is timed.
+The first call and the warm-up are rows of their own, which no average includes; they change
+nothing that follows. See `window` for how a window is timed.
 """
 
 import functools
@@ -21,15 +21,30 @@ from benchbook.machine import contention
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import sensors
 from benchbook.measuring.sensors import Sensor
-from benchbook.measuring.window import PROBE_SECONDS, endless, status, steps_lasting, train_window, trainer, window
+from benchbook.measuring.window import (
+    PROBE_SECONDS,
+    endless,
+    status,
+    steps_lasting,
+    train_window,
+    trainer,
+    window,
+)
 from benchbook.measuring.writer import Run
 
 IDLE_SECONDS = 3.0
 SUSTAINED_SECONDS = 10.0  # length of a sustained run's window
-LEAST_SUSTAINED = 6  # windows of a sustained run, so that a short one also has a first and a last part
+LEAST_SUSTAINED = (
+    6  # windows of a sustained run, so that a short one also has a first and a last part
+)
 PREFETCHED = 2  # batches ahead of each worker, torch's default
-FILLING_SECONDS = 60.0  # a loader that is still filling its queue after this long is measured as it is
-POLL_SECONDS, IDLE_SHARE = 0.2, 0.1  # workers that use less than this share of a core wait for a free place
+FILLING_SECONDS = (
+    60.0  # a loader that is still filling its queue after this long is measured as it is
+)
+POLL_SECONDS, IDLE_SHARE = (
+    0.2,
+    0.1,
+)  # workers that use less than this share of a core wait for a free place
 
 
 @dataclass(frozen=True)
@@ -41,11 +56,13 @@ class Amount:
         num_windows: timed windows in a repeat, one after the other.
         samples_per_window: images in a window, rounded to whole steps; 0: one epoch.
         cooldown_seconds: rest between repeats.
-        evaluate_each_epoch: whether to evaluate after every window, which must be an epoch; else once, at the end of a
+        evaluate_each_epoch: whether to evaluate after every window, which must be an epoch; else
+        once, at the end of a
             repeat.
-        window_seconds: if above 0, a window has as many steps as take this long on this device, or as long as its
-            energy counter needs, but at least samples_per_window; how many is measured first, in rows of phase
-            `warmup`.
+        window_seconds: if above 0, a window has as many steps as take this long on this device,
+        or as long as its
+            energy counter needs, but at least samples_per_window; how many is measured first, in
+            rows of phase `warmup`.
         evaluates: whether there is an evaluation at all.
 
     Raises:
@@ -62,7 +79,9 @@ class Amount:
 
     def __post_init__(self) -> None:
         if self.evaluate_each_epoch and not self.whole_epochs:
-            raise ValueError("evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 only")
+            raise ValueError(
+                "evaluate_each_epoch True; allowed with samples_per_window 0 and window_seconds 0 only"
+            )
 
     @property
     def whole_epochs(self) -> bool:
@@ -72,7 +91,8 @@ class Amount:
 
 @contextmanager
 def restoring(workload: Workload) -> Iterator[Iterator]:
-    """Yield batches, epoch after epoch, to train on in a `with` block; restore the workload when it ends.
+    """Yield batches, epoch after epoch, to train on in a `with` block; restore the workload when
+    it ends.
 
     Weights, optimiser, schedule, random state and data order are restored, and the loader ends.
     """
@@ -86,14 +106,17 @@ def restoring(workload: Workload) -> Iterator[Iterator]:
 
 
 def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
-    """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and undo it.
+    """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and
+    undo it.
 
-    If a sensor reads energy, the idle device's watts are measured first (phase `idle`), and all later rows have them.
+    If a sensor reads energy, the idle device's watts are measured first (phase `idle`), and all
+    later rows have them.
 
     Args:
         workload: with fresh weights.
         record: the run that stores the rows.
-        is_warm: whether an earlier process compiled the programs, which the row's setting `warm` says.
+        is_warm: whether an earlier process compiled the programs, which the row's setting `warm`
+        says.
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
@@ -101,7 +124,8 @@ def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> float:
-    """Take some steps, as a row of phase `warmup`, and undo them; `first_step` comes first, if it was not called yet.
+    """Take some steps, as a row of phase `warmup`, and undo them; `first_step` comes first, if
+    it was not called yet.
 
     Args:
         workload: with fresh weights.
@@ -114,8 +138,14 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
     """
     if not has_begun:
         first_step(workload, record)
-    row = _append_undone_steps(workload, record, "warmup", num_steps) if num_steps else {"seconds": 0.0}
-    misplaced = getattr(workload, "misplaced_operations", dict)()  # other frameworks raise an error instead
+    row = (
+        _append_undone_steps(workload, record, "warmup", num_steps)
+        if num_steps
+        else {"seconds": 0.0}
+    )
+    misplaced = getattr(
+        workload, "misplaced_operations", dict
+    )()  # other frameworks raise an error instead
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
         most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(5))
@@ -126,8 +156,11 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
     return row["seconds"] / num_steps if row["seconds"] >= PROBE_SECONDS else 0.0
 
 
-def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int, **settings) -> dict:
-    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row with these settings.
+def _append_undone_steps(
+    workload: Workload, record: Run, phase: str, num_steps: int, **settings
+) -> dict:
+    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row
+    with these settings.
 
     Raises:
         ValueError: the first batch is not as the rows say, or the steps changed no weight.
@@ -136,15 +169,23 @@ def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps:
         taken = list(itertools.islice(batches, num_steps))
         workload.check_batch(taken[0])
         moved = _moves(workload, record, **settings)
-        row = record.append(**train_window(workload, sensors.open_sensor(workload.device), taken), **moved())
+        row = record.append(
+            **train_window(workload, sensors.open_sensor(workload.device), taken), **moved()
+        )
         # With float16, a loss scaler may skip the steps, or they are too small for the type.
-        if not row["settings"]["moved_tensors"] and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling:
-            raise ValueError(f"no weight changed in {num_steps} training steps; check the learning rate")
+        if (
+            not row["settings"]["moved_tensors"]
+            and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling
+        ):
+            raise ValueError(
+                f"no weight changed in {num_steps} training steps; check the learning rate"
+            )
     return row
 
 
 def _moves(workload: Workload, record: Run, **more) -> Callable[[], dict]:
-    """Return a function to a row's settings with `moved_tensors`, the number of weights that have changed since now."""
+    """Return a function to a row's settings with `moved_tensors`, the number of weights that
+    have changed since now."""
     before = [hash(part.tobytes()) for part in workload.trained_weights()]
 
     def settings() -> dict:
@@ -155,7 +196,8 @@ def _moves(workload: Workload, record: Run, **more) -> Callable[[], dict]:
 
 
 def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
-    """Append the watts of an idle device as a row of phase `idle`; without a sensor, return at once.
+    """Append the watts of an idle device as a row of phase `idle`; without a sensor, return at
+    once.
 
     Returns:
         Watts; None if there is no sensor, or if its counter did not move.
@@ -172,8 +214,11 @@ def measure_idle(device: Device, record: Run, seconds: float) -> float | None:
     return watts
 
 
-def measure_windows(workload: Workload, record: Run, amount: Amount, step_seconds: float = 0.0) -> None:
-    """Measure a workload as planned, appending each row when it is measured, the last one with `_moves`.
+def measure_windows(
+    workload: Workload, record: Run, amount: Amount, step_seconds: float = 0.0
+) -> None:
+    """Measure a workload as planned, appending each row when it is measured, the last one with
+    `_moves`.
 
     A loss that is not finite ends its repeat early, with status `diverged`.
 
@@ -201,10 +246,14 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
             windows = iter(functools.partial(train, num_steps), None)
         else:
             windows = _epochs(workload, sensor, record.common["variant"])
-        for count in [1] * amount.num_windows if amount.evaluate_each_epoch else [amount.num_windows]:
+        for count in (
+            [1] * amount.num_windows if amount.evaluate_each_epoch else [amount.num_windows]
+        ):
             with record.during("train"):
                 for measures in itertools.islice(windows, count):
-                    epoch = workload.epoch + 1  # after the window: one that begins at an epoch's end is in the next
+                    epoch = (
+                        workload.epoch + 1
+                    )  # after the window: one that begins at an epoch's end is in the next
                     if amount.whole_epochs:
                         workload.end_epoch()
                     measures |= moved() if next(left) == 1 else {}
@@ -219,7 +268,8 @@ def measure_windows(workload: Workload, record: Run, amount: Amount, step_second
 
 
 def measure_minutes(workload: Workload, record: Run, minutes: float) -> None:
-    """Train for some minutes, in windows of about ten seconds or a sixth of the time, each appended as a row.
+    """Train for some minutes, in windows of about ten seconds or a sixth of the time, each
+    appended as a row.
 
     A loss that is not finite ends the run early, with status `diverged`.
 
@@ -235,17 +285,22 @@ def measure_minutes(workload: Workload, record: Run, minutes: float) -> None:
         while seconds < minutes * 60:
             measures = train(num_steps)
             seconds += measures["seconds"]
-            record.append(epoch=workload.epoch + 1, **measures, **(moved() if seconds >= minutes * 60 else {}))
+            record.append(
+                epoch=workload.epoch + 1, **measures, **(moved() if seconds >= minutes * 60 else {})
+            )
             if measures["status"] == "diverged":
                 break
             num_steps = max(1, round(num_steps * length / measures["seconds"]))
 
 
-def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, amount: Amount, step_seconds: float) -> int:
+def _steps_of_a_window(
+    workload: Workload, record: Run, sensor: Sensor, amount: Amount, step_seconds: float
+) -> int:
     """Return the steps of a window, 0 for a whole epoch.
 
-    If the amount says how long a window lasts, windows are trained to find out, unless `step_seconds` tells: where no
-    loader works during the steps, or where the fewest steps last long enough without it.
+    If the amount says how long a window lasts, windows are trained to find out, unless
+    `step_seconds` tells: where no loader works during the steps, or where the fewest steps last
+    long enough without it.
     """
     if amount.whole_epochs:
         return 0
@@ -258,11 +313,16 @@ def _steps_of_a_window(workload: Workload, record: Run, sensor: Sensor, amount: 
             return max(least, needed)
     train = trainer(workload, sensor)
     with record.during("warmup"):
-        return steps_lasting(amount.window_seconds, lambda count: record.append(**train(count)), least)
+        return steps_lasting(
+            amount.window_seconds, lambda count: record.append(**train(count)), least
+        )
 
 
-def _reach_steady_state(workload: Workload, record: Run, train: Callable, step_seconds: float) -> None:
-    """Wait until a loader's worker processes have filled their queue; if they are slower than the steps, empty it.
+def _reach_steady_state(
+    workload: Workload, record: Run, train: Callable, step_seconds: float
+) -> None:
+    """Wait until a loader's worker processes have filled their queue; if they are slower than
+    the steps, empty it.
 
     Args:
         workload, record: as for `measure_windows`.
@@ -287,12 +347,14 @@ def _reach_steady_state(workload: Workload, record: Run, train: Callable, step_s
 def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator[dict]:
     """Yield windows of a whole epoch each.
 
-    An epoch of the reference starts its loader's processes inside the window, as the article did. For other windows
-    they run already: a start by spawn takes seconds.
+    An epoch of the reference starts its loader's processes inside the window, as the article
+    did. For other windows they run already: a start by spawn takes seconds.
     """
 
     def epoch() -> Iterator:
-        yield from workload.batches(workload.epoch)  # the loader starts when the first batch is requested
+        yield from workload.batches(
+            workload.epoch
+        )  # the loader starts when the first batch is requested
 
     for batches in iter(epoch, None) if variant == "reference" else workload.epochs():
         yield train_window(workload, sensor, batches)

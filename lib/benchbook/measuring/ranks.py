@@ -12,7 +12,8 @@ FIRST_SECONDS, END_SECONDS, USUAL_SECONDS = 120.0, 60.0, 600.0
 
 
 class Ranks:
-    """The ranks of a loop, found when they first exchange values: of torch's process group, or this process alone.
+    """The ranks of a loop, found when they first exchange values: of torch's process group, or
+    this process alone.
 
     Attributes:
         name: of the loop, the same in each rank.
@@ -35,13 +36,24 @@ class Ranks:
             ValueError: the ranks have taken unequal steps, or one does not answer.
         """
         own = [platform.node(), os.getpid(), steps, *values]
-        tables = [each.gather(f"{self.name}/{self._exchanges}", own, seconds) for each in devices.imported()]
+        tables = [
+            each.gather(f"{self.name}/{self._exchanges}", own, seconds)
+            for each in devices.imported()
+        ]
         table = max(tables, key=len, default=[own])
         if len(table) < self.count:
-            raise ValueError(f"the group of {self.count} ranks is gone; allowed: rate() before it is destroyed")
-        self._exchanges, self.count, self.speaks = self._exchanges + 1, len(table), table[0][:2] == own[:2]
+            raise ValueError(
+                f"the group of {self.count} ranks is gone; allowed: rate() before it is destroyed"
+            )
+        self._exchanges, self.count, self.speaks = (
+            self._exchanges + 1,
+            len(table),
+            table[0][:2] == own[:2],
+        )
         if self.count > 1:
             processes.ranks.update(process for node, process, *_ in table if node == own[0])
         if len(taken := {row[2] for row in table}) > 1:
-            raise ValueError(f"ranks took {' and '.join(map(str, sorted(taken)))} steps; allowed: as many in each")
+            raise ValueError(
+                f"ranks took {' and '.join(map(str, sorted(taken)))} steps; allowed: as many in each"
+            )
         return list(zip(*(row[3:] for row in table), strict=True))

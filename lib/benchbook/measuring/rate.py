@@ -13,13 +13,16 @@ SLOWEST = 1 / 20  # of the windows: the time in them shows work that comes rarel
 
 @dataclass(frozen=True)
 class Rate:
-    """The rate of a loop in one process, or in all ranks of a job: samples over seconds of one stretch.
+    """The rate of a loop in one process, or in all ranks of a job: samples over seconds of one
+    stretch.
 
     Attributes:
         samples, steps, seconds: of the stretch; each rank took so many steps.
         windows: samples and seconds of each part of it, for the spread.
-        input_share: the share of the time in which the loop waited for input; None if that was not measured.
-        peak_memory_bytes: see `devices.peak_memory`; None if it is not counted or the device is unknown.
+        input_share: the share of the time in which the loop waited for input; None if that was
+        not measured.
+        peak_memory_bytes: see `devices.peak_memory`; None if it is not counted or the device is
+        unknown.
         joules_per_sample: None without a sensor or a known device.
         others_share: the share of the CPU that other processes took meanwhile.
         device: its name, kind and framework.
@@ -56,14 +59,30 @@ class Rate:
         num_slow = max(1, round(number * SLOWEST))
         slow, windows = sum(times[:num_slow]) / sum(times), wording.count(number, "window")
         is_disturbed = self.others_share > contention.OTHERS_SHARE
-        doubt = f"Disturbed: other processes took {self.others_share:.0%} of the CPU. " if is_disturbed else ""
+        doubt = (
+            f"Disturbed: other processes took {self.others_share:.0%} of the CPU. "
+            if is_disturbed
+            else ""
+        )
         spread = f"range {wording.four_digits(min(self.rates))} to {wording.four_digits(max(self.rates))} of {windows}"
-        rare = "; for work that comes every n steps, pass every=n" if slow > RARE * num_slow / number else ""
+        rare = (
+            "; for work that comes every n steps, pass every=n"
+            if slow > RARE * num_slow / number
+            else ""
+        )
         parts = [] if share is None else [f"waits for input {share:.1%} of the time"]
         without = wording.number(self.samples_per_second / max(1 - (share or 0), 0.01))
-        more = f"; try num_workers={cores}" if self.num_workers is not None and self.num_workers < cores else ""
+        more = (
+            f"; try num_workers={cores}"
+            if self.num_workers is not None and self.num_workers < cores
+            else ""
+        )
         hint = f"{share or 0:.0%} of the time is input: without it about {without} samples/s{more}"
-        parts += [f"peak memory {wording.number(memory / 2**30)} GiB" if memory else "peak memory not counted"]
+        parts += [
+            f"peak memory {wording.number(memory / 2**30)} GiB"
+            if memory
+            else "peak memory not counted"
+        ]
         parts += [f"{wording.number(joules)} J a sample" if joules else "no energy counter"]
         lines = [
             f"{doubt}{wording.four_digits(self.samples_per_second)} samples/s ({spread}) on {self.device}",

@@ -38,7 +38,9 @@ def start(
     this = machine.identify()
     folder, run_id = folder or layout.point(this.name, study, point), run_id or new_id()
     recover(folder)
-    stated = points.public(parameters)  # without the data's folder, which is private and changes no result
+    stated = points.public(
+        parameters
+    )  # without the data's folder, which is private and changes no result
     common = identity(study, point, run_id, this.name, parameters) | {
         "chip": this.chip,
         "device_name": device.name,
@@ -61,8 +63,11 @@ def start(
     return run
 
 
-def identity(study: str, point: str, run_id: str, machine_name: str, parameters: dict, session: str = "") -> dict:
-    """Return the columns that identify a row's run; its session is the context's by default, else the run itself.
+def identity(
+    study: str, point: str, run_id: str, machine_name: str, parameters: dict, session: str = ""
+) -> dict:
+    """Return the columns that identify a row's run; its session is the context's by default,
+    else the run itself.
 
     Raises:
         SchemaError: a value is not allowed in a row; the run could not even write its failure.
@@ -78,7 +83,11 @@ def identity(study: str, point: str, run_id: str, machine_name: str, parameters:
         "source": "measured",
         "device": parameters["device"],
     }
-    row = dict.fromkeys(records.COLUMNS) | columns | {"phase": "setup", "repeat": 0, "index": 0, "status": "ok"}
+    row = (
+        dict.fromkeys(records.COLUMNS)
+        | columns
+        | {"phase": "setup", "repeat": 0, "index": 0, "status": "ok"}
+    )
     records.check_row(row, study)
     return columns
 
@@ -98,11 +107,15 @@ def recover(folder: Path, ending: tuple[str, str] | None = None) -> list[str]:
     ended = []
     for path in sorted(folder.glob("*.running")):
         run = resume(folder, path.stem)
-        if run is not None and not marker.is_alive(path) and path.exists():  # the run may have ended in the meantime
+        if (
+            run is not None and not marker.is_alive(path) and path.exists()
+        ):  # the run may have ended in the meantime
             run.fail(*(ending or ("interrupted", "the process that measured was gone")))
             ended.append(run.run_id)
     for path in folder.glob("*.csv"):  # a marker that was damaged told nothing of its run
-        if path.is_file() and not any(path.with_suffix(ending).exists() for ending in (".running", ".json")):
+        if path.is_file() and not any(
+            path.with_suffix(ending).exists() for ending in (".running", ".json")
+        ):
             records.cut_torn_line(path)
             if path.read_bytes().count(b"\n") < 2:  # a header at most
                 path.unlink()
@@ -114,7 +127,9 @@ def resume(folder: Path, run_id: str) -> Run | None:
     state = marker.read(folder / f"{run_id}.running")
     if state is None:
         return None
-    return Run(folder, run_id, state["common"], state["phase"], state["manifest"], ended_by_another=True)
+    return Run(
+        folder, run_id, state["common"], state["phase"], state["manifest"], ended_by_another=True
+    )
 
 
 def scratch() -> Path:

@@ -16,14 +16,17 @@ def run(path: str, arguments: list[str]) -> tuple[list[Rate | str], str]:
     """Run a script as `python path arguments` does.
 
     Returns:
-        The rate of each loop that it measured, or why it has none; and how the script ended, empty if well.
+        The rate of each loop that it measured, or why it has none; and how the script ended,
+        empty if well.
     """
     sys.argv, ended = [path, *arguments], ""
     sys.path.insert(0, str(Path(path).parent))
     try:
         runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
-        ended = end.code if isinstance(end.code, str) else f"exit status {end.code}" if end.code else ""
+        ended = (
+            end.code if isinstance(end.code, str) else f"exit status {end.code}" if end.code else ""
+        )
     except Exception as error:
         traceback.print_exc()
         ended = traceback.format_exception_only(error)[-1].strip()

@@ -18,9 +18,15 @@ from benchbook.rows.crosschecks import MAX_WATTS
 RAPL = Path("/sys/class/powercap/intel-rapl")  # Linux's counters of Intel and AMD CPUs
 SLOWEST_SECONDS = 3.0  # between two moves of a counter; Apple's move every 2.1 s at the slowest
 POLL_SECONDS = 0.002
-# A window with joules lasts this many periods of its counter, and those whose length is chosen last some more.
+# A window with joules lasts this many periods of its counter, and those whose length is chosen last
+# some more.
 LEAST_PERIODS, CHOSEN_PERIODS = 3, 4
-BOUNDARIES = {"nvml": "board", "amdsmi": "board", "apple_ioreport": "soc", "rapl": "package"}  # by method
+BOUNDARIES = {
+    "nvml": "board",
+    "amdsmi": "board",
+    "apple_ioreport": "soc",
+    "rapl": "package",
+}  # by method
 # The parts of Apple's chip. The last two have no counter on some chips.
 APPLE_PARTS = ("cpu_total_mj", "gpu_mj", "dram_mj", "gpu_sram_mj", "ane_mj")
 
@@ -42,7 +48,8 @@ class Energy:
 
 @dataclass
 class Sensor:
-    """Measures the energy of a window; this base class, for machines without a counter, leaves it missing, not zero.
+    """Measures the energy of a window; this base class, for machines without a counter, leaves
+    it missing, not zero.
 
     Attributes:
         reason: why there is no counter; empty: none was expected.
@@ -69,8 +76,9 @@ NO_SENSOR = Sensor()
 class Counters(Sensor):
     """Reads the energy counters of one device, or of several that train together.
 
-    Energy is missing, not zero, if a counter stood still that should move, if one went back, if the window was too
-    short for the counters, and if the joules are more than such devices can draw.
+    Energy is missing, not zero, if a counter stood still that should move, if one went back, if
+    the window was too short for the counters, and if the joules are more than such devices can
+    draw.
 
     Attributes:
         read: returns the mJ of each part so far.
@@ -89,7 +97,9 @@ class Counters(Sensor):
     def end(self) -> Energy:
         (before, began), after = self._begun, self._totals()
         seconds, boundary = time.monotonic() - began, BOUNDARIES[self.method]
-        spent = {name: (total - before[name]) / 1000 for name, total in after.items() if name in before}
+        spent = {
+            name: (total - before[name]) / 1000 for name, total in after.items() if name in before
+        }
         joules, most = sum(spent.values()), MAX_WATTS[boundary] * len(self.moving) * seconds
         stood = any(spent.get(name, 0) <= 0 for name in self.moving)
         if stood or joules > most or seconds < LEAST_PERIODS * self.period:
@@ -113,34 +123,48 @@ class Counters(Sensor):
         return True
 
     def _totals(self) -> dict[Any, float]:
-        """Return the mJ of each part so far; empty if they cannot be read, or if a counter is below its highest.
+        """Return the mJ of each part so far; empty if they cannot be read, or if a counter is
+        below its highest.
 
-        RAPL's counters begin again from 0 about once an hour. Zeus adds what was before up to a second too late: until
-        then, all that it returns is too small.
+        RAPL's counters begin again from 0 about once an hour. Zeus adds what was before up to a
+        second too late: until then, all that it returns is too small.
         """
         try:
             totals = self.read()
         except Exception:  # of any type that a library has
             return {}
         is_behind = any(total < self._highest.get(name, total) for name, total in totals.items())
-        self._highest = {name: max(total, self._highest.get(name, total)) for name, total in totals.items()}
+        self._highest = {
+            name: max(total, self._highest.get(name, total)) for name, total in totals.items()
+        }
         return {} if is_behind else totals
 
 
 @functools.cache
 def open_sensor(device: Device | None) -> Sensor:
-    """Return the energy sensor of a device on this machine, the same at each call; an unknown device has none.
+    """Return the energy sensor of a device on this machine, the same at each call; an unknown
+    device has none.
 
     Without Zeus, or without a counter that moves and may be read, it is a `Sensor` that says why.
     """
     counter = device and device.features.energy_counter
-    if not (counter and device.count) or (device.is_cpu and sys.platform != "darwin" and not RAPL.exists()):
+    if not (counter and device.count) or (
+        device.is_cpu and sys.platform != "darwin" and not RAPL.exists()
+    ):
         return NO_SENSOR  # without importing Zeus, which takes seconds
-    logging.getLogger("zeus").setLevel(logging.ERROR)  # Zeus warns about each missing vendor library
+    logging.getLogger("zeus").setLevel(
+        logging.ERROR
+    )  # Zeus warns about each missing vendor library
     try:
         sensor = _counters(device, "apple_ioreport" if sys.platform == "darwin" else counter)
-        return sensor if sensor.learn_period() else Sensor(f"the counter of {sensor.method} does not move")
-    except Exception as error:  # no Zeus, another library called pynvml, no permission, a driver that refuses
+        return (
+            sensor
+            if sensor.learn_period()
+            else Sensor(f"the counter of {sensor.method} does not move")
+        )
+    except (
+        Exception
+    ) as error:  # no Zeus, another library called pynvml, no permission, a driver that refuses
         return Sensor(failures.refusal(error)["message"])
 
 
@@ -148,9 +172,12 @@ def _counters(device: Device, method: str) -> Counters:
     """Return the counters of a device as Zeus reads them.
 
     Raises:
-        Exception: whatever Zeus or a driver raises, and RuntimeError if there is no counter of this device alone.
+        Exception: whatever Zeus or a driver raises, and RuntimeError if there is no counter of
+        this device alone.
     """
-    numbers = list(range(device.index, device.index + device.count))  # Zeus numbers AMD's GPUs as torch does
+    numbers = list(
+        range(device.index, device.index + device.count)
+    )  # Zeus numbers AMD's GPUs as torch does
     if method == "nvml":
         numbers = nvidia.numbers_from_cuda(device.name, device.index, device.count)
         if not (len(numbers) == device.count and all(map(nvidia.counts_energy, numbers))):
@@ -180,10 +207,14 @@ def _counters(device: Device, method: str) -> Counters:
 def _are_amds_with_counters(gpus: Any, numbers: list[int]) -> bool:
     from zeus.device.gpu import AMDGPUs
 
-    # NVIDIA's are found if this computer has both. Of several GPUs, Zeus reads others than torch's if one of these
-    # variables, such as Slurm's, hides some: it follows HIP's and CUDA's alone.
+    # NVIDIA's are found if this computer has both. Of several GPUs, Zeus reads others than torch's
+    # if one of these variables, such as Slurm's, hides some: it follows HIP's and CUDA's alone.
     known = len(gpus) == 1 or not {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"} & os.environ.keys()
-    return known and isinstance(gpus, AMDGPUs) and all(map(gpus.supports_get_total_energy_consumption, numbers))
+    return (
+        known
+        and isinstance(gpus, AMDGPUs)
+        and all(map(gpus.supports_get_total_energy_consumption, numbers))
+    )
 
 
 def _packages() -> list[int]:

@@ -30,7 +30,10 @@ class Stretch:
     """
 
     def __init__(
-        self, device: Device | None = None, sensor: Sensor = NO_SENSOR, wait: Callable[[Any], None] = lambda last: None
+        self,
+        device: Device | None = None,
+        sensor: Sensor = NO_SENSOR,
+        wait: Callable[[Any], None] = lambda last: None,
     ) -> None:
         self._given, self._parts, self._block = (device, sensor, wait), [], ExitStack()
         self._open()

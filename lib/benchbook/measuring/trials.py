@@ -1,8 +1,8 @@
 """Try and time a workload in each precision, with and without the compiler.
 
-The rows have phase `calibrate`. Input is on the device already, so that only arithmetic is timed. A refused setting is
-a row of status `unsupported` with the error, and a setting with another loss than fp32 a row of status `diverged`:
-both are results, not failures of the run.
+The rows have phase `calibrate`. Input is on the device already, so that only arithmetic is
+timed. A refused setting is a row of status `unsupported` with the error, and a setting with
+another loss than fp32 a row of status `diverged`: both are results, not failures of the run.
 """
 
 import itertools
@@ -24,7 +24,11 @@ from benchbook.measuring.writer import Run
 PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS, NUM_STEPS = 2, 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated
-RESIDENT, MATRIX, LOADER = "resident", "matrix", "loader"  # values of the setting `tried`, a row's purpose
+RESIDENT, MATRIX, LOADER = (
+    "resident",
+    "matrix",
+    "loader",
+)  # values of the setting `tried`, a row's purpose
 LOADER_SECONDS = 2.0
 
 
@@ -34,7 +38,8 @@ def precisions(device: Device) -> tuple[str, ...]:
 
 
 def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:
-    """Time steps on batches that are on the device already, as rows; other steps show the share of input.
+    """Time steps on batches that are on the device already, as rows; other steps show the share
+    of input.
 
     Args:
         workload: trained or fresh; it continues to train, with batches of its current epoch.
@@ -48,7 +53,8 @@ def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:
 
 
 def measure_loader(workload: Workload, record: Run) -> None:
-    """Time the loader alone, as a row: how many samples a second its worker processes make without any training.
+    """Time the loader alone, as a row: how many samples a second its worker processes make
+    without any training.
 
     The first batch of each worker is not timed, because it includes the worker's start.
     """
@@ -75,9 +81,10 @@ def measure_matrix(
 ) -> None:
     """Try every precision, without and with the compiler, and append the rows.
 
-    Every trial has the same weights and batches. A window has NUM_STEPS steps, or one if the first step took over
-    LONG_SECONDS without the compiler. The status is `diverged` if the first loss is farther from that of fp32 than
-    `judging.agreement.TOLERANCES` allow, or if a later loss is not finite.
+    Every trial has the same weights and batches. A window has NUM_STEPS steps, or one if the
+    first step took over LONG_SECONDS without the compiler. The status is `diverged` if the first
+    loss is farther from that of fp32 than `judging.agreement.TOLERANCES` allow, or if a later
+    loss is not finite.
 
     Args:
         make: makes a workload with fresh weights; takes `settings`.
@@ -103,13 +110,18 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
         rows: any rows.
         what: RESIDENT or MATRIX.
     """
-    newest = statistics.newest(rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")])
+    newest = statistics.newest(
+        rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")]
+    )
     wanted = [settings.get("tried") == what for settings in newest["settings"]]
     return newest[pandas.Series(wanted, newest.index, dtype=bool)]
 
 
-def _try(make: Callable[..., Workload], settings: Settings, record: Run, expected: float | None) -> float | None:
-    """Append the rows of one trial; return the loss of its first step, or None if the step failed."""
+def _try(
+    make: Callable[..., Workload], settings: Settings, record: Run, expected: float | None
+) -> float | None:
+    """Append the rows of one trial; return the loss of its first step, or None if the step
+    failed."""
     columns = {"precision": settings.precision, "compiled": settings.compiled}
     stated = record.settings_with(tried=MATRIX)
     try:
@@ -119,13 +131,18 @@ def _try(make: Callable[..., Workload], settings: Settings, record: Run, expecte
         # Source: https://docs.pytorch.org/docs/stable/generated/torch.compiler.reset.html
         torch.compiler.reset()
         workload = make(settings=settings)
-        columns |= {"batch_size": workload.batch_size, "num_workers": workload.description()["num_workers"]}
+        columns |= {
+            "batch_size": workload.batch_size,
+            "num_workers": workload.description()["num_workers"],
+        }
         batches = _next_batches(workload, NUM_STEPS)
         first = train_window(workload, sensors.NO_SENSOR, batches[:1])  # also builds kernels
         loss, long = first["loss"], first["seconds"] > LONG_SECONDS and not settings.compiled
         if not math.isfinite(loss):
             fault = "the first loss is not finite"
-        elif expected is not None and not abs(loss - expected) <= TOLERANCES[settings.precision].loss * abs(expected):
+        elif expected is not None and not abs(loss - expected) <= TOLERANCES[
+            settings.precision
+        ].loss * abs(expected):
             fault = f"the first loss is {loss:.4g}, and {expected:.4g} in fp32"
         else:
             _append_windows(workload, record, batches[:1] if long else batches, MATRIX, columns)
@@ -137,7 +154,9 @@ def _try(make: Callable[..., Workload], settings: Settings, record: Run, expecte
         return None
 
 
-def _append_windows(workload: Workload, record: Run, batches: list, tried: str, columns: dict) -> None:
+def _append_windows(
+    workload: Workload, record: Run, batches: list, tried: str, columns: dict
+) -> None:
     sensor, settings = sensors.open_sensor(workload.device), record.settings_with(tried=tried)
     for _ in range(NUM_WINDOWS):
         row = record.append(settings=settings, **columns, **train_window(workload, sensor, batches))

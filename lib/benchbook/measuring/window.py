@@ -1,6 +1,7 @@
 """One window: training steps, or any other work, timed between two synchronisations.
 
-The device is synchronised once at each end of a window and nowhere inside; losses are read after the clock stops.
+The device is synchronised once at each end of a window and nowhere inside; losses are read after
+the clock stops.
 """
 
 import itertools
@@ -34,7 +35,8 @@ class Window:
         input_seconds: time in which the host waited for input (it may overlap device work).
         energy: joules with method and boundary.
         peak_memory_bytes, memory_method: see `devices.peak_memory`.
-        page_faults: memory pages that this process got from the system without reading a disk; None: not counted.
+        page_faults: memory pages that this process got from the system without reading a disk;
+        None: not counted.
         awake_seconds: the same time by the clock of the manifest's samples, see `condition.clocks`.
         last: the output of the work queued last, set in the `with` block; see `backend.Backend`.
         started_at: the time in UTC.
@@ -62,7 +64,8 @@ class Window:
 
 @dataclass
 class Inputs:
-    """Batches that add the time spent waiting for each to a window; they have the attributes of the given ones.
+    """Batches that add the time spent waiting for each to a window; they have the attributes of
+    the given ones.
 
     Attributes:
         batches: such as a loader.
@@ -125,7 +128,8 @@ def window(
 
 
 def _page_faults() -> int:
-    """Return this process's minor page faults since its start; 0 means that the system does not count them."""
+    """Return this process's minor page faults since its start; 0 means that the system does not
+    count them."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
@@ -138,8 +142,8 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
         batches: the window's input; the wait for each is `input_seconds`.
 
     Returns:
-        Measures of a row (samples, steps, seconds, input_seconds, samples_per_second, energy, memory, loss), and
-        awake_seconds for the manifest.
+        Measures of a row (samples, steps, seconds, input_seconds, samples_per_second, energy,
+        memory, loss), and awake_seconds for the manifest.
     """
     losses, samples = [], 0
     workload.enter()
@@ -173,9 +177,11 @@ def endless(workload: Workload) -> Generator:
 
 
 def trainer(workload: Workload, sensor: Sensor = NO_SENSOR) -> Callable[[int], dict]:
-    """Return a function that trains a window of a given number of steps, each call on the batches that follow.
+    """Return a function that trains a window of a given number of steps, each call on the
+    batches that follow.
 
-    The first batch is fetched here, so that a window shorter than an epoch does not include the loader's start.
+    The first batch is fetched here, so that a window shorter than an epoch does not include the
+    loader's start.
     """
     batches = endless(workload)
     batches = itertools.chain([next(batches)], batches)
@@ -183,7 +189,8 @@ def trainer(workload: Workload, sensor: Sensor = NO_SENSOR) -> Callable[[int], d
 
 
 def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int = 1) -> int:
-    """Return how many steps take a given time, from windows that grow until one is long enough to tell.
+    """Return how many steps take a given time, from windows that grow until one is long enough
+    to tell.
 
     Args:
         seconds: above 0.
@@ -192,5 +199,7 @@ def steps_lasting(seconds: float, train: Callable[[int], dict], num_steps: int =
     """
     tried = num_steps
     while (took := train(tried)["seconds"]) < min(seconds / 2, PROBE_SECONDS):
-        tried = min(4 * tried, math.ceil(tried * seconds / max(took, 1e-9)))  # a short window is a poor estimate
+        tried = min(
+            4 * tried, math.ceil(tried * seconds / max(took, 1e-9))
+        )  # a short window is a poor estimate
     return max(num_steps, math.ceil(tried * seconds / took))

@@ -1,6 +1,7 @@
 """Write the rows of one execution of a point, and its manifest when it ends.
 
-During a run, a marker file `<run_id>.running` holds what a failure row needs: identity, phase and process.
+During a run, a marker file `<run_id>.running` holds what a failure row needs: identity, phase
+and process.
 """
 
 import functools
@@ -69,11 +70,14 @@ class Run:
 
     def mark(self) -> None:
         """Write the marker, so that another process can write the failure row."""
-        marker.write(self.marker, {"phase": self.phase, "common": self.common, "manifest": self.manifest})
+        marker.write(
+            self.marker, {"phase": self.phase, "common": self.common, "manifest": self.manifest}
+        )
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
-        """Name the phase of a `with` block; an exception in it becomes a failure row and is raised again."""
+        """Name the phase of a `with` block; an exception in it becomes a failure row and is
+        raised again."""
         self.phase = phase
         self._sample()
         self.mark()
@@ -84,12 +88,15 @@ class Run:
             self.fail(failures.status_of(name, str(error)), f"{name}: {error}")
             raise
 
-    def append(self, *, repeat: int = 0, status: str = "ok", awake_seconds: float | None = None, **measures) -> dict:
+    def append(
+        self, *, repeat: int = 0, status: str = "ok", awake_seconds: float | None = None, **measures
+    ) -> dict:
         """Append one row of the current phase, with the next free index, and return it.
 
         Args:
             repeat, status, measures: columns of the row.
-            awake_seconds: the window's length by the clock of the manifest's samples, with which rows are compared.
+            awake_seconds: the window's length by the clock of the manifest's samples, with which
+            rows are compared.
         """
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._indices[self.phase, repeat]
@@ -104,7 +111,11 @@ class Run:
         """Append a failure row for the current phase, without measures, and end the run."""
         self.folder.mkdir(parents=True, exist_ok=True)
         records.cut_torn_line(self.path)
-        self.append(status=status, message=failures.anonymous(failures.last_line(message))[:2000], started_at=now())
+        self.append(
+            status=status,
+            message=failures.anonymous(failures.last_line(message))[:2000],
+            started_at=now(),
+        )
         self.end()
 
     def end(self) -> None:
@@ -118,13 +129,15 @@ class Run:
         self.marker.unlink(missing_ok=True)
 
     def _sample(self, **window: float | None) -> None:
-        """Add the machine's condition at one end of a training window to the manifest, off the clock."""
+        """Add the machine's condition at one end of a training window to the manifest, off the
+        clock."""
         if self.manifest and self.phase == "train":
             self.manifest.setdefault("conditions", []).append(window | condition.sample())
 
     @functools.cached_property
     def _indices(self) -> Counter:
-        """Return the next free index by phase and repeat; the file may hold rows of a process that died."""
+        """Return the next free index by phase and repeat; the file may hold rows of a process
+        that died."""
         there = self.rows()
         return Counter(zip(there["phase"], there["repeat"], strict=True))
 

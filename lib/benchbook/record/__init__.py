@@ -1,4 +1,5 @@
-"""The public record: published training figures with their sources and errors, and prices of chips."""
+"""The public record: published training figures with their sources and errors, and prices of
+chips."""
 
 from benchbook.record.articles import citation, read
 

@@ -1,6 +1,8 @@
-"""Chips: each chip's canonical name, its aliases in rows, prices and articles, and its published specifications.
+"""Chips: each chip's canonical name, its aliases in rows, prices and articles, and its published
+specifications.
 
-Names are compared by their words. Vendor and series ("NVIDIA", "Tesla", "GeForce"), order, case and punctuation do not
+Names are compared by their words. Vendor and series ("NVIDIA", "Tesla", "GeForce"), order, case
+and punctuation do not
 matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 """
 
@@ -17,12 +19,23 @@ from benchbook.rows import networks
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
 CONTRADICTION = 1.1  # factor between rates of one chip above which they contradict one another
-SERIES = {"nvidia", "tesla", "geforce", "corporation", "graphics", "gpu", "gpus", "processor", "chip"}
+SERIES = {
+    "nvidia",
+    "tesla",
+    "geforce",
+    "corporation",
+    "graphics",
+    "gpu",
+    "gpus",
+    "processor",
+    "chip",
+}
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 
 
 class UnknownChip(ValueError):
-    """No chip has this name, or several have its words; the message lists them, or the nearest names."""
+    """No chip has this name, or several have its words; the message lists them, or the nearest
+    names."""
 
 
 @functools.cache
@@ -30,19 +43,23 @@ def table() -> pandas.DataFrame:
     """Return the published specifications of each chip.
 
     Returns:
-        Columns: chip, product (shared by a chip's memory sizes and boards: all V100 are one product), aliases
-        (separated by "|"), vendor, architecture, released (a date), cores (shading units), fp32_tflops, fp16_tflops
-        (dense; of the matrix units if the chip has them, else of the shaders), matrix_tflops (dense; 16-bit products
-        summed in 32 bits; missing without matrix units), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd,
+        Columns: chip, product (shared by a chip's memory sizes and boards: all V100 are one
+        product), aliases (separated by "|"), vendor, architecture, released (a date), cores
+        (shading units), fp32_tflops, fp16_tflops (dense; of the matrix units if the chip has
+        them, else of the shaders), matrix_tflops (dense; 16-bit products summed in 32 bits;
+        missing without matrix units), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd,
         source. A figure that no source gives is missing.
     """
     text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "source"), "str")
-    printed = pandas.read_csv(layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"})
+    printed = pandas.read_csv(
+        layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"}
+    )
     return printed.fillna({"aliases": ""}).set_index("chip", drop=False).rename_axis(None)
 
 
 def resolve(name: str) -> str:
-    """Return the canonical name of a chip: the one of this name, else the only one that has all its words.
+    """Return the canonical name of a chip: the one of this name, else the only one that has all
+    its words.
 
     The start page (start.js) reads a typed name by the same rules.
 
@@ -69,7 +86,8 @@ def listed(name: object) -> str:
 
 
 def canonical(name: str | None) -> str | None:
-    """Return the canonical name of a chip; a chip that is not in the list, such as a new CPU, keeps its name."""
+    """Return the canonical name of a chip; a chip that is not in the list, such as a new CPU,
+    keeps its name."""
     return listed(name) or (name if isinstance(name, str) else None)
 
 
@@ -85,7 +103,8 @@ def specification(name: str) -> pandas.Series:
 
 @functools.cache
 def product(name: str) -> str:
-    """Return the product that a chip is a size or board of; for a chip that is not in the list, its name."""
+    """Return the product that a chip is a size or board of; for a chip that is not in the list,
+    its name."""
     chip = canonical(name)
     return table()["product"].get(chip, chip)
 
@@ -94,11 +113,14 @@ def product(name: str) -> str:
 def peak(chip: str, precision: str | None) -> float:
     """Return the published peak of a chip in a precision, TFLOP/s; NaN if no source gives it.
 
-    TF32 has half the peak of 16 bits. The peak in 16 bits is unknown for a chip without matrix units.
+    TF32 has half the peak of 16 bits. The peak in 16 bits is unknown for a chip without matrix
+    units.
     """
     if chip not in table().index or not isinstance(precision, str):
         return numpy.nan
-    fp32, fp16, matrix = table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
+    fp32, fp16, matrix = (
+        table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
+    )
     half = numpy.nan if numpy.isnan(matrix) else numpy.fmax(matrix, fp16)
     return float({"fp32": fp32, "tf32": half / 2}.get(precision, half))
 
@@ -106,9 +128,11 @@ def peak(chip: str, precision: str | None) -> float:
 def largest_batches(
     network: networks.Network, chip: str, precision: str, gigabytes: float | None = None
 ) -> dict[float, tuple[int, int, str]]:
-    """Return the range of the largest batch size that fits, by gigabytes of memory; empty if something is unknown.
+    """Return the range of the largest batch size that fits, by gigabytes of memory; empty if
+    something is unknown.
 
-    The text says who compiled a training step of that size (`benchmarks/compiled.py`); it is empty where none did.
+    The text says who compiled a training step of that size (`benchmarks/compiled.py`); it is
+    empty where none did.
 
     Args:
         network: its activations are counted with flash attention.
@@ -118,7 +142,9 @@ def largest_batches(
     """
     own = specification(chip).get("memory_gb") if gigabytes is None and listed(chip) else None
     size, unified = gigabytes or own, own is not None and chip.startswith("Apple")
-    if gigabytes is None and (compiled := _compiled().get((chip, network, networks.family(precision)))):
+    if gigabytes is None and (
+        compiled := _compiled().get((chip, network, networks.family(precision)))
+    ):
         return {size: compiled}
     batches = network.largest_batches(size, precision, unified) if size else None
     return {size: (*batches, "")} if batches else {}
@@ -126,8 +152,11 @@ def largest_batches(
 
 @functools.cache
 def _compiled() -> dict[tuple[str, networks.Network, str], tuple[int, int, str]]:
-    """Return the largest batch that was compiled, twice, and by which compiler, by chip, network and family."""
-    lines = pandas.read_csv(layout.published() / "record" / "compiled.csv").dropna(subset="peak_bytes")
+    """Return the largest batch that was compiled, twice, and by which compiler, by chip, network
+    and family."""
+    lines = pandas.read_csv(layout.published() / "record" / "compiled.csv").dropna(
+        subset="peak_bytes"
+    )
     return {
         (line.chip, networks.describe(line.work), networks.family(line.precision)): (
             *[int(line.batch_size)] * 2,
@@ -145,7 +174,8 @@ def has_tf32(chip: str) -> bool:
 
 @functools.cache
 def has_matrix_units_alone(chip: str) -> bool:
-    """Return whether a chip has matrix units and no published rate in fp32, as TPUs; such chips are sold in boards."""
+    """Return whether a chip has matrix units and no published rate in fp32, as TPUs; such chips
+    are sold in boards."""
     matrix, fp32 = (table()[name].get(chip, numpy.nan) for name in ("matrix_tflops", "fp32_tflops"))
     return not numpy.isnan(matrix) and bool(numpy.isnan(fp32))
 
@@ -161,28 +191,33 @@ def released(chip: str) -> float:
 def contradiction(chip: str) -> str:
     """Return how a chip's published rates in 16 bits contradict one another; empty if they do not.
 
-    Sums in 32 bits are no faster than sums in 16 bits, and matrix units no slower than the shaders in fp32.
+    Sums in 32 bits are no faster than sums in 16 bits, and matrix units no slower than the
+    shaders in fp32.
     """
-    fp32, fp16, matrix = table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
+    fp32, fp16, matrix = (
+        table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
+    )
     if not (matrix > CONTRADICTION * fp16 or fp32 > CONTRADICTION * matrix):
         return ""
-    return (
-        f"{chip}: its published rates contradict one another (fp32 {fp32:g}, fp16 {fp16:g}, matrix {matrix:g} TFLOP/s)"
-    )
+    rates = f"fp32 {fp32:g}, fp16 {fp16:g}, matrix {matrix:g} TFLOP/s"
+    return f"{chip}: its published rates contradict one another ({rates})"
 
 
 def search(text: str = "") -> pandas.DataFrame:
-    """Return the lines of `table` whose name or aliases have all words of a text; an empty text finds all chips.
+    """Return the lines of `table` whose name or aliases have all words of a text; an empty text
+    finds all chips.
 
-    A word begins where a name's word begins, and its number ends where that number ends: "6000" is in "RTX 6000" and
-    not in "RTX A6000", "M4" is not in "SXM4".
+    A word begins where a name's word begins, and its number ends where that number ends: "6000"
+    is in "RTX 6000" and not in "RTX A6000", "M4" is not in "SXM4".
     """
     printed = table()
     written = (printed["chip"] + "|" + printed["aliases"]).str.lower()
     for word in re.findall(r"[a-z0-9]+", text.lower()):
         parts = re.findall(r"[a-z]+|\d+", word)
         end = r"\d" if parts[-1].isdigit() else "[a-z]"
-        written = written[written.str.contains(f"(?<![a-z0-9]){'[^a-z0-9|]*'.join(parts)}(?!{end})")]
+        written = written[
+            written.str.contains(f"(?<![a-z0-9]){'[^a-z0-9|]*'.join(parts)}(?!{end})")
+        ]
     return printed.loc[written.index]
 
 
@@ -190,10 +225,16 @@ def search(text: str = "") -> pandas.DataFrame:
 def names() -> dict[tuple[str, ...], str]:
     """Return the canonical names by the words of each name and alias."""
     listed = table()[["chip", "aliases"]].itertuples(index=False)
-    return {_words(name): chip for chip, aliases in listed for name in (chip, *aliases.split("|")) if name}
+    return {
+        _words(name): chip
+        for chip, aliases in listed
+        for name in (chip, *aliases.split("|"))
+        if name
+    }
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """Return the words of a name that distinguish chips, sorted; "RTX3090" and "RTX 3090" have the same."""
+    """Return the words of a name that distinguish chips, sorted; "RTX3090" and "RTX 3090" have
+    the same."""
     words = re.findall(r"[a-z]+|\d+", TRADEMARKS.sub(" ", name).lower())
     return tuple(sorted(word for word in words if word not in SERIES | VENDORS))

@@ -1,8 +1,9 @@
 """Claims of published articles: recomputed from published rows, and compared with measured ones.
 
-A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds / accelerator_seconds`. If a claim
-compares two machines, quantities of the second begin with `other_`. The article's own figures test its arithmetic; only
-a measurement, or a count of a network, confirms or contradicts a claim.
+A claim's formula is arithmetic over quantities of a machine, such as `cpu_seconds /
+accelerator_seconds`. If a claim compares two machines, quantities of the second begin with
+`other_`. The article's own figures test its arithmetic; only a measurement, or a count of a
+network, confirms or contradicts a claim.
 """
 
 import itertools
@@ -34,10 +35,11 @@ DERIVED_REASON = "the published rows were derived from this claim, so they canno
 def read() -> pandas.DataFrame:
     """Return the claims.
 
-    Columns: id, study, article, sentence, machine (empty for a count of a network), other (the machine to compare
-    with), formula, low, high, tolerance (in the same unit: how far outside low and high a repetition with other
-    software may be), unit, relation (equal: within the range; at_least: low or more; event: it happened, which is 1),
-    reason (why published rows cannot test its arithmetic; empty if they can), unjudged (why no measurement can judge it
+    Columns: id, study, article, sentence, machine (empty for a count of a network), other (the
+    machine to compare with), formula, low, high, tolerance (in the same unit: how far outside
+    low and high a repetition with other software may be), unit, relation (equal: within the
+    range; at_least: low or more; event: it happened, which is 1), reason (why published rows
+    cannot test its arithmetic; empty if they can), unjudged (why no measurement can judge it
     here; empty if one can).
     """
     claims = pandas.read_csv(layout.published() / "claims.csv", dtype=dict.fromkeys(TEXTS, "str"))
@@ -54,7 +56,9 @@ def recompute(formula: str, quantities: pandas.DataFrame) -> Interval | None:
     Returns:
         None if the formula has a name that is not among the quantities.
     """
-    numbers = {line["name"]: Interval.from_row(line, "value") for line in quantities.to_dict("records")}
+    numbers = {
+        line["name"]: Interval.from_row(line, "value") for line in quantities.to_dict("records")
+    }
     names = names_in(formula)
     if not set(names) <= set(numbers):
         return None
@@ -69,7 +73,8 @@ def names_in(formula: str) -> list[str]:
 
 
 def judge_arithmetic(claim: dict, low: float, high: float) -> str:
-    """Return HOLDS if the result of an article's own figures overlaps the claimed range, else FAILS."""
+    """Return HOLDS if the result of an article's own figures overlaps the claimed range, else
+    FAILS."""
     below = claim["relation"] == "equal" and low > claim["high"]
     return FAILS if below or high < claim["low"] else HOLDS
 
@@ -78,8 +83,8 @@ def judge(claim: dict, measured: Interval) -> str:
     """Return the verdict of a measurement on a claim.
 
     Returns:
-        CONFIRMED if the whole interval is within the claim's bounds and tolerance, CONTRADICTED if all of it is
-        outside, else UNDECIDED. A range is always UNDECIDED.
+        CONFIRMED if the whole interval is within the claim's bounds and tolerance, CONTRADICTED
+        if all of it is outside, else UNDECIDED. A range is always UNDECIDED.
     """
     if measured.kind == intervals.RANGE:
         return UNDECIDED
@@ -98,39 +103,66 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
         quantities: from `quantities.gather`, of all studies with claims.
 
     Returns:
-        Columns: id, sentence, published (the claimed range), machine, source, value, low, high, interval, verdict,
-        reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`; missing if
-        the formula is one quantity). The article's own machine comes first. A measured
-        machine with another chip is `not comparable`. A claim that compares two machines has a line for each measured
-        pair of the same two chips. Machines that did not measure the quantities are left out. A claim about a network
-        has one line, from our count.
+        Columns: id, sentence, published (the claimed range), machine, source, value, low, high,
+        interval, verdict, reason, arithmetic (with its numbers: `33.4 / 19.6 = 1.704`; missing
+        if the formula is one quantity). The article's own machine comes first. A measured
+        machine with another chip is `not comparable`. A claim that compares two machines has a
+        line for each measured pair of the same two chips. Machines that did not measure the
+        quantities are left out. A claim about a network has one line, from our count.
     """
     lines, is_measured = [], quantities["source"].eq("measured").rename("measured")
-    groups = dict(iter(quantities.groupby(["machine", "chip", is_measured], dropna=False, sort=True)))
+    groups = dict(
+        iter(quantities.groupby(["machine", "chip", is_measured], dropna=False, sort=True))
+    )
     for claim in claims.to_dict("records"):
         own = _printed(claim["machine"], groups)
         if claim["reason"]:
-            lines.append(_head(claim) | {"source": "published", "verdict": NOT_RECOMPUTED, "reason": claim["reason"]})
+            lines.append(
+                _head(claim)
+                | {"source": "published", "verdict": NOT_RECOMPUTED, "reason": claim["reason"]}
+            )
         elif own:
-            lines.append(_line(claim, "", _joined(claim, own, _printed(claim["other"], groups)), True))
+            lines.append(
+                _line(claim, "", _joined(claim, own, _printed(claim["other"], groups)), True)
+            )
         can_be_judged = claim["machine"] and not claim["unjudged"]
-        measured = [_line(claim, *case) for case in _measured(claim, groups, own)] if can_be_judged else []
+        measured = (
+            [_line(claim, *case) for case in _measured(claim, groups, own)] if can_be_judged else []
+        )
         measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
         if claim["machine"] and not measured:
-            none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": claim["unjudged"]}
+            none = {
+                "machine": "",
+                "source": "measured",
+                "verdict": NOT_MEASURED,
+                "reason": claim["unjudged"],
+            }
             measured = [_head(claim) | none]
         lines += measured
-    columns = ["id", "sentence", "published", "machine", "source", "value", "low", "high", "interval"]
+    columns = [
+        "id",
+        "sentence",
+        "published",
+        "machine",
+        "source",
+        "value",
+        "low",
+        "high",
+        "interval",
+    ]
     return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason", "arithmetic"])
 
 
 def _printed(machine: str, groups: dict) -> tuple | None:
     """Return the chip and the published quantities of an article's machine."""
-    return next(((key[1], group) for key, group in groups.items() if key[0] == machine and not key[2]), None)
+    return next(
+        ((key[1], group) for key, group in groups.items() if key[0] == machine and not key[2]), None
+    )
 
 
 def _measured(claim: dict, groups: dict, own: tuple | None) -> Iterator[tuple]:
-    """Yield name, quantities and whether the chips are the article's, for each measured machine or pair of machines."""
+    """Yield name, quantities and whether the chips are the article's, for each measured machine
+    or pair of machines."""
     measured = {key[:2]: group for key, group in groups.items() if key[2]}
     if not claim["other"]:
         needed = set(names_in(claim["formula"]))
@@ -149,7 +181,9 @@ def _joined(claim: dict, own: tuple, other: tuple | None) -> pandas.DataFrame:
     """Return a machine's quantities, and the second machine's with `other_` before their names."""
     if not claim["other"] or other is None:
         return own[1]
-    return pandas.concat([own[1], other[1].assign(name="other_" + other[1]["name"])], ignore_index=True)
+    return pandas.concat(
+        [own[1], other[1].assign(name="other_" + other[1]["name"])], ignore_index=True
+    )
 
 
 def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip: bool) -> dict:
@@ -171,7 +205,11 @@ def _line(claim: dict, machine: str, quantities: pandas.DataFrame, is_same_chip:
     if "measured" in sources or COUNTED in sources:
         noted = used.reindex(columns=["name", "note"]).dropna().to_dict("records")
         reasons = [f"{each['name']}: {each['note']}" for each in noted if each["note"]]
-        claimed = claim["high"] - claim["low"] + 2 * claim["tolerance"] if claim["relation"] == "equal" else math.inf
+        claimed = (
+            claim["high"] - claim["low"] + 2 * claim["tolerance"]
+            if claim["relation"] == "equal"
+            else math.inf
+        )
         if result.kind == intervals.RANGE:
             reasons.append(RANGE_REASON)
         elif result.high - result.low > claimed:
@@ -191,4 +229,9 @@ def _head(claim: dict, machine: str = "") -> dict:
     if claim["tolerance"] > 0:
         published += f"; a measurement may be {claim['tolerance']:g} farther off"
     machine = machine or " / ".join(filter(None, (claim["machine"], claim["other"])))
-    return {"id": claim["id"], "sentence": claim["sentence"], "published": published, "machine": machine}
+    return {
+        "id": claim["id"],
+        "sentence": claim["sentence"],
+        "published": published,
+        "machine": machine,
+    }

@@ -17,19 +17,34 @@ from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
 from benchbook.rows import manifests
 
-# Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's name.
-ADDED = re.compile(r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE)
+# Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's
+# name.
+ADDED = re.compile(
+    r"\bcpu\b|\bprocessor\b|\b\d+-core\b|@.*|\bwith radeon.*|\(.*cores?\b.*\)", re.IGNORECASE
+)
 VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names that take "an"
 SERVER = "server with"
 YOURS = " (yours)"
 OTHER = "GPU"  # the word for a kind of device that is not in KINDS
-DATASETS = {"mnist": "MNIST", "cifar10": "CIFAR-10", "imagenet": "ImageNet", "synthetic": "random pixels"}
-DATASETS |= {"tinyshakespeare": "Tiny Shakespeare", "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare"}
+DATASETS = {
+    "mnist": "MNIST",
+    "cifar10": "CIFAR-10",
+    "imagenet": "ImageNet",
+    "synthetic": "random pixels",
+}
+DATASETS |= {
+    "tinyshakespeare": "Tiny Shakespeare",
+    "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare",
+}
 # Data sets whose names end with an image size.
-DRAWN = {"shapes": "drawn shapes", "triangles": "drawn triangles", "digits": "8 x 8 scans of digits"}
+DRAWN = {
+    "shapes": "drawn shapes",
+    "triangles": "drawn triangles",
+    "digits": "8 x 8 scans of digits",
+}
 
-# How labels and titles show a value, by column or parameter; False, 0 and "" are left out. Another text is shown as it
-# is, another number after its name.
+# How labels and titles show a value, by column or parameter; False, 0 and "" are left out. Another
+# text is shown as it is, another number after its name.
 FORMATS = {
     "device": lambda kind: device_word(kind),
     "batch_size": "batch {:.0f}".format,
@@ -72,15 +87,21 @@ class Name:
     def __str__(self) -> str:
         """Return the name in tables and charts: `AMD EPYC, 2 cores, 24 GB`."""
         cores = f", {self.cores} core{'s' * (self.cores > 1)}" if self.cores else ""
-        return self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.suffix
+        return (
+            self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.suffix
+        )
 
     def in_sentence(self, device: str) -> str:
-        """Return a device of the machine that is not a separate chip: `a 2-core AMD EPYC`, `an Apple M1's GPU`."""
+        """Return a device of the machine that is not a separate chip: `a 2-core AMD EPYC`, `an
+        Apple M1's GPU`."""
         if self.chip.startswith(SERVER):
             return f"the {device} of a {self.chip}{self.suffix}"
         if self.chip.startswith("Apple") or not device.startswith("CPU"):
             return f"{with_article(self.chip)}'s {device}{self.suffix}"
-        return with_article(f"{self.cores}-core {self.chip}" if self.cores else self.chip) + self.suffix
+        return (
+            with_article(f"{self.cores}-core {self.chip}" if self.cores else self.chip)
+            + self.suffix
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +110,8 @@ class Names:
 
     Attributes:
         machines: names by machine id.
-        chips: names of devices that are separate chips, such as `NVIDIA RTX 4090`, by machine id and kind of device.
+        chips: names of devices that are separate chips, such as `NVIDIA RTX 4090`, by machine id
+        and kind of device.
         shared: ids of machines with a device that has the same name as another machine's device.
         yours: ids of the reader's own machines.
     """
@@ -104,25 +126,38 @@ class Names:
         return str(self.machines.get(machine, machine))
 
     def kind(self, line: dict) -> tuple:
-        """Return what a line's machine shares with machines like it: chip, cores, memory; of the reader's, its id."""
+        """Return what a line's machine shares with machines like it: chip, cores, memory; of the
+        reader's, its id."""
         machine = line["machine"]
         if machine not in self.machines or machine in self.yours:
             return (machine,)
-        return replace(self.machines[machine], suffix=""), self.chips.get((machine, line.get("device")))
+        return replace(self.machines[machine], suffix=""), self.chips.get(
+            (machine, line.get("device"))
+        )
 
     def _name(self, line: dict) -> Name | None:
         name, pooled = self.machines.get(line["machine"]), line.get("pooled")
-        return replace(name, suffix=f" ({len(pooled)} machines)") if name and isinstance(pooled, list) else name
+        return (
+            replace(name, suffix=f" ({len(pooled)} machines)")
+            if name and isinstance(pooled, list)
+            else name
+        )
 
     def chip(self, machine: str) -> str:
-        """Return the chip that a machine is named after, or the machine's id if the machine is unknown."""
-        return self.machines[machine].chip.removeprefix(f"{SERVER} ") if machine in self.machines else machine
+        """Return the chip that a machine is named after, or the machine's id if the machine is
+        unknown."""
+        return (
+            self.machines[machine].chip.removeprefix(f"{SERVER} ")
+            if machine in self.machines
+            else machine
+        )
 
     def place(self, line: dict) -> str:
         """Return a machine with its device, such as `Apple M1, 16 GB, GPU` or `4 x NVIDIA V100`.
 
         Args:
-            line: with machine, device (may be missing) and, optionally, device_count and pooled (ids).
+            line: with machine, device (may be missing) and, optionally, device_count and pooled
+            (ids).
         """
         machine, device = line["machine"], line.get("device")
         if not isinstance(device, str):
@@ -136,7 +171,8 @@ class Names:
         return several + self.chips[machine, device] + suffix
 
     def in_sentence(self, line: dict) -> str:
-        """Return a machine with its device for a sentence: `a 2-core AMD EPYC`, `an Apple M1's GPU`.
+        """Return a machine with its device for a sentence: `a 2-core AMD EPYC`, `an Apple M1's
+        GPU`.
 
         Args:
             line: see `place`.
@@ -149,20 +185,29 @@ class Names:
         return self._name(line).in_sentence(device_word(device))
 
 
-def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str] = frozenset()) -> Names:
+def from_rows(
+    rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str] = frozenset()
+) -> Names:
     """Return the names of the machines in some rows.
 
-    Articles often name a computer after its GPU or TPU; such a machine is called `server with` that chip. Cores and
-    memory come from a manifest, else from the machine's id. If several measured machines would have the same name, each
-    name ends with a number, in the order of their ids.
+    Articles often name a computer after its GPU or TPU; such a machine is called `server with`
+    that chip. Cores and memory come from a manifest, else from the machine's id. If several
+    measured machines would have the same name, each name ends with a number, in the order of
+    their ids.
 
     Args:
         rows: measured and published rows.
-        folder: the folder of one machine, or of all machines, with rows and manifests; None if there are no manifests.
+        folder: the folder of one machine, or of all machines, with rows and manifests; None if
+        there are no manifests.
         yours: the reader's own machines, whose names end with YOURS.
     """
     machines, own_chips = {}, {}
-    columns = ["machine", "chip", "device", "device_name"]  # grouping a table of few columns is much faster
+    columns = [
+        "machine",
+        "chip",
+        "device",
+        "device_name",
+    ]  # grouping a table of few columns is much faster
     for machine, own in rows[columns].groupby("machine", sort=True):
         named = own[own["device_name"].notna() & own["device"].isin(named_by_driver())]
         named = named.drop_duplicates("device", keep="last")[["device", "device_name"]]
@@ -175,7 +220,9 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str]
         cores = described.get("physical_cores") or _number_in_id(machine, "core")
         memory = described.get("memory_bytes")
         gigabytes = max(1, round(memory / 2**30)) if memory else _number_in_id(machine, "gb")
-        machines[machine] = Name(chip, None if chip.startswith("Apple") else cores, gigabytes)  # the name implies cores
+        machines[machine] = Name(
+            chip, None if chip.startswith("Apple") else cores, gigabytes
+        )  # the name implies cores
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
     names = {machine: str(machines[machine]) for machine in measured}
     counts = Counter()
@@ -189,7 +236,8 @@ def from_rows(rows: pandas.DataFrame, folder: Path | None, yours: frozenset[str]
 
 
 def chip_name(text: str) -> str:
-    """Return a chip's canonical name; for a chip that is not in the list, its name without ™, cores and clock."""
+    """Return a chip's canonical name; for a chip that is not in the list, its name without ™,
+    cores and clock."""
     plain = " ".join(ADDED.sub(" ", chips.TRADEMARKS.sub(" ", text)).split())
     return chips.listed(text) or chips.canonical(plain) or text
 
@@ -200,7 +248,8 @@ def dataset(name: str) -> str:
 
 
 def words(line: Mapping, columns: Iterable[str], usual: Mapping = MappingProxyType({})) -> str:
-    """Return a line's values in these columns in words; missing values, and those in `usual`, are left out."""
+    """Return a line's values in these columns in words; missing values, and those in `usual`,
+    are left out."""
     told = []
     for name in columns:
         value = line.get(name)
@@ -221,7 +270,8 @@ def device_word(kind: str) -> str:
 
 
 def _description(folder: Path | None, machine: str) -> dict:
-    """Return the machine's description in one of its manifests; empty if no manifest can be read."""
+    """Return the machine's description in one of its manifests; empty if no manifest can be
+    read."""
     if folder is None:
         return {}
     has_folder = layout.is_name(machine) and (folder / machine).is_dir()

@@ -1,8 +1,9 @@
-"""The published rates that predictions learn from, in two tables: of images, and of language models.
+"""The published rates that predictions learn from, in two tables: of images, and of language
+models.
 
-A line has what its rate may depend on: who published it, what was trained, and the chip's specifications in this
-precision, see `chip_figures`. Its `speed` is the logarithm of what is predicted: of images a second, or of the
-TFLOP/s that the training of a language model reaches.
+A line has what its rate may depend on: who published it, what was trained, and the chip's
+specifications in this precision, see `chip_figures`. Its `speed` is the logarithm of what is
+predicted: of images a second, or of the TFLOP/s that the training of a language model reaches.
 """
 
 import functools
@@ -19,7 +20,11 @@ from benchbook.rows import networks
 IMAGES, LANGUAGE_MODELS = "images", "language models"
 RECORD, ARTICLES = "the record", "the articles of our studies"
 SIZES = ("image_size", "sequence_length")
-PRINTED = ("published", "digitised", "secondary")  # without derived figures, which are not measurements
+PRINTED = (
+    "published",
+    "digitised",
+    "secondary",
+)  # without derived figures, which are not measurements
 BATCH = 64.0  # if none is stated
 MOST = 8  # chips of a board
 FEWEST_PRODUCTS = 5
@@ -31,13 +36,16 @@ HALF, PLAIN_HALF = "half", "half without matrix units"
 def images() -> pandas.DataFrame:
     """Return the usable published rates of training on images with one device.
 
-    Chips that are sold in boards alone, such as TPUs, are rated by whole trainings on at most MOST of them, per chip.
+    Chips that are sold in boards alone, such as TPUs, are rated by whole trainings on at most
+    MOST of them, per chip.
 
     Returns:
-        The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or ARTICLES), work
-        (network with image size), no_update (1 if no optimizer ran, else 0).
+        The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or
+        ARTICLES), work (network with image size), no_update (1 if no optimizer ran, else 0).
     """
-    figures = pandas.concat([articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)])
+    figures = pandas.concat(
+        [articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)]
+    )
     boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
     boards &= figures["metric"].eq("throughput_wall_clock") & figures["unit"].eq("img/s")
     figures["rate"] = figures["rate"].mask(boards, figures["value"] / figures["device_count"])
@@ -57,41 +65,54 @@ def images() -> pandas.DataFrame:
 
 @functools.cache
 def language_models() -> pandas.DataFrame:
-    """Return the fastest published training of a language model by vendor, family, product and publication.
+    """Return the fastest published training of a language model by vendor, family, product and
+    publication.
 
-    Rates of several devices count for each device. FP8 is left out: its peak is another. So is a vendor and family
-    with fewer than FEWEST_PRODUCTS products.
+    Rates of several devices count for each device. FP8 is left out: its peak is another. So is a
+    vendor and family with fewer than FEWEST_PRODUCTS products.
 
     Returns:
-        The columns of `articles.read` and of `chip_figures`, and: speed, work (the same for all models of a vendor).
+        The columns of `articles.read` and of `chip_figures`, and: speed, work (the same for all
+        models of a vendor).
     """
     figures = articles.read()
-    modelled = figures["unit"].eq("TFLOP/s/chip") | (figures["sequence_length"].gt(0) & figures["rate"].gt(0))
-    lines = _usable(figures[modelled & figures["share_of_peak"].gt(0) & figures["phase"].eq("train")])
+    modelled = figures["unit"].eq("TFLOP/s/chip") | (
+        figures["sequence_length"].gt(0) & figures["rate"].gt(0)
+    )
+    lines = _usable(
+        figures[modelled & figures["share_of_peak"].gt(0) & figures["phase"].eq("train")]
+    )
     peaks = list(map(chips.peak, lines["chip"], lines["computed"]))
     speed = numpy.log(lines["share_of_peak"].astype(float) * peaks)
     lines = lines.assign(speed=speed, work=LANGUAGE_MODELS + " of " + lines["vendor"])
-    best = lines.sort_values("speed").drop_duplicates(["vendor", "family", "product", "publication"], keep="last")
+    best = lines.sort_values("speed").drop_duplicates(
+        ["vendor", "family", "product", "publication"], keep="last"
+    )
     products = best.groupby(["vendor", "family"])["product"].transform("nunique")
     return best[products >= FEWEST_PRODUCTS].reset_index(drop=True)
 
 
 def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the figures that are not refused, whose precision, work and chip are known, with the chip's figures."""
+    """Return the figures that are not refused, whose precision, work and chip are known, with
+    the chip's figures."""
     figures = figures[figures["refused"].eq("") & figures["computed"].notna()]
-    # Padded samples are shorter than their printed length; activations that are computed twice are more work.
+    # Padded samples are shorter than their printed length; activations that are computed twice are
+    # more work.
     other = figures["details"].map(lambda own: bool(own.get("padded") or own.get("recomputed")))
     figures = figures[~other & figures["chip"].isin(chips.table().index)].reset_index(drop=True)
     known = [chip_figures(*each) for each in figures[["chip", "computed"]].to_numpy()]
-    lines = figures.assign(**pandas.DataFrame(known, columns=[*chip_figures("NVIDIA V100", "fp32")]))
+    lines = figures.assign(
+        **pandas.DataFrame(known, columns=[*chip_figures("NVIDIA V100", "fp32")])
+    )
     return lines[lines["peak"].notna() & lines["bandwidth"].notna()].fillna({"batch_size": BATCH})
 
 
 def of_articles() -> pandas.DataFrame:
-    """Return the training rates of one device in articles that are not in the record, as figures of the record.
+    """Return the training rates of one device in articles that are not in the record, as figures
+    of the record.
 
-    If a publication printed both training alone and a total, training alone is used. CPUs are left out, because their
-    specifications are not in the list.
+    If a publication printed both training alone and a total, training alone is used. CPUs are
+    left out, because their specifications are not in the list.
     """
     rows = articles.rows()
     counts, printed = rows["device_count"].fillna(1), rows["reference"].str.partition(";")
@@ -101,7 +122,9 @@ def of_articles() -> pandas.DataFrame:
     rows = rows.assign(rate=rates, article=printed[0], place=printed[2].str.strip())
     trained = rows["phase"].isin(["train", "total"]) & rows["status"].eq("ok") & rows["rate"].gt(0)
     kept = rows[(is_gpu & is_printed & trained & rows["model"].notna()).fillna(False)]
-    kept = kept.sort_values("phase", ascending=False, kind="stable").drop_duplicates(["reference", "machine", "point"])
+    kept = kept.sort_values("phase", ascending=False, kind="stable").drop_duplicates(
+        ["reference", "machine", "point"]
+    )
     return articles.described(pandas.DataFrame(map(_as_figure, kept.to_dict("records"))))
 
 
@@ -111,18 +134,31 @@ def _as_figure(row: dict) -> dict:
     settings = {"model": usual.name, "phase": "train", "data": row["dataset"], "device_count": 1}
     settings |= {"optimizer": (row["settings"] or {}).get("optimizer")}
     sizes = {name: row[name] if pandas.notna(row[name]) else getattr(usual, name) for name in SIZES}
-    settings |= sizes | {"batch_size": row["batch_size"] if pandas.notna(row["batch_size"]) else None}
+    settings |= sizes | {
+        "batch_size": row["batch_size"] if pandas.notna(row["batch_size"]) else None
+    }
     chip = row["device_name"]
     framework = {"torch": "pytorch"}.get(row["framework"], row["framework"])
-    named = {"article": row["article"], "machine": row["machine"], "source": row["place"], "note": ""}
+    named = {
+        "article": row["article"],
+        "machine": row["machine"],
+        "source": row["place"],
+        "note": "",
+    }
     named |= {"chip": chip if chips.listed(chip) else row["chip"], "framework": framework}
     precision = row["precision"] if pandas.notna(row["precision"]) else "fp32"
     named |= {"precision": "fp32 (not stated)" if precision == "fp32" else precision}
-    return named | {"metric": "throughput", "unit": "img/s", "value": row["rate"], "settings": json.dumps(settings)}
+    return named | {
+        "metric": "throughput",
+        "unit": "img/s",
+        "value": row["rate"],
+        "settings": json.dumps(settings),
+    }
 
 
 def neighbour(network: str, image_size: float, precision: str) -> tuple[str, float] | None:
-    """Return the product whose rate at this work was published most often, and the median of these rates, in images/s.
+    """Return the product whose rate at this work was published most often, and the median of
+    these rates, in images/s.
 
     Published `fp32` is often TF32, so both count there.
 
@@ -132,7 +168,9 @@ def neighbour(network: str, image_size: float, precision: str) -> tuple[str, flo
     work = work_name(networks.describe(network).name, image_size)
     alike = {"fp32": ("fp32", "tf32")}.get(precision, (precision,))
     small = of_articles()  # with steps too short for predictions
-    small = small.assign(work=list(map(work_name, small["network"], small["image_size"])), product=small["chip"])
+    small = small.assign(
+        work=list(map(work_name, small["network"], small["image_size"])), product=small["chip"]
+    )
     lines = next((each for each in (images(), small) if each["work"].eq(work).any()), small)
     rates = lines[lines["work"].eq(work) & lines["computed"].isin(alike)].groupby("product")["rate"]
     best = rates.agg(["size", "median"]).sort_values("size", kind="stable").tail(1)
@@ -146,10 +184,12 @@ def work_name(network: str, image_size: float) -> str:
 
 @functools.cache
 def chip_figures(chip: str, precision: str) -> dict:
-    """Return a chip's product, vendor, family (of precisions), and the logarithms of its peak, bandwidth and fp32 peak.
+    """Return a chip's product, vendor, family (of precisions), and the logarithms of its peak,
+    bandwidth and fp32 peak.
 
-    The last three are NaN if no source gives them. If the fp32 peak of a chip was never published, as for TPUs, that of
-    its matrix units divided by the median ratio of other chips stands for it in 16 bits.
+    The last three are NaN if no source gives them. If the fp32 peak of a chip was never
+    published, as for TPUs, that of its matrix units divided by the median ratio of other chips
+    stands for it in 16 bits.
 
     Args:
         chip: its canonical name.
@@ -158,10 +198,16 @@ def chip_figures(chip: str, precision: str) -> dict:
     printed, of = chips.table().loc[chip], PRECISIONS[precision].family
     fp32, matrix = printed["fp32_tflops"], printed["matrix_tflops"]
     if of == HALF and math.isnan(fp32):
-        fp32 = matrix / float((chips.table()["matrix_tflops"] / chips.table()["fp32_tflops"]).median())
+        fp32 = matrix / float(
+            (chips.table()["matrix_tflops"] / chips.table()["fp32_tflops"]).median()
+        )
     if of == HALF and math.isnan(matrix):
         of, matrix = PLAIN_HALF, printed["fp16_tflops"]
     units = {"fp32": fp32, "tf32": matrix / 2}.get(of, matrix)
-    figures = {"peak": numpy.fmax(fp32, units), "bandwidth": printed["bandwidth_gb_s"], "fp32": fp32}
+    figures = {
+        "peak": numpy.fmax(fp32, units),
+        "bandwidth": printed["bandwidth_gb_s"],
+        "fp32": fp32,
+    }
     known = {"product": printed["product"], "vendor": printed["vendor"], "family": of}
     return known | {name: math.log(value) for name, value in figures.items()}

@@ -18,7 +18,9 @@ from benchbook.record import articles, chips, observations, rules
 from benchbook.record.observations import FEWEST_PRODUCTS, IMAGES, LANGUAGE_MODELS
 from benchbook.rows import networks
 
-PRECISIONS = tuple(name for name in precisions.PRECISIONS if name != "fp64")  # the record has no rates of fp64
+PRECISIONS = tuple(
+    name for name in precisions.PRECISIONS if name != "fp64"
+)  # the record has no rates of fp64
 WIDEST = 8.0  # factor from the lower to the upper bound
 SAME_WORK = 1.1  # allowed factor between counts of the operations of one network
 NEAREST = 3
@@ -35,7 +37,8 @@ class Question:
         image_size: pixels of a side; None: the usual size of the work.
         batch_size: None: one that keeps the chip busy.
         sequence_length: tokens; None: the length at which the work's operations were counted.
-        flops_per_sample: operations that were counted in the asker's own network; refused if the work takes others.
+        flops_per_sample: operations that were counted in the asker's own network; refused if the
+        work takes others.
     """
 
     chip: str
@@ -81,7 +84,8 @@ def rate(question: Question) -> Range:
     """Return the predicted rate.
 
     Raises:
-        Unknown: there is no prediction; the message says why. This includes an unknown work, and UnknownChip is raised
+        Unknown: there is no prediction; the message says why. This includes an unknown work, and
+        UnknownChip is raised
             for an unknown chip, both with the nearest names.
         ValueError: the precision is not possible.
     """
@@ -94,24 +98,29 @@ def rate(question: Question) -> Range:
 def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
     """Return the answer to each question, see `rate`, or the reason why there is none.
 
-    No answer is above the chip's peak. Where a chip has matrix units, fp32 is no faster than TF32, and TF32 no faster
-    than 16 bits: an answer is limited by those of faster precisions, because rates in fp32 of chips with TF32 are
-    hardly published.
+    No answer is above the chip's peak. Where a chip has matrix units, fp32 is no faster than
+    TF32, and TF32 no faster than 16 bits: an answer is limited by those of faster precisions,
+    because rates in fp32 of chips with TF32 are hardly published.
     """
     asked = [_targets(question) for question in questions]
     targets = [target for each in asked if isinstance(each, list) for target in each]
     for kind, rule in rules.by_kind().items():
         if own := [target for target in targets if target["kind"] == kind]:
-            for target, speed, deviation in zip(own, *rule.predict(pandas.DataFrame(own)), strict=True):
+            for target, speed, deviation in zip(
+                own, *rule.predict(pandas.DataFrame(own)), strict=True
+            ):
                 width = rules.DEVIATIONS * deviation
                 bounds = target["unit"] + speed + numpy.array([-width, 0, width])
                 target["bounds"] = numpy.minimum(bounds, target["limit"])
     answers = zip(questions, asked, strict=True)
-    return [_answer(question, each) if isinstance(each, list) else each for question, each in answers]
+    return [
+        _answer(question, each) if isinstance(each, list) else each for question, each in answers
+    ]
 
 
 def _targets(question: Question) -> list[dict] | Unknown:
-    """Return the question as a line of its kind's table, and those in the precisions that matrix units make no slower.
+    """Return the question as a line of its kind's table, and those in the precisions that matrix
+    units make no slower.
 
     Raises:
         UnknownChip, ValueError: see `rate`.
@@ -133,7 +142,8 @@ def _target(question: Question) -> dict:
     """Return the question as a line of its kind's table, without a speed.
 
     Returns:
-        Also: unit (from a speed to samples a second) and limit (those at the chip's peak); in logarithms.
+        Also: unit (from a speed to samples a second) and limit (those at the chip's peak); in
+        logarithms.
 
     Raises:
         Unknown, UnknownChip, ValueError: see `rate`.
@@ -149,7 +159,13 @@ def _target(question: Question) -> dict:
     named = _usual_work(work) if kind == IMAGES else f"{kind} of {figures['vendor']}"
     if operations is None and named not in _products(kind) and not _is_lora(question):
         raise _unknown_work(question.work)
-    known = figures | {"chip": chip, "kind": kind, "work": named, "framework": "pytorch", "no_update": 0.0}
+    known = figures | {
+        "chip": chip,
+        "kind": kind,
+        "work": named,
+        "framework": "pytorch",
+        "no_update": 0.0,
+    }
     if reason := _missing(question, work, known):
         raise Unknown(reason, question)
     unit = math.log(1e12 / operations) if operations else math.inf
@@ -184,9 +200,12 @@ def _is_lora(question: Question) -> bool:
 
 @functools.cache
 def _products(kind: str) -> dict[str | tuple[str, str], int]:
-    """Return the number of products with rates on record by work, and by vendor and family of precisions."""
+    """Return the number of products with rates on record by work, and by vendor and family of
+    precisions."""
     lines = rules.by_kind()[kind].lines
-    grouped = (lines.groupby(names)["product"].nunique() for names in ("work", ["vendor", "family"]))
+    grouped = (
+        lines.groupby(names)["product"].nunique() for names in ("work", ["vendor", "family"])
+    )
     return {key: count for counts in grouped for key, count in counts.items()}
 
 
@@ -202,14 +221,25 @@ def _usual_work(network: networks.Network) -> str:
 def _unknown_work(name: str) -> Unknown:
     """Return the refusal of a work that the record does not hold, with the nearest names."""
     listed = networks.table()
-    known = {*listed.index, *observations.images()["network"], *"|".join(listed["aliases"]).split("|")} - {""}
-    near = difflib.get_close_matches(name.lower(), {each.lower(): each for each in known}, n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(sorted(listed.index))}"
+    known = {
+        *listed.index,
+        *observations.images()["network"],
+        *"|".join(listed["aliases"]).split("|"),
+    } - {""}
+    near = difflib.get_close_matches(
+        name.lower(), {each.lower(): each for each in known}, n=2, cutoff=0.5
+    )
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"allowed: {', '.join(sorted(listed.index))}"
+    )
     return Unknown(f"work {name!r} is not on record; {hint}")
 
 
 def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
-    """Return the answer from the question's target, which is the first, and those of faster precisions."""
+    """Return the answer from the question's target, which is the first, and those of faster
+    precisions."""
     bounds = numpy.min([target["bounds"] for target in targets], axis=0)
     if question.batch_size:
         bounds -= max(0.0, bounds[2] - math.log(question.batch_size / _shortest_step()))
@@ -232,36 +262,55 @@ def _shortest_step() -> float:
 
 
 def nearest(question: Question) -> pandas.DataFrame:
-    """Return the published rates nearest to a question: same network, product and family, then similar chips.
+    """Return the published rates nearest to a question: same network, product and family, then
+    similar chips.
 
     Returns:
-        Columns: chip, work, precision, rate (of one device; images or sequences a second), sequence_length (tokens; NaN
-        for images), source.
+        Columns: chip, work, precision, rate (of one device; images or sequences a second),
+        sequence_length (tokens; NaN for images), source.
     """
     network, chip = networks.describe(question.work), chips.specification(question.chip)
     is_lora = _is_lora(question)
     lines = observations.images()
     if is_lora or network.sequence_length:
         lines = articles.read()
-        lines = lines[lines["rate"].gt(0) & lines["refused"].eq("") & lines["sequence_length"].gt(0)]
+        lines = lines[
+            lines["rate"].gt(0) & lines["refused"].eq("") & lines["sequence_length"].gt(0)
+        ]
         lines = lines[lines["network"].str.contains("lora", case=False).eq(is_lora)]
         tokens = lines["sequence_length"].map(", {:,.0f} tokens".format)
-        lines = lines.assign(work=lines["network"] + tokens, rate=lines["rate"] / lines["device_count"])
+        lines = lines.assign(
+            work=lines["network"] + tokens, rate=lines["rate"] / lines["device_count"]
+        )
     printed = chips.table().reindex(lines["chip"]).reset_index(drop=True).set_index(lines.index)
-    bandwidths = numpy.log(printed["bandwidth_gb_s"] / chip.get("bandwidth_gb_s", math.nan)).abs().fillna(2.0)
+    bandwidths = (
+        numpy.log(printed["bandwidth_gb_s"] / chip.get("bandwidth_gb_s", math.nan))
+        .abs()
+        .fillna(2.0)
+    )
     precision = lines["computed"].fillna(lines["precision"])
     families = {name: each.family for name, each in precisions.PRECISIONS.items()}
     other_family = precision.map(families).ne(families.get(question.precision))
-    distance = bandwidths + 3.0 * lines["network"].ne(network.name) + 2.0 * printed["product"].ne(chip["product"])
+    distance = (
+        bandwidths
+        + 3.0 * lines["network"].ne(network.name)
+        + 2.0 * printed["product"].ne(chip["product"])
+    )
     distance += 1.0 * printed["vendor"].ne(chip["vendor"]) + 1.0 * other_family
-    near = lines.assign(precision=precision).loc[distance.sort_values(kind="stable").index[:NEAREST]]
+    near = lines.assign(precision=precision).loc[
+        distance.sort_values(kind="stable").index[:NEAREST]
+    ]
     near["source"] = [articles.citation(line) for line in near.to_dict("records")]
-    return near[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(drop=True)
+    return near[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(
+        drop=True
+    )
 
 
 def nearest_rate(question: Question) -> str:
     """Return the published rate that is nearest to a question, with its source."""
     line = nearest(question).iloc[0]
     tokens = line["sequence_length"]
-    rate = f"{line['rate'] * tokens:,.0f} tokens/s" if tokens > 0 else f"{line['rate']:,.0f} images/s"
+    rate = (
+        f"{line['rate'] * tokens:,.0f} tokens/s" if tokens > 0 else f"{line['rate']:,.0f} images/s"
+    )
     return f"{rate}: {line['chip']}, {line['work']}, {line['precision']} ({line['source']})"

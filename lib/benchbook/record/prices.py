@@ -1,7 +1,7 @@
 """Prices: of an hour on a machine, and of chips to rent or buy.
 
-Each price has its date; no price is guessed. Tables are in US dollars, without prices in other currencies: see
-`rented`.
+Each price has its date; no price is guessed. Tables are in US dollars, without prices in other
+currencies: see `rented`.
 """
 
 import datetime
@@ -24,7 +24,8 @@ MARKETPLACES = ("Salad", "Spheron", "vast.ai")  # which rent out the computers o
 
 
 def rented(prices: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the lines of `articles.prices` on rented machines that are in US dollars; others are not converted."""
+    """Return the lines of `articles.prices` on rented machines that are in US dollars; others
+    are not converted."""
     return prices[prices["kind"].isin(RENTED) & prices["currency"].eq("USD")]
 
 
@@ -48,7 +49,8 @@ def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
 
 
 def price_of_hour(machine: str, stated: float | None, listed: Mapping[str, float]) -> float:
-    """Return the price of an hour of a machine in US dollars: the run's own price, else the one on demand, else NaN.
+    """Return the price of an hour of a machine in US dollars: the run's own price, else the one
+    on demand, else NaN.
 
     Args:
         machine: its name.
@@ -64,12 +66,14 @@ def rent(seconds: float, per_hour: float) -> float:
 
 
 def hours_to_pay(usd: float, rent_per_hour: float, cost_per_hour: float = 0.0) -> float:
-    """Return the hours of use after which a purchase has cost less than renting: its price over the rent saved.
+    """Return the hours of use after which a purchase has cost less than renting: its price over
+    the rent saved.
 
     Args:
         usd: the purchase price in US dollars.
         rent_per_hour: of what would be rented instead, for as much work.
-        cost_per_hour: of using the own hardware, such as its electricity; infinity is returned if rent is no dearer.
+        cost_per_hour: of using the own hardware, such as its electricity; infinity is returned
+        if rent is no dearer.
     """
     saved = rent_per_hour - cost_per_hour
     return usd / saved if saved > 0 else math.inf
@@ -77,22 +81,27 @@ def hours_to_pay(usd: float, rent_per_hour: float, cost_per_hour: float = 0.0) -
 
 @functools.cache
 def rental_offers(chip: str) -> pandas.DataFrame:
-    """Return the hourly offers for a chip: of each provider the newest, in its smallest and cheapest instance.
+    """Return the hourly offers for a chip: of each provider the newest, in its smallest and
+    cheapest instance.
 
     Args:
-        chip: its canonical name; without offers for this memory size or board, those for its product count.
+        chip: its canonical name; without offers for this memory size or board, those for its
+        product count.
 
     Returns:
-        Columns: chip, provider, usd_per_hour (of one device), date, source, and others. No lines if no price is known.
+        Columns: chip, provider, usd_per_hour (of one device), date, source, and others. No lines
+        if no price is known.
     """
     return _of_chip(chip, _offers).drop_duplicates("provider").reset_index(drop=True)
 
 
 @functools.cache
 def usual_offers(chip: str) -> pandas.DataFrame:
-    """Return the offers whose median is the usual price: those of marketplaces count only if there are no others.
+    """Return the offers whose median is the usual price: those of marketplaces count only if
+    there are no others.
 
-    The cheapest offer is not used: often it was withdrawn, shares the device, or is an error in the list.
+    The cheapest offer is not used: often it was withdrawn, shares the device, or is an error in
+    the list.
 
     Args:
         chip: see `rental_offers`.
@@ -131,32 +140,44 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
 def in_words(chip: str, count: int = 1) -> dict[str, str]:
     """Return the prices of a chip in words, with their dates; without what is unknown.
 
-    A computer with other memory is another configuration; it is named, without being this one's price.
+    A computer with other memory is another configuration; it is named, without being this one's
+    price.
 
     Args:
         chip: its canonical name.
         count: devices.
 
     Returns:
-        hour (the rent of an hour), buy (the newest purchase price of exactly this configuration, with what it
-        includes), pays (the hours after which buying beats renting).
+        hour (the rent of an hour), buy (the newest purchase price of exactly this configuration,
+        with what it includes), pays (the hours after which buying beats renting).
     """
     bought = purchase_prices(chip).to_dict("records")
     own, found = next((line for line in bought if _is_of(chip, line)), None), {}
     if hourly := usual_rent(chip):
         usual = usual_offers(chip)
-        providers = f"{wording.count(len(usual), 'provider')}, {'newest ' if len(usual) > 1 else ''}"
-        found["hour"] = f"{wording.price(count * hourly)} an hour ({providers}{_age(usual['date'].max())})"
+        providers = (
+            f"{wording.count(len(usual), 'provider')}, {'newest ' if len(usual) > 1 else ''}"
+        )
+        found["hour"] = (
+            f"{wording.price(count * hourly)} an hour ({providers}{_age(usual['date'].max())})"
+        )
     for line in [own or bought[0]] if bought else ():
-        dollars = f"{wording.price(count * line['usd'] if own else line['usd'])} ({_age(line['date'])})"
-        found["buy"] = f"{'' if own else 'none of this configuration; '}{dollars}: {line['includes']}"
+        dollars = (
+            f"{wording.price(count * line['usd'] if own else line['usd'])} ({_age(line['date'])})"
+        )
+        found["buy"] = (
+            f"{'' if own else 'none of this configuration; '}{dollars}: {line['includes']}"
+        )
     if own and hourly:
-        found["pays"] = f"{wording.number(hours_to_pay(own['usd'], hourly))} hours of use, without electricity"
+        found["pays"] = (
+            f"{wording.number(hours_to_pay(own['usd'], hourly))} hours of use, without electricity"
+        )
     return found
 
 
 def _is_of(chip: str, line: dict) -> bool:
-    """Return whether a purchase price is of exactly this chip with its memory; a Mac's must name its memory."""
+    """Return whether a purchase price is of exactly this chip with its memory; a Mac's must name
+    its memory."""
     named, own = re.search(r"\b(\d+) GB\b", line["includes"]), chips.table().loc[chip, "memory_gb"]
     if not named:
         return not chip.startswith("Apple")
@@ -174,7 +195,9 @@ def _age(date: object) -> str:
 def _of_chip(chip: str, read: Callable[[], pandas.DataFrame]) -> pandas.DataFrame:
     """Return the prices of a chip, else the prices of its product."""
     own = _by(read, "chip").get(chip)
-    return own if own is not None else _by(read, "product").get(chips.product(chip), read().iloc[:0])
+    return (
+        own if own is not None else _by(read, "product").get(chips.product(chip), read().iloc[:0])
+    )
 
 
 @functools.cache
@@ -183,9 +206,12 @@ def _by(read: Callable[[], pandas.DataFrame], column: str) -> dict[str, pandas.D
 
 
 def _listed(file: str, named: str) -> pandas.DataFrame:
-    """Return the prices in a file of the record, the newest first, with chip and product by the names in a column."""
+    """Return the prices in a file of the record, the newest first, with chip and product by the
+    names in a column."""
     prices = pandas.read_csv(layout.published() / "record" / file, keep_default_na=False)
-    prices = prices.assign(chip=prices[named].map(chips.canonical), product=prices[named].map(chips.product))
+    prices = prices.assign(
+        chip=prices[named].map(chips.canonical), product=prices[named].map(chips.product)
+    )
     return prices.sort_values("date", ascending=False, kind="stable")
 
 
@@ -201,7 +227,9 @@ def _offers() -> pandas.DataFrame:
 @functools.cache
 def _purchases() -> pandas.DataFrame:
     listed = _listed("purchase_prices.csv", "chip")
-    listed = listed[~listed["notes"].str.contains("Estimat")]  # an estimate, as for chips never sold, is not a price
+    listed = listed[
+        ~listed["notes"].str.contains("Estimat")
+    ]  # an estimate, as for chips never sold, is not a price
     notes = listed["notes"].str.replace(r"\S*https?:\S*", "", regex=True).str.strip()
     share = "the chip or its share of a machine: " + notes.replace("", "not stated")
     includes = notes.where(notes.str.match("whole computer|the card"), share)

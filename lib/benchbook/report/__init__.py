@@ -1,1 +1,2 @@
-"""What the rows of all machines say: tables, the costs of tasks, and the site of executed notebooks."""
+"""What the rows of all machines say: tables, the costs of tasks, and the site of executed
+notebooks."""

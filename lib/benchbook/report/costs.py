@@ -1,7 +1,8 @@
-"""The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time, memory and prices seen.
+"""The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time,
+memory and prices seen.
 
-Measured times and those of articles are the studies' headlines; other published times come from the record. For the
-other chips the time is predicted, and a prediction is an interval.
+Measured times and those of articles are the studies' headlines; other published times come from
+the record. For the other chips the time is predicted, and a prediction is an interval.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +24,14 @@ MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connectio
 MINUTE = 60.0
 IMAGENET = 1_281_167
 OTHER_CODE = "other code"  # than the study's own: its time decides nothing
-LINE = ["source", "machine", "device", "device_count", "variant", "family"]  # of several points the best is shown
+LINE = [
+    "source",
+    "machine",
+    "device",
+    "device_count",
+    "variant",
+    "family",
+]  # of several points the best is shown
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,9 @@ TASKS = (
 )  # fmt: skip
 
 
-def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]) -> pandas.DataFrame:
+def table(
+    evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
+) -> pandas.DataFrame:
     """Return the cost of each task on each machine and chip in each family of precisions.
 
     Args:
@@ -97,21 +107,26 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
         memory: gigabytes of main memory by machine.
 
     Returns:
-        Of each task the measured and published lines first, each by its time; then predictions; then other code.
-        Columns: task (its key), source (one of SOURCES), family (a key of `pairs.FAMILIES`), seconds, low, high (a
-        published number may lack bounds), interval (the kind of the bounds: of `intervals`, PREDICTED, OTHER_CODE, or
-        empty without), machine (its id in rows, or the chip), name (for people, with device and variant), basis (how
-        many processes, windows, figures or publications, and the kind of bounds), sources (citations, separated by
-        "|", or the folder of the rows), each (the seconds of each of several figures, separated by "|"), chip (its name
-        in the list of chips, else its own; empty if unknown), devices (that train together), memory_gb (of one
-        device), time (in words; a prediction is a range), fits (the largest batch in that memory, in words), rent (of
-        the task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether a computer of this one's
-        kind measured it).
+        Of each task the measured and published lines first, each by its time; then predictions;
+        then other code.
+        Columns: task (its key), source (one of SOURCES), family (a key of `pairs.FAMILIES`),
+        seconds, low, high (a published number may lack bounds), interval (the kind of the
+        bounds: of `intervals`, PREDICTED, OTHER_CODE, or empty without), machine (its id in
+        rows, or the chip), name (for people, with device and variant), basis (how many
+        processes, windows, figures or publications, and the kind of bounds), sources (citations,
+        separated by "|", or the folder of the rows), each (the seconds of each of several
+        figures, separated by "|"), chip (its name in the list of chips, else its own; empty if
+        unknown), devices (that train together), memory_gb (of one device), time (in words; a
+        prediction is a range), fits (the largest batch in that memory, in words), rent (of the
+        task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether a
+        computer of this one's kind measured it).
     """
     lines = []
     for task in TASKS:
         own = [*(of_study(task, evidence, memory) if task.study else ()), *_published(task)]
-        taken = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
+        taken = {
+            (chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1
+        }
         own += [] if task.metric else _predicted(task, taken)
         own.sort(key=_rank)
         network = networks.describe(task.network)
@@ -121,27 +136,40 @@ def table(evidence: Evidence, here: Collection[str], memory: Mapping[str, float]
 
 
 def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
-    """Yield the lines of a study's headline: of several points of a LINE the first, as `_ranked` orders them."""
+    """Yield the lines of a study's headline: of several points of a LINE the first, as `_ranked`
+    orders them."""
     datasets = evidence.printed(task.study)["dataset"].dropna()
     for line in _ranked(task, evidence, datasets).drop_duplicates(LINE).to_dict("records"):
         told = _of_point if line["source"] == MEASURED else _of_article
         machine, is_cpu = line["machine"], line["device"] == "cpu"
-        chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"]) or ""
+        chip = (
+            evidence.names.chips.get((machine, line["device"]))
+            or chips.canonical(line["chip"])
+            or ""
+        )
         if is_cpu and chips.listed(chip):  # a Mac's chip is listed for its GPU
             chip = chips.canonical(f"{chip} CPU")
-        numbers = {key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")}
-        numbers |= {"devices": line["device_count"], "memory_gb": memory.get(machine) if is_cpu else None}
+        numbers = {
+            key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")
+        }
+        numbers |= {
+            "devices": line["device_count"],
+            "memory_gb": memory.get(machine) if is_cpu else None,
+        }
         yield numbers | {"machine": machine, "chip": chip} | told(task, line, evidence, datasets)
 
 
 def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.DataFrame:
-    """Return the task's lines of its study's headline with their times: on the article's data, proven, stable, fast."""
+    """Return the task's lines of its study's headline with their times: on the article's data,
+    proven, stable, fast."""
     study = studies.every()[task.study]
     headline, lines = study.headline, study.lead.table(evidence)
     lines = lines[lines[headline.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
     lines = lines[lines["status"].isin(records.TRAINED)]
     lines = lines.query(task.where, engine="python") if task.where else lines
-    times = headline.seconds(lines[[headline.quantity, "low", "high"]].astype(float), task.work or task.samples)
+    times = headline.seconds(
+        lines[[headline.quantity, "low", "high"]].astype(float), task.work or task.samples
+    )
     ranking = {
         "on_other_data": len(datasets) > 0 and ~lines["dataset"].isin(datasets.mode()[:1]),
         "unproven": lines["verdict"].map(verdicts.is_unproven),
@@ -149,8 +177,12 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
         "seconds": times[headline.quantity],
     }
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
-    lines = lines.assign(**ranking, device_count=counts, family=lines["precision"].map(pairs.family_of))
-    lines = lines.assign(low=times[["low", "high"]].min(axis=1), high=times[["low", "high"]].max(axis=1))
+    lines = lines.assign(
+        **ranking, device_count=counts, family=lines["precision"].map(pairs.family_of)
+    )
+    lines = lines.assign(
+        low=times[["low", "high"]].min(axis=1), high=times[["low", "high"]].max(axis=1)
+    )
     return lines.sort_values(list(ranking), kind="stable")
 
 
@@ -169,7 +201,8 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
 
 
 def _of_article(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
-    """Return the name, basis and source of a published line; a note says that its code is another."""
+    """Return the name, basis and source of a published line; a note says that its code is
+    another."""
     printed, note = evidence.printed(task.study), line.get("note")
     basis = "; ".join(filter(None, (note, "one publication; bounds are its rounding")))
     source = printed.loc[printed["machine"].eq(line["machine"]).idxmax(), "reference"]
@@ -178,7 +211,8 @@ def _of_article(task: Task, line: dict, evidence: Evidence, datasets: pandas.Ser
 
 
 def _published(task: Task) -> Iterator[dict]:
-    """Yield a line for each chip, number of devices and family: the median of its published figures, least and most."""
+    """Yield a line for each chip, number of devices and family: the median of its published
+    figures, least and most."""
     figures = articles.read()
     figures = figures[figures["refused"].eq("") & figures["device_count"].between(1, MOST_DEVICES)]
     if task.metric:
@@ -187,17 +221,29 @@ def _published(task: Task) -> Iterator[dict]:
     else:
         network = networks.describe(task.network)
         size = "sequence_length" if network.sequence_length else "image_size"
-        printed = figures[figures["network"].eq(network.name) & figures["rate"].gt(0) & figures["phase"].eq("train")]
+        printed = figures[
+            figures["network"].eq(network.name)
+            & figures["rate"].gt(0)
+            & figures["phase"].eq("train")
+        ]
         printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
         family = printed["computed"].map(pairs.family_of)
-        printed = printed.assign(seconds=task.samples / printed["rate"].astype(float), family=family)
+        printed = printed.assign(
+            seconds=task.samples / printed["rate"].astype(float), family=family
+        )
     printed = printed.assign(cited=[articles.citation(line) for line in printed.to_dict("records")])
     for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"]):
         middles = own.groupby("publication")["seconds"].median()
         seconds = own["seconds"].sort_values()
-        bounds = {"low": seconds.min(), "high": seconds.max(), "interval": intervals.RANGE} if len(own) > 1 else {}
+        bounds = (
+            {"low": seconds.min(), "high": seconds.max(), "interval": intervals.RANGE}
+            if len(own) > 1
+            else {}
+        )
         bounds |= {"each": "|".join(map("{:.4g}".format, seconds))} if len(own) > 1 else {}
-        basis = f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
+        basis = (
+            f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
+        )
         basis += "; bounds are the least and most" if bounds else ""
         name = chip if count == 1 else f"{count:.0f} x {chip}"
         cited = " | ".join(sorted(set(own["cited"])))
@@ -208,11 +254,15 @@ def _published(task: Task) -> Iterator[dict]:
 
 
 def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
-    """Return predictions for one device of each product without a measured or published time in the family."""
+    """Return predictions for one device of each product without a measured or published time in
+    the family."""
     size = networks.describe(task.network).image_size
     asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
     asked = [(chip, family) for chip, family in asked if (chips.product(chip), family) not in taken]
-    questions = [Question(chip, task.network, PREDICTED_IN[family], image_size=size) for chip, family in asked]
+    questions = [
+        Question(chip, task.network, PREDICTED_IN[family], image_size=size)
+        for chip, family in asked
+    ]
     found = {}
     for (chip, family), rate in zip(asked, predict.rates(questions), strict=True):
         if isinstance(rate, Unknown):
@@ -224,7 +274,8 @@ def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
             "basis": f"{rate.basis}; bounds are a 90 % interval",
             "sources": "Predicted by benchbook from the public record",
         }  # fmt: skip
-        # Sizes of a product with the same specifications have the same prediction; the shortest name stands for them.
+        # Sizes of a product with the same specifications have the same prediction; the shortest
+        # name stands for them.
         key = (chips.product(chip), family, f"{seconds:.4g}")
         found[key] = min(found.get(key, line), line, key=lambda each: len(each["name"]))
     return list(found.values())
@@ -236,7 +287,8 @@ def _rank(line: dict) -> tuple:
 
 
 def _described(line: dict, network: networks.Network) -> dict:
-    """Return the time of a line in words, the memory of its chip, what fits into it, and what it costs."""
+    """Return the time of a line in words, the memory of its chip, what fits into it, and what it
+    costs."""
     time, low, high = wording.duration(line["seconds"]), line.get("low"), line.get("high")
     ends = [line["seconds"]]
     if pandas.notna(low):

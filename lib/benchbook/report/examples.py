@@ -1,7 +1,8 @@
-"""Executed examples of the notebooks, in outputs/examples, for readers who run nothing: `make examples`.
+"""Executed examples of the notebooks, in outputs/examples, for readers who run nothing: `make
+examples`.
 
-A study's notebook runs as in JupyterLab, with its loop and Explore, and measures this computer for about a minute; its
-rows are not kept. The aggregation shows the rows in outputs/runs.
+A study's notebook runs as in JupyterLab, with its loop and Explore, and measures this computer
+for about a minute; its rows are not kept. The aggregation shows the rows in outputs/runs.
 """
 
 import base64
@@ -30,7 +31,8 @@ AMOUNT = {"num_processes": 2, "num_windows": 3}  # of each example, unless its p
 
 
 def write(study: str) -> Path:
-    """Execute a study's notebook, write it without this computer's folders into outputs/examples; return its path."""
+    """Execute a study's notebook, write it without this computer's folders into
+    outputs/examples; return its path."""
     source = layout.notebook(study)
     target = layout.root() / "outputs" / "examples" / source.name
     with temporary.folder() as folder:
@@ -52,20 +54,28 @@ def write(study: str) -> Path:
 
 
 def index(folder: Path) -> None:
-    """Write README.md of a folder with executed notebooks: each question, answer, and the answer's largest picture."""
+    """Write README.md of a folder with executed notebooks: each question, answer, and the
+    answer's largest picture."""
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         answers = [cell for cell in cells if site.ANSWERS[0] in cell.source]
-        outputs = itertools.chain.from_iterable(cell.get("outputs", ()) for cell in answers or cells)
+        outputs = itertools.chain.from_iterable(
+            cell.get("outputs", ()) for cell in answers or cells
+        )
         shown = [output for output in outputs if "data" in output]
         drawn = [output for output in shown if "image/png" in output.data]
         largest = max(drawn, key=lambda output: len(output.data["image/png"]))
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
-        question, alt = layout.question(path.stem.partition("_")[2]), largest.metadata["image/png"]["alt"]
-        said = [site.first_sentence(output) for output in shown if answers and site.is_markdown(output)]
+        question, alt = (
+            layout.question(path.stem.partition("_")[2]),
+            largest.metadata["image/png"]["alt"],
+        )
+        said = [
+            site.first_sentence(output) for output in shown if answers and site.is_markdown(output)
+        ]
         answer = f"**{said[0]}**\n\n" if said else ""
         lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")

@@ -10,7 +10,17 @@ import pandas
 
 from benchbook.machine.variables import THREADS
 
-COLUMNS = ["machine", "chip", "cores", "memory_gib", "accelerator", "system", "notes", "sessions", "rows"]
+COLUMNS = [
+    "machine",
+    "chip",
+    "cores",
+    "memory_gib",
+    "accelerator",
+    "system",
+    "notes",
+    "sessions",
+    "rows",
+]
 
 
 def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
@@ -21,12 +31,14 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
         described: the manifests of their runs by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: COLUMNS; cores are physical, notes are sentences. A machine without manifests has only the columns
-        that its rows give.
+        Columns: COLUMNS; cores are physical, notes are sentences. A machine without manifests
+        has only the columns that its rows give.
     """
     lines = []
     for name, own in rows.groupby("machine", sort=True):
-        own_manifests = [described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described]
+        own_manifests = [
+            described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described
+        ]
         line = {"machine": name, "chip": next(iter(own["chip"].dropna()), None)}
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
         lines.append(line | (_description(own_manifests) if own_manifests else {}))
@@ -34,15 +46,17 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
 
 
 def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return rows in which different kinds of computer with the same machine name have different names.
+    """Return rows in which different kinds of computer with the same machine name have different
+    names.
 
     Args:
         rows: measured rows.
         described: the manifests of their runs by run id, which have the fingerprints.
 
     Returns:
-        The rows. If the runs of a machine have several fingerprints, the first four digits of a run's fingerprint, or
-        `unknown` if its manifest has none, follow the machine's name in brackets.
+        The rows. If the runs of a machine have several fingerprints, the first four digits of a
+        run's fingerprint, or `unknown` if its manifest has none, follow the machine's name in
+        brackets.
     """
     machines = {run_id: manifest.get("machine") or {} for run_id, manifest in described.items()}
     kinds = {run_id: machine.get("fingerprint", "unknown") for run_id, machine in machines.items()}
@@ -58,17 +72,35 @@ def _description(own: list[dict]) -> dict:
     names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
     usable, logical = this.get("usable_cores"), this.get("logical_cores")
     threads = (environment.get("variables") or {}).get(THREADS)
-    notes = [f"{usable} of {logical} logical cores were usable."] if usable and logical and usable != logical else []
-    notes += [f"A quota allowed the time of {this['cpu_quota']:g} cores."] if this.get("cpu_quota") else []
+    notes = (
+        [f"{usable} of {logical} logical cores were usable."]
+        if usable and logical and usable != logical
+        else []
+    )
+    notes += (
+        [f"A quota allowed the time of {this['cpu_quota']:g} cores."]
+        if this.get("cpu_quota")
+        else []
+    )
     notes += [f"{THREADS} was {threads}."] if threads else []
-    # Each operation that the device has no kernel for copies its inputs and outputs, and so slows a step.
-    misplaced = sorted({name for manifest in own for name in manifest.get("misplaced_operations") or ()})
-    notes += [f"Operations that the device lacks ran on the host: {', '.join(misplaced)}."] if misplaced else []
+    # Each operation that the device has no kernel for copies its inputs and outputs, and so slows a
+    # step.
+    misplaced = sorted(
+        {name for manifest in own for name in manifest.get("misplaced_operations") or ()}
+    )
+    notes += (
+        [f"Operations that the device lacks ran on the host: {', '.join(misplaced)}."]
+        if misplaced
+        else []
+    )
     return {
         "chip": this.get("chip"),
         "cores": this.get("physical_cores"),
         "memory_gib": memory / 2**30 if memory else None,
-        "accelerator": ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items()) or None,
+        "accelerator": ", ".join(
+            f"{count} x {name}" if count > 1 else name for name, count in names.items()
+        )
+        or None,
         "system": this.get("system"),
         "notes": " ".join(notes) or None,
     }

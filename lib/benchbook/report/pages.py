@@ -28,20 +28,34 @@ def files(merged) -> dict[str, str]:
     made = {"commit": identity.commit(), "made": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"}
     made |= {"citation": citation(summary)}
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
-    templates = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    templates = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
+    )
     start = templates.get_template("start.html").render(
         machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
         repository=identity.repository(), tasks=costs.TASKS, families=pairs.FAMILIES, **made,
     )  # fmt: skip
-    shown = {"summary": summary, "machines": merged.machines, "tuning": confirmation.table(measured)}
+    shown = {
+        "summary": summary,
+        "machines": merged.machines,
+        "tuning": confirmation.table(measured),
+    }
     shown |= {"parity": agreement.verdicts(measured)}
-    shown = {name: tables.of_columns(table, name, merged.evidence.names) for name, table in shown.items() if len(table)}
+    shown = {
+        name: tables.of_columns(table, name, merged.evidence.names)
+        for name, table in shown.items()
+        if len(table)
+    }
     points = templates.get_template("points.html").render(tables=shown, left_out=merged.left_out)
 
     # A browser loads a script from a folder as well, unlike JSON.
     marks = f"window.benchbook = {json.dumps(_marks(merged.costs), separators=(',', ':'))};\n"
-    written = {"pages/start.html": start, "pages/points.html": points, "pages/_static/marks.js": marks}
+    written = {
+        "pages/start.html": start,
+        "pages/points.html": points,
+        "pages/_static/marks.js": marks,
+    }
     document = {"version": VERSION, "licence": LICENCE} | made
     costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
     published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
@@ -55,9 +69,11 @@ def files(merged) -> dict[str, str]:
 
 
 def _marks(of_tasks: pandas.DataFrame) -> dict:
-    """Return what the start page's script compares: costs, published pairs and their works, and the names of chips.
+    """Return what the start page's script compares: costs, published pairs and their works, and
+    the names of chips.
 
-    A table is its columns and its lines, whose cells are places in `values`, so that each value stands there once.
+    A table is its columns and its lines, whose cells are places in `values`, so that each value
+    stands there once.
     """
     values: dict[object, int] = {}
 
@@ -69,10 +85,14 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
 
     faster = [
         {"slow": slow, "fast": fast, "family": family, "text": pairs.in_words(own, number)}
-        for (slow, fast, family), own in pairs.table().groupby(["product", "product_over", "family"])
+        for (slow, fast, family), own in pairs.table().groupby(
+            ["product", "product_over", "family"]
+        )
         if (number := pairs.ratio(own)).value >= 1
     ]
-    works = pairs.works().assign(group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup())
+    works = pairs.works().assign(
+        group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup()
+    )
     works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]
     marks = of_tasks.drop(columns="machine").assign(here=of_tasks["here"].astype(int))
     return {

@@ -1,4 +1,5 @@
-"""The site: the aggregation and the studies' notebooks as executed, the documents, all points and data."""
+"""The site: the aggregation and the studies' notebooks as executed, the documents, all points
+and data."""
 
 import html
 import importlib.util
@@ -19,10 +20,23 @@ AGGREGATED = "90_aggregate.ipynb"
 ANSWERS = ("closing.show(", "merged.yours")  # in the source of the cell that shows the answer
 WORDS = "docs/words"
 CODE = ("<code", '<span class="pre"')
-WITHOUT_LINKS = {"a", "button", "h1", "h2", "h3", "h4", "label", "pre", "script", "summary", "table"}
+WITHOUT_LINKS = {
+    "a",
+    "button",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "label",
+    "pre",
+    "script",
+    "summary",
+    "table",
+}
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 HERE = Path(__file__).parent
-# The policy names the digest of the one inline script of furo's pages; a test compares it with the pages.
+# The policy names the digest of the one inline script of furo's pages; a test compares it with the
+# pages.
 POLICY = (
     "default-src 'none'; script-src 'self' file: 'sha256-ySvT2PEZeueHGC1y2crNuNTfphBynFPP7i+U21fEgX0=';"
     " style-src 'self' file: 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'self' file:"
@@ -50,10 +64,11 @@ SETTINGS = {
 
 
 def write() -> Path:
-    """Run the aggregation notebook over all rows, write the site, and return the path of its first page.
+    """Run the aggregation notebook over all rows, write the site, and return the path of its
+    first page.
 
-    If another process is writing a report of the same rows, this waits for it. Without Sphinx, the path is that of the
-    executed notebook.
+    If another process is writing a report of the same rows, this waits for it. Without Sphinx,
+    the path is that of the executed notebook.
 
     Raises:
         RuntimeError: the notebook failed; the message ends with the last line of its error.
@@ -62,13 +77,16 @@ def write() -> Path:
     outputs = layout.outputs()
     executed = kernel.executed() / AGGREGATED
     executed.parent.mkdir(parents=True, exist_ok=True)
-    # The matrices are small: with more threads the linear algebra takes six times as long, because threads busy-wait.
+    # The matrices are small: with more threads the linear algebra takes six times as long, because
+    # threads busy-wait.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with execute.acquire(outputs / ".report.lock", LOCK_SECONDS):
         try:
             kernel.execute(layout.notebook("aggregate"), executed, {})
         except Exception as error:
-            message = str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
+            message = (
+                str(error)[-2000:] if os.environ.get("BENCHBOOK_DEBUG") else last_line(str(error))
+            )
             raise RuntimeError(f"the aggregation failed: {message}") from error
         if missing():
             return executed
@@ -81,13 +99,15 @@ def missing() -> list[str]:
 
 
 def notebooks() -> list[Path]:
-    """Return the notebooks to show: those executed on this computer, and the committed examples of the others."""
+    """Return the notebooks to show: those executed on this computer, and the committed examples
+    of the others."""
     folders = (layout.root() / "outputs" / "examples", kernel.executed())
     return list({path.name: path for folder in folders for path in folder.glob("*.ipynb")}.values())
 
 
 def left_out(figures: Path) -> list[str]:
-    """Return the aggregation's sentences about files and runs that were left out, and about unknown columns."""
+    """Return the aggregation's sentences about files and runs that were left out, and about
+    unknown columns."""
     path = figures / "left-out.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
@@ -105,19 +125,38 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     with temporary.folder() as place:
         source, built = place / "source", place / "site"
         shutil.copytree(figures / "pages", source)
-        for name in ("index.md", "points.md", "_static/page.css", "_static/start.js", "_static/points.js"):
+        for name in (
+            "index.md",
+            "points.md",
+            "_static/page.css",
+            "_static/start.js",
+            "_static/points.js",
+        ):
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
         charts = {path.stem: path for path in figures.glob("*.csv")}
         for path in executed:
             _write_notebook(path, source, charts)
         (source / "docs").mkdir()
         for path in (layout.root() / "docs").glob("*.md"):
-            text = path.read_text(encoding="utf-8")  # a link to a file that is no page becomes its text
+            text = path.read_text(
+                encoding="utf-8"
+            )  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        settings = SETTINGS | {"html_extra_path": list(map(str, [figures / "data", *charts.values()]))}
+        settings = SETTINGS | {
+            "html_extra_path": list(map(str, [figures / "data", *charts.values()]))
+        }
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
-        app = Sphinx(source, None, built, f"{place}/doctrees", "html", settings, status=None, warning=io.StringIO())
+        app = Sphinx(
+            source,
+            None,
+            built,
+            f"{place}/doctrees",
+            "html",
+            settings,
+            status=None,
+            warning=io.StringIO(),
+        )
         app.connect("html-page-context", _add_policy, priority=900)  # after furo's
         app.build()
         shutil.rmtree(folder, ignore_errors=True)
@@ -126,10 +165,11 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
 
 
 def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) -> str:
-    """Write what a page may show of a notebook, or why it shows nothing, into the folder that Sphinx reads.
+    """Write what a page may show of a notebook, or why it shows nothing, into the folder that
+    Sphinx reads.
 
-    The notebooks of a study's other points are written next to its page, which links to them. A figure links to its
-    table if that is one of `charts`.
+    The notebooks of a study's other points are written next to its page, which links to them. A
+    figure links to its table if that is one of `charts`.
 
     Returns:
         The first sentence of its answer; empty without one.
@@ -152,7 +192,10 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
     if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
         lines = ["## Other points", ""]
         for path in others:
-            name, said = path.stem.removeprefix(f"{executed.stem}-"), _write_notebook(path, source / "points")
+            name, said = (
+                path.stem.removeprefix(f"{executed.stem}-"),
+                _write_notebook(path, source / "points"),
+            )
             lines.append(f"- [{name}](points/{path.name}): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     link = ""  # of the figure above
@@ -160,9 +203,15 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
         note = output.get("data", {}).get("text/html", "")
         if note.startswith("<small>"):
             output.data = {"text/html": f'<p class="note">{note} {link}</p>'}
-        for kind, own in output.get("metadata", {}).items():  # MyST-NB has one text for all pictures of a cell
+        for kind, own in output.get(
+            "metadata", {}
+        ).items():  # MyST-NB has one text for all pictures of a cell
             alt, data, name = html.escape(own["alt"]), html.escape(output.data[kind]), own["table"]
-            link = f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>' if name in charts else ""
+            link = (
+                f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>'
+                if name in charts
+                else ""
+            )
             output.data = {
                 "text/html": f'<div class="chart" tabindex="0"><img alt="{alt}" src="data:{kind};base64,{data}"></div>'
             }
@@ -171,14 +220,24 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
 
 
 def _put_answer_first(notebook) -> str:
-    """Move the answer, words, figure and note, from its cell to below the title; return its first sentence.
+    """Move the answer, words, figure and note, from its cell to below the title; return its
+    first sentence.
 
     A heading in the cell above moves with it.
     """
     import nbformat
 
-    shown = [cell for cell in notebook.cells if any(call in cell.source for call in ANSWERS) and "outputs" in cell]
-    found = [(cell, place) for cell in shown for place, one in enumerate(cell.outputs) if is_markdown(one)]
+    shown = [
+        cell
+        for cell in notebook.cells
+        if any(call in cell.source for call in ANSWERS) and "outputs" in cell
+    ]
+    found = [
+        (cell, place)
+        for cell in shown
+        for place, one in enumerate(cell.outputs)
+        if is_markdown(one)
+    ]
     if not found:
         return ""
     cell, place = found[0]  # printed lines come before
@@ -207,10 +266,17 @@ def is_markdown(output) -> bool:
 
 
 def _link_words(body: str, address: str) -> str:
-    """Return a page in which the first use of each of this project's words links to their meanings."""
+    """Return a page in which the first use of each of this project's words links to their
+    meanings."""
     text = (layout.root() / f"{WORDS}.md").read_text(encoding="utf-8")
-    left, inside, parts = set(re.findall(r"^- \*(\w+)\*", text.lower(), re.M)), 0, re.split(r"(<[^>]*>)", body)
-    word = re.compile(rf"\b(?!(?-i:Windows))({'|'.join(left)})(?:s|es)?\b", re.I)  # which is a system
+    left, inside, parts = (
+        set(re.findall(r"^- \*(\w+)\*", text.lower(), re.M)),
+        0,
+        re.split(r"(<[^>]*>)", body),
+    )
+    word = re.compile(
+        rf"\b(?!(?-i:Windows))({'|'.join(left)})(?:s|es)?\b", re.I
+    )  # which is a system
 
     def link(match: re.Match) -> str:
         if match[1].lower() not in left:
@@ -231,6 +297,10 @@ def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     tag = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
-    body = context.get("body", "").replace('class="table-wrapper', 'tabindex="0" class="table-wrapper')
+    body = context.get("body", "").replace(
+        'class="table-wrapper', 'tabindex="0" class="table-wrapper'
+    )
     context["body"] = body if page == WORDS else _link_words(body, context["pathto"](WORDS))
-    context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace('role="heading"', level)
+    context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace(
+        'role="heading"', level
+    )

@@ -21,12 +21,34 @@ COLUMNS = {
     "tuning": "machine study framework device promised confirmed bounds outcome",
     "machines": "machine id chip cores memory_gib accelerator system notes sessions rows",
 }
-HEADERS = {"samples_per_second": "samples/s", "image_size": "pixels", "dataset": "data set", "passed": "agrees"}
-HEADERS |= {"energy_per_sample": "J/sample", "energy_boundary": "measured at", "memory_gib": "memory, GiB"}
+HEADERS = {
+    "samples_per_second": "samples/s",
+    "image_size": "pixels",
+    "dataset": "data set",
+    "passed": "agrees",
+}
+HEADERS |= {
+    "energy_per_sample": "J/sample",
+    "energy_boundary": "measured at",
+    "memory_gib": "memory, GiB",
+}
 # Functions that turn the values of a column into words.
 WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
-# Text that begins so is a formula to a spreadsheet: https://owasp.org/www-community/attacks/CSV_Injection
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
+# Text that begins so is a formula to a spreadsheet:
+# https://owasp.org/www-community/attacks/CSV_Injection
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # the last four are full-width
 
 
 def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
@@ -53,13 +75,18 @@ def html(table: pandas.DataFrame) -> str:
     """Return a table as HTML, without empty columns and with all text escaped."""
     content = shown(table)
     for column in set(WORDS) & set(content):
-        content[column] = content[column].map(lambda value, word=WORDS[column]: value and word(value))
-    content = content.rename(columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " ")))
+        content[column] = content[column].map(
+            lambda value, word=WORDS[column]: value and word(value)
+        )
+    content = content.rename(
+        columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " "))
+    )
     return content.to_html(index=False, border=0, classes="points", justify="unset", escape=True)
 
 
 def harmless(cell: object) -> object:
-    """Return a cell for a CSV: an apostrophe is put before text that a spreadsheet would run as a formula."""
+    """Return a cell for a CSV: an apostrophe is put before text that a spreadsheet would run as
+    a formula."""
     if not isinstance(cell, str) or not cell.lstrip(" ").startswith(FORMULA):
         return cell
     try:
@@ -75,13 +102,15 @@ def as_csv(table: pandas.DataFrame) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return a text in Markdown that shows every character of it, as one paragraph without markup."""
+    """Return a text in Markdown that shows every character of it, as one paragraph without
+    markup."""
     escaped = re.sub(r"([\\`*_\[\]<>&$~|@]|:(?=//)|(?<=www)\.)", r"\\\1", " ".join(text.split()))
     return re.sub(r"^((?:\d+(?=[.)] ))?)([#+=.)-])", r"\1\\\2", escaped)
 
 
 def text(value) -> str:
-    """Return a value as text: numbers with four digits, booleans as yes and no, missing values as nothing."""
+    """Return a value as text: numbers with four digits, booleans as yes and no, missing values
+    as nothing."""
     if value is None or pandas.isna(value):
         return ""
     if isinstance(value, (bool, numpy.bool_)):
@@ -95,6 +124,9 @@ def shown(table: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _bounds(line: dict) -> str:
-    """Return a line's bounds, marked if they are a range; bounds that read the same are left out."""
+    """Return a line's bounds, marked if they are a range; bounds that read the same are left
+    out."""
     low, high = text(line["low"]), text(line["high"])
-    return "" if low == high else f"{low} to {high}" + " (range)" * (line.get("interval") == "range")
+    return (
+        "" if low == high else f"{low} to {high}" + " (range)" * (line.get("interval") == "range")
+    )

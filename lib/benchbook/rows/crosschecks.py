@@ -1,8 +1,9 @@
 """Find rows that obey the schema but contradict themselves, each other or their run's manifest.
 
-A contradiction does not prove a lie, but no figure uses such rows: `validate`, `pack` and `add` refuse them, and a
-report names their runs and leaves them out. What is missing is said, and contradicts nothing.
-Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a laptop that slept or a clock that was set.
+A contradiction does not prove a lie, but no figure uses such rows: `validate`, `pack` and `add`
+refuse them, and a report names their runs and leaves them out. What is missing is said, and
+contradicts nothing. Honest rows may be odd: `tests/test_crosschecks.py` has examples, such as a
+laptop that slept or a clock that was set.
 """
 
 import itertools
@@ -22,26 +23,60 @@ from benchbook.rows.schema import DTYPES, listed
 
 SAME_RATE = 1e-3  # relative tolerance between a rate and samples / seconds
 SAME_WORK = 0.05  # relative tolerance of a network's operations: all frameworks count them alike
-SAME_NETWORK = 0.005  # relative tolerance of its parameters: a text's excerpt has fewer different characters
+SAME_NETWORK = (
+    0.005  # relative tolerance of its parameters: a text's excerpt has fewer different characters
+)
 SAME_COUNT = 1e-6  # absolute tolerance of an accuracy: float32 means
-CEILING_FACTOR = 2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
-MAX_WATTS = {"board": 2_000.0, "soc": 500.0, "package": 5_000.0}  # per device, by boundary; eight sockets are one CPU
-MAX_SKIPPED_STEPS = 16  # a loss scaler may skip this many steps, and a tenth, until it finds its factor
-# By how much the manifest's clock may differ from windows' seconds: down in a window, up in the median of a run, whose
-# process may lose the CPU between two clocks; and what a window and the writing of its row may take.
+CEILING_FACTOR = (
+    2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
+)
+MAX_WATTS = {
+    "board": 2_000.0,
+    "soc": 500.0,
+    "package": 5_000.0,
+}  # per device, by boundary; eight sockets are one CPU
+MAX_SKIPPED_STEPS = (
+    16  # a loss scaler may skip this many steps, and a tenth, until it finds its factor
+)
+# By how much the manifest's clock may differ from windows' seconds: down in a window, up in the
+# median of a run, whose process may lose the CPU between two clocks; and what a window and the
+# writing of its row may take.
 CLOCK_ROUNDING, CLOCK_SECONDS, CLOCK_SHARE, WRITING_SECONDS = 0.002, 0.02, 0.02, 0.08
 ASKED = "num_parity_steps"  # the setting that says how many steps to compare with float64
-NAMED_DATA = ("mnist", "cifar10", "imagenet", "synthetic")  # data sets whose name proves what was loaded
+NAMED_DATA = (
+    "mnist",
+    "cifar10",
+    "imagenet",
+    "synthetic",
+)  # data sets whose name proves what was loaded
 # The columns that a manifest may determine, of all rows and of training windows.
 OF_ALL_ROWS = ("machine", "chip", "run_id", "point", "variant", "device", "framework")
-OF_WINDOWS = ("device_count", "precision", "model", "dataset", "batch_size", "image_size", "sequence_length")
+OF_WINDOWS = (
+    "device_count",
+    "precision",
+    "model",
+    "dataset",
+    "batch_size",
+    "image_size",
+    "sequence_length",
+)
 NUMBERS = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
-CEILING = ["machine", "session", "device", "precision"]  # what a device's rate of matrix products depends on
+CEILING = [
+    "machine",
+    "session",
+    "device",
+    "precision",
+]  # what a device's rate of matrix products depends on
 RUN = ["machine", "study", "point", "run_id"]
 COLUMNS = [*RUN, "line", "rule", "reason"]
-# A name, the reason as a template, and whether a row is wrong for it; `_complete` sets the names that are no columns.
+# A name, the reason as a template, and whether a row is wrong for it; `_complete` sets the names
+# that are no columns.
 RULES: list[tuple[str, str, Callable[[SimpleNamespace], bool]]] = [
-    ("source", "source is {source}; allowed in measured rows: measured", lambda r: r.source != "measured"),
+    (
+        "source",
+        "source is {source}; allowed in measured rows: measured",
+        lambda r: r.source != "measured",
+    ),
     (
         "rate",
         "samples_per_second is {samples_per_second:,.4g}, but {samples:,.0f} samples took {seconds:.4g} s",
@@ -60,7 +95,9 @@ RULES: list[tuple[str, str, Callable[[SimpleNamespace], bool]]] = [
     (
         "watts",
         "{energy_joules:,.0f} J in {seconds:.3g} s is more than a {energy_boundary} draws",
-        lambda r: r.energy_joules > MAX_WATTS.get(r.energy_boundary, math.inf) * r.count * r.seconds,
+        lambda r: (
+            r.energy_joules > MAX_WATTS.get(r.energy_boundary, math.inf) * r.count * r.seconds
+        ),
     ),
     (
         "operations",
@@ -68,8 +105,16 @@ RULES: list[tuple[str, str, Callable[[SimpleNamespace], bool]]] = [
         lambda r: abs(r.flops_per_sample - r.counted_flops) > SAME_WORK * r.counted_flops,
     ),
     ("manifest", "{mismatch}", lambda r: r.mismatch),
-    ("clock", "by the manifest's clock, windows took {clock_error:+.3g} s more", lambda r: r.trained and r.clock_error),
-    ("count", "accuracy is {accuracy:.6g}, which no number of the tested images gives", lambda r: _is_miscounted(r)),
+    (
+        "clock",
+        "by the manifest's clock, windows took {clock_error:+.3g} s more",
+        lambda r: r.trained and r.clock_error,
+    ),
+    (
+        "count",
+        "accuracy is {accuracy:.6g}, which no number of the tested images gives",
+        lambda r: _is_miscounted(r),
+    ),
     ("copy", "its {copied} are those of run {original}", lambda r: r.original),
     (
         "parity",
@@ -87,7 +132,8 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
         manifests: by run id; without one, a run's rows are only compared with each other.
 
     Returns:
-        Columns: machine, study, point, run_id, line (in the run's file; the header is line 1), rule, reason.
+        Columns: machine, study, point, run_id, line (in the run's file; the header is line 1),
+        rule, reason.
     """
     texts = rows[[name for name in DTYPES if name not in NUMBERS]].astype(object)
     table = rows[NUMBERS].astype(float).join(texts.where(texts.notna(), None))
@@ -101,28 +147,47 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> pandas.
         try:
             _complete(lines, manifests.get(run_id) or {}, best, copies.get(run_id, ("", "")))
             for name, sentence, is_wrong in RULES:
-                number = next((number for number, line in enumerate(lines, 2) if is_wrong(line)), None)
+                number = next(
+                    (number for number, line in enumerate(lines, 2) if is_wrong(line)), None
+                )
                 if number is not None:
-                    found.append((lines[0], number, name, sentence.format_map(vars(lines[number - 2]))))
+                    found.append(
+                        (lines[0], number, name, sentence.format_map(vars(lines[number - 2])))
+                    )
         except files.unexpected as error:  # it must not end a report of other runs
-            found.append((lines[0], 2, "checked", f"it cannot be checked ({type(error).__name__}: {error})"))
+            found.append(
+                (lines[0], 2, "checked", f"it cannot be checked ({type(error).__name__}: {error})")
+            )
     result = [[*(getattr(line, name) for name in RUN), *complaint] for line, *complaint in found]
     table = pandas.DataFrame(result, columns=COLUMNS)
     return table.sort_values(["run_id", "line"], kind="stable", ignore_index=True)
 
 
 def lacks(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
-    """Return what is missing: a line with the runs without packages in a manifest, and one for each gap in processes.
+    """Return what is missing: a line with the runs without packages in a manifest, and one for
+    each gap in processes.
 
     Processes of a point are numbered in each session; a gap shows that a file was lost or removed.
     """
-    environments = {run_id: manifest.get("environment") or {} for run_id, manifest in manifests.items()}
-    ids = [run_id for run_id in rows["run_id"].unique() if not environments.get(run_id, {}).get("packages")]
+    environments = {
+        run_id: manifest.get("environment") or {} for run_id, manifest in manifests.items()
+    }
+    ids = [
+        run_id
+        for run_id in rows["run_id"].unique()
+        if not environments.get(run_id, {}).get("packages")
+    ]
     lines = [f"unproven: {len(ids)} without packages in a manifest ({listed(ids)})"] * bool(ids)
-    numbers = rows["run_id"].map({run_id: manifest.get("process") for run_id, manifest in manifests.items()})
-    for (*point, _), own in numbers.dropna().astype(int).groupby([rows[name] for name in [*RUN[:3], "session"]]):
+    numbers = rows["run_id"].map(
+        {run_id: manifest.get("process") for run_id, manifest in manifests.items()}
+    )
+    for (*point, _), own in (
+        numbers.dropna().astype(int).groupby([rows[name] for name in [*RUN[:3], "session"]])
+    ):
         if missing := set(range(1, own.max())) - {*own}:
-            lines.append(f"{'/'.join(point)}: no rows of process {listed(missing)}, though of process {own.max()}")
+            lines.append(
+                f"{'/'.join(point)}: no rows of process {listed(missing)}, though of process {own.max()}"
+            )
     return lines
 
 
@@ -137,7 +202,9 @@ def read(folder: Path, say: files.Say) -> tuple[pandas.DataFrame, dict[str, dict
     return consistent(records.gather(folder, say), manifests, say), manifests
 
 
-def consistent(rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say) -> pandas.DataFrame:
+def consistent(
+    rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say
+) -> pandas.DataFrame:
     """Return the rows of runs without contradictions.
 
     Args:
@@ -161,7 +228,9 @@ def describe(complaint) -> str:
     )
 
 
-def _complete(lines: list[SimpleNamespace], manifest: Mapping, best: Mapping, copy: tuple[str, str]) -> None:
+def _complete(
+    lines: list[SimpleNamespace], manifest: Mapping, best: Mapping, copy: tuple[str, str]
+) -> None:
     """Set the further names of `RULES` in a run's rows, from its manifest and from other rows."""
     known, clock_error = _known(manifest, lines[0].study), _clock_error(lines, manifest)
     for r in lines:
@@ -179,41 +248,62 @@ def _complete(lines: list[SimpleNamespace], manifest: Mapping, best: Mapping, co
 
 
 def _known(manifest: Mapping, study: str) -> dict[str, object]:
-    """Return the values of a run's rows that its manifest determines, by column; 0, "" or None: any."""
+    """Return the values of a run's rows that its manifest determines, by column; 0, "" or None:
+    any."""
     parameters, machine = manifest.get("parameters") or {}, manifest.get("machine") or {}
-    stated = {name: parameters.get(name) for name in ("variant", "device", "framework", *OF_WINDOWS)}
-    known = {name: None if value in ("best", "image_folder") else value for name, value in stated.items()}
-    known |= {"machine": machine.get("name"), "chip": machine.get("chip"), "run_id": manifest.get("run_id")}
+    stated = {
+        name: parameters.get(name) for name in ("variant", "device", "framework", *OF_WINDOWS)
+    }
+    known = {
+        name: None if value in ("best", "image_folder") else value for name, value in stated.items()
+    }
+    known |= {
+        "machine": machine.get("name"),
+        "chip": machine.get("chip"),
+        "run_id": manifest.get("run_id"),
+    }
     if parameters:
         known["device_count"] = parameters.get("device_count") or 1
-        is_plain = parameters.get("variant") == "reference"  # others may compute in another precision
+        is_plain = (
+            parameters.get("variant") == "reference"
+        )  # others may compute in another precision
         known["precision"] = (parameters.get("precision") or "fp32") if is_plain else None
         context = networks.describe(str(parameters.get("model"))).sequence_length
         known["sequence_length"] = parameters.get("sequence_length") or context
         try:
-            known["point"] = points.name_of(study, parameters) if points.name_of and "device" in parameters else None
+            known["point"] = (
+                points.name_of(study, parameters)
+                if points.name_of and "device" in parameters
+                else None
+            )
         except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
             known["point"] = None
     return known
 
 
 def _mismatch(line: SimpleNamespace, known: Mapping[str, object]) -> str:
-    """Return the first value of a row that its manifest contradicts, as text; empty if there is none."""
+    """Return the first value of a row that its manifest contradicts, as text; empty if there is
+    none."""
     for name in (*OF_ALL_ROWS, *OF_WINDOWS) if line.trained else OF_ALL_ROWS:
         value, expected = getattr(line, name), known.get(name)
-        is_given = value is not None and value == value and (name != "dataset" or value in NAMED_DATA)
+        is_given = (
+            value is not None and value == value and (name != "dataset" or value in NAMED_DATA)
+        )
         is_given &= (name, value) != ("model", records.YOURS)
         if expected and is_given and value != expected:
-            texts = [f"{each:g}" if isinstance(each, float) else repr(each) for each in (value, expected)]
+            texts = [
+                f"{each:g}" if isinstance(each, float) else repr(each) for each in (value, expected)
+            ]
             return f"{name} is {texts[0]}, but {texts[1]} in the manifest"
     return ""
 
 
 def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
-    """Return by how many seconds the manifest's clock contradicts the lengths of a run's windows; 0: it does not.
+    """Return by how many seconds the manifest's clock contradicts the lengths of a run's
+    windows; 0: it does not.
 
-    The clock stops while the computer sleeps, and nothing sets it. A window's own reading covers the window alone;
-    without one, the time since the sample before includes writing the row.
+    The clock stops while the computer sleeps, and nothing sets it. A window's own reading covers
+    the window alone; without one, the time since the sample before includes writing the row.
     """
     clock, slack = {}, CLOCK_SECONDS
     for before, after in itertools.pairwise(manifest.get("conditions") or ()):
@@ -221,7 +311,9 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
         since = after["awake_seconds"] - before["awake_seconds"]
         clock[after.get("repeat"), after.get("index")] = own or since
         slack = slack if own else CLOCK_SECONDS + WRITING_SECONDS
-    windows = [r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock]
+    windows = [
+        r for r in lines if r.phase == "train" and r.seconds >= 0 and (r.repeat, r.index) in clock
+    ]
     errors = [clock[r.repeat, r.index] - r.seconds for r in windows]
     if min(errors, default=0.0) < -CLOCK_ROUNDING:
         return min(errors)
@@ -243,7 +335,11 @@ def _operations(line: SimpleNamespace) -> float:
     network = networks.describe(name)
     is_same = abs(network.parameters - line.parameters) <= SAME_NETWORK * network.parameters
     size = line.sequence_length if network.sequence_length else line.image_size
-    if not is_same or not (network.sequence_length or size == network.image_size or size % 32 == 0) or math.isnan(size):
+    if (
+        not is_same
+        or not (network.sequence_length or size == network.image_size or size % 32 == 0)
+        or math.isnan(size)
+    ):
         return math.nan
     sizes = (None, size) if network.sequence_length else (size, None)
     return networks.describe(name, *sizes).flops_per_sample
@@ -253,7 +349,9 @@ def _is_miscounted(line: SimpleNamespace) -> bool:
     """Return whether an accuracy is no number of images over the tested ones, within its digits."""
     tested = line.samples
     if line.accuracy_metric == "knn":  # its samples are the images that vote, and the tested ones
-        tested -= min(line.settings.get("num_bank_images") or line.dataset_samples, line.dataset_samples)
+        tested -= min(
+            line.settings.get("num_bank_images") or line.dataset_samples, line.dataset_samples
+        )
     if line.accuracy_metric not in ("top1", "knn") or not tested * line.accuracy >= 0:
         return False
     digits, count = -Decimal(repr(line.accuracy)).as_tuple().exponent, line.accuracy * tested
@@ -261,7 +359,8 @@ def _is_miscounted(line: SimpleNamespace) -> bool:
 
 
 def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
-    """Return by run what it shares with an earlier run, and that run: times, or page faults and memory.
+    """Return by run what it shares with an earlier run, and that run: times, or page faults and
+    memory.
 
     They are random, so that two runs never have the same.
     """
@@ -270,7 +369,9 @@ def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
     parts["page faults and memory"] = (resident, ["page_faults", "peak_memory_bytes"])
     for what, (own, columns) in parts.items():
         earliest: dict[tuple, str] = {}
-        for run_id, lines in own.dropna(subset=columns, how="all").groupby("run_id")[columns]:  # by its time
+        for run_id, lines in own.dropna(subset=columns, how="all").groupby("run_id")[
+            columns
+        ]:  # by its time
             values = tuple(lines.itertuples(index=False, name=None))
             first = earliest.setdefault(values, run_id)
             if first != run_id and len(set(values)) > 1:

@@ -1,7 +1,7 @@
 """Manifests: the schema of the JSON file next to a run's rows, and reading one or all of a folder.
 
-A manifest holds a run's parameters, machine and environment, and the machine's condition before, during and after the
-run. Any value may be missing, and unknown keys are allowed.
+A manifest holds a run's parameters, machine and environment, and the machine's condition before,
+during and after the run. Any value may be missing, and unknown keys are allowed.
 """
 
 from pathlib import Path
@@ -53,7 +53,10 @@ Manifest = open_mapping(
     environment=open_mapping("Environment", _ENVIRONMENT) | None,
     conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,
-    tuning=open_mapping("Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]) | None,
+    tuning=open_mapping(
+        "Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]
+    )
+    | None,
     misplaced_operations=dict[str, int] | None,
     process_seconds=_NUMBER,
     waited_seconds=_NUMBER,
@@ -63,14 +66,16 @@ _ADAPTER = TypeAdapter(Manifest)
 
 
 class ManifestError(ValueError):
-    """A manifest breaks its schema; the message names the file, the key, the value and what is allowed."""
+    """A manifest breaks its schema; the message names the file, the key, the value and what is
+    allowed."""
 
 
 def read(path: Path) -> dict:
     """Return one run's manifest.
 
     Raises:
-        ManifestError: the file cannot be read, is too large or is not JSON, or a value breaks the schema.
+        ManifestError: the file cannot be read, is too large or is not JSON, or a value breaks
+        the schema.
     """
     try:
         return _ADAPTER.validate_json(read_plain(path, MAX_BYTES))
@@ -84,10 +89,12 @@ def read(path: Path) -> dict:
 
 
 def read_all(folder: Path, say: Say = str) -> dict[str, dict]:
-    """Return the manifest of every run below a folder, by run id; a manifest that breaks the schema is left out.
+    """Return the manifest of every run below a folder, by run id; a manifest that breaks the
+    schema is left out.
 
-    If a run is in two places, the manifest is that of the rows that `records.gather` keeps. Runs with equal
-    environments share one object, which saves memory: each environment has hundreds of packages.
+    If a run is in two places, the manifest is that of the rows that `records.gather` keeps. Runs
+    with equal environments share one object, which saves memory: each environment has hundreds
+    of packages.
 
     Args:
         folder: of runs; or a file of rows, whose manifest is next to it.
@@ -102,13 +109,16 @@ def read_all(folder: Path, say: Say = str) -> dict[str, dict]:
             say(f"Manifest not used: {error}".replace(f"{layout.outputs()}/", ""))
             continue
         if manifest.get("environment"):
-            manifest["environment"] = environments.setdefault(repr(manifest["environment"]), manifest["environment"])
+            manifest["environment"] = environments.setdefault(
+                repr(manifest["environment"]), manifest["environment"]
+            )
         if path.stem not in found or written_at(path) < written_at(found[path.stem][0]):
             found[path.stem] = path, manifest
     return {run_id: manifest for run_id, (_, manifest) in found.items()}
 
 
 def written_at(path: Path) -> tuple[int, Path]:
-    """Return the key that sorts copies of a run, the first copy first: when its rows were written, then their path."""
+    """Return the key that sorts copies of a run, the first copy first: when its rows were
+    written, then their path."""
     rows = path.with_suffix(".csv")
     return (rows if rows.exists() else path).stat().st_mtime_ns, rows

@@ -23,7 +23,8 @@ def write(path: Path, state: dict) -> None:
 
 
 def read(path: Path) -> dict | None:
-    """Return a marker's content; None if there is no marker. One that a power cut damaged is removed."""
+    """Return a marker's content; None if there is no marker. One that a power cut damaged is
+    removed."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return state | {name: state[name] + 0 for name in ("process", "birth", "supervisor")}
@@ -35,9 +36,11 @@ def read(path: Path) -> dict | None:
 
 
 def is_alive(path: Path) -> bool:
-    """Return whether another process still measures a run. A run whose supervisor has ended is killed.
+    """Return whether another process still measures a run. A run whose supervisor has ended is
+    killed.
 
-    A run in another job of a cluster counts as alive while that job is: its processes are on another computer.
+    A run in another job of a cluster counts as alive while that job is: its processes are on
+    another computer.
     """
     state = read(path)
     if state is None:

@@ -10,16 +10,21 @@ import pandas
 
 from benchbook.machine import layout
 
-# Bytes per parameter: the weight, its gradient and Adam's two moments; autocast adds a copy of two bytes.
+# Bytes per parameter: the weight, its gradient and Adam's two moments; autocast adds a copy of two
+# bytes.
 STATE_BYTES = {"fp32": 16.0, "half": 18.0}
-# Measured over counted float32 activations; `python benchmarks/fit_memory.py peaks` fits these factors.
+# Measured over counted float32 activations; `python benchmarks/fit_memory.py peaks` fits these
+# factors.
 ACTIVATIONS = {"fp32": 0.89, "half": 0.39}
-USABLE = 0.9  # share of a device's memory; the driver, its context and gaps between blocks take the rest
-# Highest measured peaks over the count: of three networks for images, and of GPT-2 small with flash attention (22.51 GB
-# with 32 sequences: github:rasbt/LLMs-from-scratch ch05/10_llm-training-speed/README.md).
+USABLE = (
+    0.9  # share of a device's memory; the driver, its context and gaps between blocks take the rest
+)
+# Highest measured peaks over the count: of three networks for images, and of GPT-2 small with flash
+# attention (22.51 GB with 32 sequences: github:rasbt/LLMs-from-scratch
+# ch05/10_llm-training-speed/README.md).
 MOST_OVER_COUNT = {"images": 1.12, "tokens": 1.94}
-# Share of a Mac's memory that its GPU may use: 10.67 of 16 GB on an M4 (github:exo-explore/exo pull #1672), and up to
-# 107.5 of 128 GB (github:antirez/ds4 pull #893).
+# Share of a Mac's memory that its GPU may use: 10.67 of 16 GB on an M4 (github:exo-explore/exo pull
+# #1672), and up to 107.5 of 128 GB (github:antirez/ds4 pull #893).
 UNIFIED = 0.667
 MEMORIES = (8, 16, 24, 48, 80)  # gigabytes that are shown if the device's memory is unknown
 
@@ -45,7 +50,8 @@ class Network:
     activation_bytes: float | None = None
 
     def memory_bytes(self, batch_size: float, precision: str) -> float | None:
-        """Return the bytes of weights, gradients, Adam's moments and activations; None if not counted.
+        """Return the bytes of weights, gradients, Adam's moments and activations; None if not
+        counted.
 
         Args:
             batch_size: samples in a step.
@@ -54,10 +60,16 @@ class Network:
         if self.parameters is None or self.activation_bytes is None:
             return None
         kind = family(precision)
-        return STATE_BYTES[kind] * self.parameters + batch_size * ACTIVATIONS[kind] * self.activation_bytes
+        return (
+            STATE_BYTES[kind] * self.parameters
+            + batch_size * ACTIVATIONS[kind] * self.activation_bytes
+        )
 
-    def largest_batches(self, gigabytes: float, precision: str, unified: bool = False) -> tuple[int, int] | None:
-        """Return the least and the most that the largest batch may be, 0 if no sample fits; None if not counted.
+    def largest_batches(
+        self, gigabytes: float, precision: str, unified: bool = False
+    ) -> tuple[int, int] | None:
+        """Return the least and the most that the largest batch may be, 0 if no sample fits; None
+        if not counted.
 
         Activations take the counted memory, or as much more as the highest measured peak.
 
@@ -75,7 +87,8 @@ class Network:
 
 
 def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dict[float, int]:
-    """Return the largest batch in each of MEMORIES, by the line through the peaks of memory at two batch sizes.
+    """Return the largest batch in each of MEMORIES, by the line through the peaks of memory at
+    two batch sizes.
 
     Args:
         batch_sizes: two, the smaller first.
@@ -101,27 +114,31 @@ def table() -> pandas.DataFrame:
     """Return the networks with counted operations.
 
     Returns:
-        Columns: network, title (empty: its name), aliases (separated by "|"), image_size or sequence_length, layers and
-        width (of a transformer of tokens), flops_per_sample (forward and backward, at that size), parameters,
-        activation_bytes (per sample in float32, counted by `python benchmarks/fit_memory.py`; attention counts as one
-        operation), source.
+        Columns: network, title (empty: its name), aliases (separated by "|"), image_size or
+        sequence_length, layers and width (of a transformer of tokens), flops_per_sample (forward
+        and backward, at that size), parameters, activation_bytes (per sample in float32, counted
+        by `python benchmarks/fit_memory.py`; attention counts as one operation), source.
     """
     listed = pandas.read_csv(layout.published() / "record" / "networks.csv")
     return listed.fillna({"aliases": "", "title": ""}).set_index("network", drop=False)
 
 
 def canonical(name: str) -> str:
-    """Return the canonical name of a network, or the given name if its operations are not counted."""
+    """Return the canonical name of a network, or the given name if its operations are not
+    counted."""
     return _lines().get(_key(name), {"network": name})["network"]
 
 
 @functools.cache
-def describe(name: str, image_size: float | None = None, sequence_length: float | None = None) -> Network:
-    """Return a network at an image size or sequence length; the default is the size of its count in `table`.
+def describe(
+    name: str, image_size: float | None = None, sequence_length: float | None = None
+) -> Network:
+    """Return a network at an image size or sequence length; the default is the size of its count
+    in `table`.
 
-    Operations of convolutions and patches grow with the image's area. A token takes 6N operations plus 12LdT for
-    attention, with N weights, L layers of width d and T tokens. Activations grow with the image's area, or with the
-    tokens.
+    Operations of convolutions and patches grow with the image's area. A token takes 6N
+    operations plus 12LdT for attention, with N weights, L layers of width d and T tokens.
+    Activations grow with the image's area, or with the tokens.
     """
     line = _lines().get(_key(name))
     if line is None:
@@ -142,13 +159,15 @@ def describe(name: str, image_size: float | None = None, sequence_length: float 
 
 
 def title(name: str) -> str:
-    """Return a network's title, such as `ResNet-50`, from any of its names; other names are returned unchanged."""
+    """Return a network's title, such as `ResNet-50`, from any of its names; other names are
+    returned unchanged."""
     return _lines().get(_key(name), {}).get("title") or name
 
 
 @functools.cache
 def _lines() -> dict[str, dict]:
-    """Return the lines of `table` by each name of a network, reduced to lower-case letters and digits."""
+    """Return the lines of `table` by each name of a network, reduced to lower-case letters and
+    digits."""
     return {
         _key(name): line
         for line in table().to_dict("records")

@@ -1,7 +1,8 @@
-"""Pack one machine's rows into a zip, and add the rows of such a zip, or of its unpacked folder, to outputs/runs.
+"""Pack one machine's rows into a zip, and add the rows of such a zip, or of its unpacked folder,
+to outputs/runs.
 
-A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack from others is checked completely before
-any file is written.
+A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack from others is
+checked completely before any file is written.
 """
 
 import fcntl
@@ -24,9 +25,15 @@ from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
 
-MAX_BYTES, MAX_FILES = 256 * 2**20, 10_000  # unpacked; a full profile's rows take a few MB in hundreds of files
+MAX_BYTES, MAX_FILES = (
+    256 * 2**20,
+    10_000,
+)  # unpacked; a full profile's rows take a few MB in hundreds of files
 EXTRAS = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._[^/]*$)|/$")  # Finder's files, and folders
-STAGED, COMPLETE = ".adding-", "complete"  # folders of files that are being added, and the mark of one that is checked
+STAGED, COMPLETE = (
+    ".adding-",
+    "complete",
+)  # folders of files that are being added, and the mark of one that is checked
 ALLOWED = f"allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
 
 
@@ -34,7 +41,9 @@ class PackError(ValueError):
     """A pack cannot be made or added; the message names the file in it."""
 
 
-def pack(machine_name: str, path: Path | None = None, say: Say = print) -> tuple[Path, pandas.DataFrame]:
+def pack(
+    machine_name: str, path: Path | None = None, say: Say = print
+) -> tuple[Path, pandas.DataFrame]:
     """Write a zip of one machine's rows and manifests.
 
     Messages of failures are not packed: an error's text may hold folders, hosts and keys.
@@ -48,15 +57,20 @@ def pack(machine_name: str, path: Path | None = None, say: Say = print) -> tuple
         The zip, and its rows.
 
     Raises:
-        PackError: there are no rows, a run has not ended, a file is in a wrong folder, or a file names this computer's
+        PackError: there are no rows, a run has not ended, a file is in a wrong folder, or a file
+        names this computer's
             home or project folder.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     folder = layout.runs(machine_name)
     if unfinished := sorted(folder.rglob("*.running")):
-        raise PackError(f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again")
+        raise PackError(
+            f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again"
+        )
     if not folder.is_dir():
-        machines = ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
+        machines = (
+            ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
+        )
         raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
     contents = read(folder)
     rows = _of_machine(folder, say)
@@ -64,11 +78,15 @@ def pack(machine_name: str, path: Path | None = None, say: Say = print) -> tuple
         if name.endswith(".csv"):
             written = records.texts(folder.parent / name, name)
             if "message" in written and written["message"].notna().any():
-                content = written.assign(message=None).to_csv(index=False, lineterminator="\n").encode()
+                content = (
+                    written.assign(message=None).to_csv(index=False, lineterminator="\n").encode()
+                )
                 contents[name] = content
         for private in (Path.home(), layout.root()):
             if len(private.parts) > 1 and f"{private}/".encode() in content:
-                raise PackError(f"{name} names the folder {private}; allowed: no private folders in published files")
+                raise PackError(
+                    f"{name} names the folder {private}; allowed: no private folders in published files"
+                )
     path = path or layout.outputs() / f"{machine_name}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".new")
@@ -80,9 +98,11 @@ def pack(machine_name: str, path: Path | None = None, say: Say = print) -> tuple
 
 
 def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
-    """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right and fits the disk.
+    """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right
+    and fits the disk.
 
-    Runs that are here already, with the same bytes, are left alone, so that a newer pack can follow an older one.
+    Runs that are here already, with the same bytes, are left alone, so that a newer pack can
+    follow an older one.
 
     Args:
         path: the zip, or the folder unpacked from it.
@@ -92,9 +112,10 @@ def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
         The machine's folder, and the rows in the pack.
 
     Raises:
-        PackError: it is no pack; it holds other files than rows and manifests of one machine in their places; rows
-            contradict themselves, each other or their manifest; or a run is here already with other content, under
-            another machine or as a copy.
+        PackError: it is no pack; it holds other files than rows and manifests of one machine in
+        their places; rows
+            contradict themselves, each other or their manifest; or a run is here already with
+            other content, under another machine or as a copy.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     tidy()
@@ -130,7 +151,8 @@ def tidy() -> None:
 
 @contextmanager
 def _staged(folder: Path) -> Iterator[Path]:
-    """Hold a folder of files to add, which no other process holds; then move the files if they are COMPLETE.
+    """Hold a folder of files to add, which no other process holds; then move the files if they
+    are COMPLETE.
 
     After a kill, `tidy` moves the rest, or removes all.
     """
@@ -158,7 +180,10 @@ def read(path: Path) -> dict[str, bytes]:
     if path.is_dir():
         files = [file for ending in ("csv", "json") for file in path.resolve().rglob(f"*.{ending}")]
         paths = {file.relative_to(path.resolve().parent).as_posix(): file for file in sorted(files)}
-        return {name: read_plain(paths[own], records.MAX_BYTES) for own, name in _checked_names(paths).items()}
+        return {
+            name: read_plain(paths[own], records.MAX_BYTES)
+            for own, name in _checked_names(paths).items()
+        }
     try:
         with zipfile.ZipFile(io.BytesIO(read_plain(path, MAX_BYTES))) as archive:
             members = archive.infolist()
@@ -168,7 +193,9 @@ def read(path: Path) -> dict[str, bytes]:
                 raise PackError(f"{size} bytes unpacked; allowed: {MAX_BYTES}")
             contents = {}
             for member in members:
-                with archive.open(member) as file:  # unpacks no more than the size that the zip declares
+                with archive.open(
+                    member
+                ) as file:  # unpacks no more than the size that the zip declares
                     contents[names[member.filename]] = file.read(member.file_size + 1)
             return contents
     except PackError:
@@ -187,13 +214,19 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
     found = [name for name in found if not EXTRAS.search(name)]
     if len(found) > MAX_FILES:
         raise PackError(f"{len(found)} files; allowed: {MAX_FILES}")
-    around = found[0].partition("/")[0] if found and all(name.count("/") > 3 for name in found) else ""
+    around = (
+        found[0].partition("/")[0] if found and all(name.count("/") > 3 for name in found) else ""
+    )
     names = [name.removeprefix(f"{around}/" if around.strip(".") else "") for name in found]
     there = set(names)
     for name in names:
         *folders, file = name.split("/")
         run_id, _, ending = file.rpartition(".")
-        if len(folders) != 3 or ending not in ("csv", "json") or not all(map(layout.is_name, (*folders, run_id))):
+        if (
+            len(folders) != 3
+            or ending not in ("csv", "json")
+            or not all(map(layout.is_name, (*folders, run_id)))
+        ):
             raise PackError(f"{quoted(name)}; {ALLOWED}")
         if ending == "json" and f"{name[:-5]}.csv" not in there:
             raise PackError(f"{name} has no rows next to it")
@@ -202,17 +235,21 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
         raise PackError(f"{twice[0]} occurs twice; allowed: once, in upper or lower case")
     machines = {name.partition("/")[0] for name in names}
     if len(machines) != 1:
-        raise PackError(f"holds rows of {listed(machines) or 'no machine'}; allowed: of one machine")
+        raise PackError(
+            f"holds rows of {listed(machines) or 'no machine'}; allowed: of one machine"
+        )
     return dict(zip(found, names, strict=True))
 
 
 def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
-    """Return the rows of a file, or of all files below a folder, after all checks of rows and manifests.
+    """Return the rows of a file, or of all files below a folder, after all checks of rows and
+    manifests.
 
     Args:
         path: the file or folder.
         say: called with a line that names unknown columns, and those that name what is missing.
-        published: whether rows may be published; only the measured ones are compared with manifests.
+        published: whether rows may be published; only the measured ones are compared with
+        manifests.
 
     Raises:
         PackError: rows contradict themselves, each other or their manifest.
@@ -239,7 +276,9 @@ def _of_machine(folder: Path, say: Say) -> pandas.DataFrame:
         PackError, SchemaError, ManifestError: see `add`.
     """
     rows = checked(folder, say)
-    places = {path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)}
+    places = {
+        path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)
+    }
     for run in sorted(places ^ set(rows[RUN].itertuples(index=False, name=None))):
         raise PackError(f"{'/'.join(run)}.csv has no rows of this run, or they are in another file")
     return rows
@@ -253,7 +292,9 @@ def _refuse_copies(added: pandas.DataFrame, runs: Path) -> None:
     """
     here = records.gather(runs, str)
     for line in here[here["run_id"].isin(added["run_id"])].head(1).itertuples():
-        raise PackError(f"run {line.run_id} is here already under machine {line.machine}; nothing was added")
+        raise PackError(
+            f"run {line.run_id} is here already under machine {line.machine}; nothing was added"
+        )
     both = pandas.concat([here, added], ignore_index=True)
     for run_id, (what, first) in crosschecks.copied_runs(both).items():
         if {run_id, first} & {*added["run_id"]}:

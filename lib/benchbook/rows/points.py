@@ -4,14 +4,16 @@ import hashlib
 import re
 from collections.abc import Callable
 
-# Returns a point's name from its study and parameters. It refers to the defaults of the study's Plan, which only
-# packages above this one know: `studies.parameters` sets it.
+# Returns a point's name from its study and parameters. It refers to the defaults of the study's
+# Plan, which only packages above this one know: `studies.parameters` sets it.
 name_of: Callable[[str, dict], str] | None = None
-# Parameters that change no result: the data folder, when the processes are enough, and what else a notebook shows.
+# Parameters that change no result: the data folder, when the processes are enough, and what else a
+# notebook shows.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 UNMEASURED |= {"num_processes", "fewest_processes", "processes_part"}
 UNMEASURED |= {"purchase_price", "sync_batch_norm"}  # which older rows have, 0 and False
-# Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not its folder.
+# Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not
+# its folder.
 FILES = ("network", "loader", "loss")
 # Callables that take a network's name, and the argument with the name.
 REGISTRIES = {
@@ -24,7 +26,8 @@ TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters for publication: no data folder, files by name only, `arguments` with texts as a digest."""
+    """Return parameters for publication: no data folder, files by name only, `arguments` with
+    texts as a digest."""
     kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
     files = {name: kept[name] for name in kept.keys() & FILES if ".py:" in str(kept[name])}
     kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
@@ -44,4 +47,8 @@ def point_work(name: str, device: str) -> str:
     readable, match = HASH.sub("", name), HASH.search(name)
     if match and len(readable) >= MAX_LENGTH:
         return match[1]
-    return "-".join(part for part in readable.split("-") if part != device and not part.startswith(TRIALS_PREFIX))
+    return "-".join(
+        part
+        for part in readable.split("-")
+        if part != device and not part.startswith(TRIALS_PREFIX)
+    )

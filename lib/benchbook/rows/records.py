@@ -1,7 +1,7 @@
 """Append, read and merge rows; `schema` declares the columns.
 
-One CSV line is one window, or one failure. Column names contain units; a missing value is empty. `merge` refuses bad
-files, and `gather` leaves them out with a message.
+One CSV line is one window, or one failure. Column names contain units; a missing value is empty.
+`merge` refuses bad files, and `gather` leaves them out with a message.
 """
 
 import csv
@@ -34,7 +34,8 @@ from benchbook.rows.schema import (  # noqa: F401
 
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
-YOURS = "yours"  # the model in rows of a network that a reader edited in a notebook; they are not published
+# the model in rows of a network that a reader edited in a notebook; they are not published
+YOURS = "yours"
 
 
 def read(path: Path) -> pandas.DataFrame:
@@ -62,7 +63,8 @@ def merge(paths: Path | Iterable[Path]) -> pandas.DataFrame:
 
 
 def gather(paths: Path | Iterable[Path], say: Say = print) -> pandas.DataFrame:
-    """Return the rows of all files that obey the schema, without unknown columns; other files are named and left out.
+    """Return the rows of all files that obey the schema, without unknown columns; other files
+    are named and left out.
 
     Args:
         paths: see `merge`.
@@ -70,12 +72,15 @@ def gather(paths: Path | Iterable[Path], say: Say = print) -> pandas.DataFrame:
     """
     rows, faults = _read_good(paths)
     for message in [*(f"Left out: {fault}" for fault in faults), *unused(rows)]:
-        say(message.replace(f"{layout.outputs()}/", ""))  # notebooks are published, and a full path is private
+        say(
+            message.replace(f"{layout.outputs()}/", "")
+        )  # notebooks are published, and a full path is private
     return rows[COLUMNS]  # a table of a report may have a column of an unknown name
 
 
 def unused(rows: pandas.DataFrame) -> list[str]:
-    """Return a line that names the columns that this version does not know, with their runs; empty without any."""
+    """Return a line that names the columns that this version does not know, with their runs;
+    empty without any."""
     if not (unknown := unknown_columns(rows)):
         return []
     having = rows.loc[rows[unknown].notna().any(axis=1), "run_id"].unique()
@@ -108,15 +113,21 @@ def _lines(path: Path, source: str) -> list[list[str]]:
                 found = f"{len(cells)} cells; allowed: {len(lines[0])}, as in line 1"
                 raise SchemaError(f"{source}, line {len(lines) + 1}: {found}")
             if not lines and len(cells) == 1 and ";" in cells[0]:
-                raise SchemaError(f"{source}, line 1: semicolons between cells; allowed: commas, and decimal points")
+                raise SchemaError(
+                    f"{source}, line 1: semicolons between cells; allowed: commas, and decimal points"
+                )
             if not lines and (len(cells) > MAX_COLUMNS or len({*cells}) < len(cells)):
-                raise SchemaError(f"{source}, line 1: {len(cells)} columns; allowed: {MAX_COLUMNS}, each once")
+                raise SchemaError(
+                    f"{source}, line 1: {len(cells)} columns; allowed: {MAX_COLUMNS}, each once"
+                )
             lines.append(cells)
     except OSError as error:
         raise SchemaError(f"{source}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         wrong = error.object[error.start : error.start + 1].hex()
-        raise SchemaError(f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)") from error
+        raise SchemaError(
+            f"{source}: not a table of rows (byte 0x{wrong} is not UTF-8; save it as UTF-8)"
+        ) from error
     except csv.Error as error:
         raise SchemaError(f"{source}: not a table of rows ({error})") from error
     if not lines:
@@ -125,14 +136,19 @@ def _lines(path: Path, source: str) -> list[list[str]]:
 
 
 def _table(lines: list[list[str]]) -> pandas.DataFrame:
-    return pandas.DataFrame([[cell or None for cell in cells] for cells in lines[1:]], columns=lines[0], dtype="string")
+    return pandas.DataFrame(
+        [[cell or None for cell in cells] for cells in lines[1:]], columns=lines[0], dtype="string"
+    )
 
 
 def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str]]:
-    """Return the rows of the files that obey the schema, in the order of `merge`, and a fault for each other file."""
+    """Return the rows of the files that obey the schema, in the order of `merge`, and a fault
+    for each other file."""
     paths = sorted(find(paths) if isinstance(paths, Path) else paths)
     faults: dict[int, str] = {}
-    tables: dict[tuple[str, ...], tuple[list[int], list[list[str]]]] = {}  # files with equal headers are one table
+    tables: dict[
+        tuple[str, ...], tuple[list[int], list[list[str]]]
+    ] = {}  # files with equal headers are one table
     for number, path in enumerate(paths):
         try:
             header, *own = _lines(path, str(path))
@@ -149,14 +165,19 @@ def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str
         typed += _validated(_table(lines).set_axis(numbers), paths, faults)
     parts = [part for part in typed if len(part)] or typed
     rows = _without_duplicates(pandas.concat(parts).sort_index(kind="stable"), paths, faults)
-    rows = rows.sort_values(["machine", "study", "point", "run_id"], kind="stable", ignore_index=True)
+    rows = rows.sort_values(
+        ["machine", "study", "point", "run_id"], kind="stable", ignore_index=True
+    )
     return rows, [faults[number] for number in sorted(faults)]
 
 
-def _validated(table: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> list[pandas.DataFrame]:
+def _validated(
+    table: pandas.DataFrame, paths: list[Path], faults: dict[int, str]
+) -> list[pandas.DataFrame]:
     """Return the typed rows of the files that obey the schema; add the others' faults.
 
-    Hundreds of files take as long as a few. After a fault they are split in halves until each bad file is alone.
+    Hundreds of files take as long as a few. After a fault they are split in halves until each
+    bad file is alone.
 
     Args:
         table: texts, indexed by the files' positions in `paths`.
@@ -170,15 +191,22 @@ def _validated(table: pandas.DataFrame, paths: list[Path], faults: dict[int, str
     except (SchemaError, *files.unexpected) as error:  # it must not end a report of other files
         if len(numbers) == 1:
             is_ours = isinstance(error, SchemaError)
-            reason = str(error) if is_ours else f"{source}: cannot be read ({type(error).__name__}: {error})"
+            reason = (
+                str(error)
+                if is_ours
+                else f"{source}: cannot be read ({type(error).__name__}: {error})"
+            )
             faults[numbers[0]] = reason
             return []
     first = table.index < numbers[len(numbers) // 2]
     return _validated(table[first], paths, faults) + _validated(table[~first], paths, faults)
 
 
-def _without_duplicates(rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]) -> pandas.DataFrame:
-    """Return the rows without files that repeat a row of a file written earlier; add these files' faults.
+def _without_duplicates(
+    rows: pandas.DataFrame, paths: list[Path], faults: dict[int, str]
+) -> pandas.DataFrame:
+    """Return the rows without files that repeat a row of a file written earlier; add these
+    files' faults.
 
     A copy under another machine's name is a duplicate too. Arguments: see `_validated`.
     """
@@ -188,46 +216,61 @@ def _without_duplicates(rows: pandas.DataFrame, paths: list[Path], faults: dict[
     order = sorted(set(rows.index), key=lambda number: manifests.written_at(paths[number]))
     rank = rows.index.to_series().map({number: rank for rank, number in enumerate(order)})
     first = rank.groupby([rows[name] for name in key], dropna=False, sort=False).transform("min")
-    repeated = pandas.DataFrame({"run_id": rows["run_id"], "rank": rank, "first": first})[rank > first]
+    repeated = pandas.DataFrame({"run_id": rows["run_id"], "rank": rank, "first": first})[
+        rank > first
+    ]
     for run_id, own, earlier in repeated.drop_duplicates("rank").itertuples(index=False):
-        faults[order[own]] = f"{paths[order[own]]}: run {run_id} is in {paths[order[earlier]]} as well"
+        faults[order[own]] = (
+            f"{paths[order[own]]}: run {run_id} is in {paths[order[earlier]]} as well"
+        )
     return rows[~rank.isin(repeated["rank"])]
 
 
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows without answers that look like failures.
 
-    These are operations and settings that a device refused or computed wrongly in calibration or in a trial, batch
-    sizes that a trial found too large, and parity that float64 cannot compute (the training is then unproven).
+    These are operations and settings that a device refused or computed wrongly in calibration or
+    in a trial, batch sizes that a trial found too large, and parity that float64 cannot compute
+    (the training is then unproven).
     """
     tried = (rows["phase"] == "calibrate") & rows["model"].notna()
     refused = tried & rows["status"].isin(["unsupported", "diverged"])
     refused |= rows["phase"].eq("parity") & rows["status"].eq("unsupported")
-    too_large = tried & rows["status"].eq("out_of_memory")  # a failure, unless a batch size was tried
+    too_large = tried & rows["status"].eq(
+        "out_of_memory"
+    )  # a failure, unless a batch size was tried
     if too_large.any():
-        refused |= too_large & rows["settings"].map(lambda settings: settings.get("tried") == "batch_size").astype(bool)
+        refused |= too_large & rows["settings"].map(
+            lambda settings: settings.get("tried") == "batch_size"
+        ).astype(bool)
     return rows[~refused]
 
 
 def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a table as a file has it: settings as JSON with sorted keys, or missing if there are none."""
+    """Return a table as a file has it: settings as JSON with sorted keys, or missing if there
+    are none."""
     if "settings" not in table:
         return table
-    texts = [cell(value) if isinstance(value, dict) and value else None for value in table["settings"]]
+    texts = [
+        cell(value) if isinstance(value, dict) and value else None for value in table["settings"]
+    ]
     return table.assign(settings=pandas.Series(texts, table.index, dtype="string"))
 
 
 def find(folder: Path) -> list[Path]:
-    """Return every CSV of rows below a folder, or the file itself; empty if the path does not exist."""
+    """Return every CSV of rows below a folder, or the file itself; empty if the path does not
+    exist."""
     return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))
 
 
 def append(path: Path, row: dict) -> None:
-    """Append one row to a file. It is on disk when this returns: a power cut loses at most the current window.
+    """Append one row to a file. It is on disk when this returns: a power cut loses at most the
+    current window.
 
     Args:
         path: the run's CSV; a new file gets a header.
-        row: values by column; other columns are empty. Line breaks and repeated blanks in text become one blank.
+        row: values by column; other columns are empty. Line breaks and repeated blanks in text
+        become one blank.
 
     Raises:
         SchemaError: a column is unknown, or the schema does not allow a value.

@@ -51,7 +51,8 @@ YEARS = range(1970, 2262)  # the range of pandas' nanoseconds
 
 
 class SchemaError(ValueError):
-    """A row breaks the schema; the message names the file, line, column, value and what is allowed."""
+    """A row breaks the schema; the message names the file, line, column, value and what is
+    allowed."""
 
 
 def _is_time(text: str) -> bool:
@@ -81,7 +82,9 @@ def _parse_json(value: object) -> object:
 
 # Bounds of numbers and counts: products and ratios of several remain numbers.
 LEAST, MOST, MOST_COUNT = 1e-12, 1e18, 10**16
-Number = Annotated[float, Field(ge=-MOST, le=MOST)] | Annotated[int, Field(ge=-(2**63), lt=2**63)]  # an int stays one
+Number = (
+    Annotated[float, Field(ge=-MOST, le=MOST)] | Annotated[int, Field(ge=-(2**63), lt=2**63)]
+)  # an int stays one
 Text = str | None
 Name = Annotated[str, _rule(layout.is_name, layout.NAME_RULE)]
 RunName = Annotated[
@@ -93,20 +96,31 @@ RunName = Annotated[
 ]
 Time = Annotated[
     str,
-    _rule(lambda text: UTC_TIME.fullmatch(text) and _is_time(text[:19]), "UTC time, ISO 8601, ending in Z"),
+    _rule(
+        lambda text: UTC_TIME.fullmatch(text) and _is_time(text[:19]),
+        "UTC time, ISO 8601, ending in Z",
+    ),
 ]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Index = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Count = Index | None
 Size = Annotated[int, Field(ge=1, le=MOST_COUNT)] | None
 Quantity = (
-    Annotated[float, _rule(lambda value: value == 0 or LEAST <= value <= MOST, f"0, or {LEAST:g} to {MOST:g}")] | None
+    Annotated[
+        float,
+        _rule(lambda value: value == 0 or LEAST <= value <= MOST, f"0, or {LEAST:g} to {MOST:g}"),
+    ]
+    | None
 )
 Fraction = Annotated[float, Field(ge=0, le=1)] | None
-Flag = Annotated[StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))]
+Flag = Annotated[
+    StrictBool, BeforeValidator(lambda value: {"True": True, "False": False}.get(str(value), value))
+]
 
 
-def open_mapping(_name: str, _by_type: dict[object, tuple[str, ...]] | None = None, **types: object) -> type:
+def open_mapping(
+    _name: str, _by_type: dict[object, tuple[str, ...]] | None = None, **types: object
+) -> type:
     """Return the type of a mapping that may lack any of these keys and may have others.
 
     Args:
@@ -128,9 +142,19 @@ Settings = open_mapping(
             "images_seen_in_epoch",  # published
         ),
         Number | None: (
-            *("epochs", "learning_rate", "sustained_minutes", "width"),  # an article may train a fraction of an epoch
+            *(
+                "epochs",
+                "learning_rate",
+                "sustained_minutes",
+                "width",
+            ),  # an article may train a fraction of an epoch
             *("electricity_per_kwh", "price_per_hour", "purchase_price"),
-            *("promised", "search_seconds", "copy_bytes", "matrix_size"),  # search and confirmation; calibration
+            *(
+                "promised",
+                "search_seconds",
+                "copy_bytes",
+                "matrix_size",
+            ),  # search and confirmation; calibration
         ),
         Literal["tuned", "reference"] | None: ("chosen", "side"),
         Text: ("optimizer", "weights", "tried", "reading"),
@@ -180,7 +204,9 @@ class Row(BaseModel):
     batch_size: Size = None
     image_size: Size = None
     sequence_length: Size = None  # tokens of a sample that is a sequence
-    settings: Annotated[Settings, BeforeValidator(_parse_json)] | None = None  # in a file, JSON with sorted keys
+    settings: Annotated[Settings, BeforeValidator(_parse_json)] | None = (
+        None  # in a file, JSON with sorted keys
+    )
     # window
     phase: Phase
     repeat: Index
@@ -189,8 +215,9 @@ class Row(BaseModel):
     started_at: Time | None = None
     # measures
     samples: Count = None
-    # The optimiser's own count of the window's steps, read outside the clock. If all batches are full, samples = steps
-    # x batch_size. A step that a loss scaler skips, because gradients overflowed, does not count.
+    # The optimiser's own count of the window's steps, read outside the clock. If all batches are
+    # full, samples = steps x batch_size. A step that a loss scaler skips, because gradients
+    # overflowed, does not count.
     steps: Count = None
     seconds: Quantity = None
     input_seconds: Quantity = None
@@ -204,7 +231,9 @@ class Row(BaseModel):
     peak_memory_bytes: Count = None
     memory_method: Text = None
     page_faults: Count = None
-    loss: Annotated[float, Field(ge=-math.inf)] | None = None  # may be infinite; NaN is written as missing
+    loss: Annotated[float, Field(ge=-math.inf)] | None = (
+        None  # may be infinite; NaN is written as missing
+    )
     accuracy: Fraction = None
     accuracy_metric: Literal["top1", "knn", "iou"] | None = None
     # outcome
@@ -214,7 +243,9 @@ class Row(BaseModel):
 
 HINTS = {name: get_type_hints(Row, include_extras=True)[name] for name in Row.model_fields}
 COLUMNS = list(HINTS)
-REQUIRED = [name for name, field in Row.model_fields.items() if field.is_required()]  # a file may lack any other
+REQUIRED = [
+    name for name, field in Row.model_fields.items() if field.is_required()
+]  # a file may lack any other
 
 
 def _dtype(hint: object) -> str:
@@ -229,7 +260,12 @@ MAX_QUOTED = 80  # characters of a value in a message
 MAX_LISTED = 5  # values in a message
 ADAPTERS = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
 INCOMPLETE_ENERGY = "energy_joules without energy_method and energy_boundary"
-UNION_MEMBERS = ("float", "int", "constrained-float", "constrained-int")  # pydantic adds them to a location
+UNION_MEMBERS = (
+    "float",
+    "int",
+    "constrained-float",
+    "constrained-int",
+)  # pydantic adds them to a location
 
 
 def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
@@ -240,12 +276,18 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         source: the name of the rows in an error.
 
     Raises:
-        SchemaError: a row has another schema version, a required column is missing, a value is not allowed, energy
+        SchemaError: a row has another schema version, a required column is missing, a value is
+        not allowed, energy
             lacks its method or boundary, or a key occurs twice.
     """
     typed = cast(rows, source)
-    incomplete = typed["energy_joules"].notna() & typed[["energy_method", "energy_boundary"]].isna().any(axis=1)
-    faults = {f"the key {', '.join(KEY)} occurs a second time": typed.duplicated(KEY), INCOMPLETE_ENERGY: incomplete}
+    incomplete = typed["energy_joules"].notna() & typed[
+        ["energy_method", "energy_boundary"]
+    ].isna().any(axis=1)
+    faults = {
+        f"the key {', '.join(KEY)} occurs a second time": typed.duplicated(KEY),
+        INCOMPLETE_ENERGY: incomplete,
+    }
     for fault, wrong in faults.items():
         if wrong.any():
             raise SchemaError(f"{source}, line {int(typed.index[wrong][0]) + 2}: {fault}")
@@ -255,8 +297,9 @@ def validate(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
 def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
     """Return the rows with the schema's columns and types; each value is checked on its own.
 
-    A missing column becomes empty; an unknown column is kept, as text, after the others. Settings become dictionaries,
-    empty where a row has none; rows with equal settings may share one dictionary.
+    A missing column becomes empty; an unknown column is kept, as text, after the others.
+    Settings become dictionaries, empty where a row has none; rows with equal settings may share
+    one dictionary.
 
     Raises:
         SchemaError: a required column is missing, or a value is not allowed. The message names
@@ -275,10 +318,14 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             place, *inner = detail["loc"]
-            faults.append((numpy.argmax(codes == place), f"column {describe_error(detail, [name, *inner])}"))
+            faults.append(
+                (numpy.argmax(codes == place), f"column {describe_error(detail, [name, *inner])}")
+            )
             continue
         if dtype == "object":
-            typed[name] = numpy.array([*values, {}], dtype=object)[codes]  # code -1, no settings, is the last
+            typed[name] = numpy.array([*values, {}], dtype=object)[
+                codes
+            ]  # code -1, no settings, is the last
         else:
             typed[name] = pandas.array(values, dtype=dtype).take(codes, allow_fill=True)
     if faults:
@@ -290,12 +337,14 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
 
 
 def unknown_columns(rows: pandas.DataFrame) -> list[str]:
-    """Return the columns of rows that this version of the schema does not have; they are kept, as text."""
+    """Return the columns of rows that this version of the schema does not have; they are kept,
+    as text."""
     return [name for name in rows if name not in DTYPES]
 
 
 def check_row(row: dict, source: str) -> None:
-    """Refuse a row that the schema does not allow; the verdict of `validate`, in a hundredth of its time.
+    """Refuse a row that the schema does not allow; the verdict of `validate`, in a hundredth of
+    its time.
 
     Args:
         row: values by column; a missing value is left out, or None.
@@ -305,10 +354,17 @@ def check_row(row: dict, source: str) -> None:
         SchemaError: see `validate`.
     """
     try:
-        checked = Row.model_validate({name: cell(value) for name, value in row.items() if value is not None})
+        checked = Row.model_validate(
+            {name: cell(value) for name, value in row.items() if value is not None}
+        )
     except ValidationError as error:
-        raise SchemaError(f"{source}: column {describe_error(error.errors(include_url=False)[0])}") from error
-    if checked.energy_joules is not None and None in (checked.energy_method, checked.energy_boundary):
+        raise SchemaError(
+            f"{source}: column {describe_error(error.errors(include_url=False)[0])}"
+        ) from error
+    if checked.energy_joules is not None and None in (
+        checked.energy_method,
+        checked.energy_boundary,
+    ):
         raise SchemaError(f"{source}: {INCOMPLETE_ENERGY}")
 
 
@@ -325,7 +381,10 @@ def describe_error(detail: dict, place: Iterable[str | int] | None = None) -> st
         place: the keys and indices that lead to the value; default: the error's location.
     """
     keys = [key for key in (detail["loc"] if place is None else place) if key not in UNION_MEMBERS]
-    path = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".") or "the whole"
+    path = (
+        "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+        or "the whole"
+    )
     if detail["type"] in ("missing", "extra_forbidden"):
         return f"{path} is {'missing' if detail['type'] == 'missing' else 'unknown'}"
     rule = re.sub("^(Input|List) should (be|have) |, (unable|got) .*", "", detail["msg"])
@@ -338,7 +397,8 @@ def quoted(value: object) -> str:
 
 
 def listed(values: Iterable[object]) -> str:
-    """Return values as a sorted list for a message: the first few if there are many, and long values cut."""
+    """Return values as a sorted list for a message: the first few if there are many, and long
+    values cut."""
     ordered = sorted(map(str, values))
     more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
     return ", ".join(map(_cut, ordered[:MAX_LISTED])) + more

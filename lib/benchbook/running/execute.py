@@ -1,8 +1,9 @@
 """Run one point through papermill, and determine how it ended.
 
-papermill's own result is not enough: it only warns of an unknown parameter, marks cells of a dead kernel as completed,
-and limits the time of cells, not of runs. So papermill runs as a child process. The processes that its notebook starts
-write their own rows; what else fails is written here.
+papermill's own result is not enough: it only warns of an unknown parameter, marks cells of a
+dead kernel as completed, and limits the time of cells, not of runs. So papermill runs as a child
+process. The processes that its notebook starts write their own rows; what else fails is written
+here.
 """
 
 import math
@@ -44,37 +45,54 @@ def execute(
         patience: seconds that its measurement may lose to others, see `contention.patience`.
 
     Returns:
-        The status of each of its processes that has ended. The point is over unless `interrupted` is among them.
+        The status of each of its processes that has ended. The point is over unless
+        `interrupted` is among them.
 
     Raises:
         Stopped: after the `interrupted` row was written.
     """
     profiles.check(point.study, point.parameters)
     session = context.current().session
-    measurement = Measurement(point.study, machine_name, point.parameters, session, patience=patience)
+    measurement = Measurement(
+        point.study, machine_name, point.parameters, session, patience=patience
+    )
     folder, run_id = measurement.folder, runs.new_id()
     folder.mkdir(parents=True, exist_ok=True)
     notebook = folder / f"{run_id}.ipynb"
     try:
-        failure = _supervise(point, run_id, notebook, machine_name, lambda: watch(folder), deadline, patience)
+        failure = _supervise(
+            point, run_id, notebook, machine_name, lambda: watch(folder), deadline, patience
+        )
     except Stopped as stop:
         runs.recover(folder, ("interrupted", f"stopped by {stop}"))
         raise
     if notebook.exists() and not failure:
-        kernel.keep(notebook, point.study, folder.name, point.parameters.get("variant", "reference") == "reference")
+        kernel.keep(
+            notebook,
+            point.study,
+            folder.name,
+            point.parameters.get("variant", "reference") == "reference",
+        )
     if failure and not runs.recover(folder, failure):
         if left := measurement.left():
             measurement.fail(left[0], runs.new_id(), *failure)
         else:  # a chart, for example; the rows stay as they are
             place = notebook.relative_to(layout.outputs())
-            print(f"\nThe rows are complete, but a later cell of {place} failed: {failure[1]}", flush=True)
+            print(
+                f"\nThe rows are complete, but a later cell of {place} failed: {failure[1]}",
+                flush=True,
+            )
     statuses = list(measurement.finished().values())
-    return [*statuses, "interrupted"] if measurement.left() and set(statuses) <= {"ok"} else statuses
+    return (
+        [*statuses, "interrupted"] if measurement.left() and set(statuses) <= {"ok"} else statuses
+    )
 
 
 def skip(point: Point, machine_name: str, status: str, reason: str) -> list[str]:
     """Write the failure row of a point that is not tried; return its statuses."""
-    measurement = Measurement(point.study, machine_name, point.parameters, context.current().session)
+    measurement = Measurement(
+        point.study, machine_name, point.parameters, context.current().session
+    )
     measurement.folder.mkdir(parents=True, exist_ok=True)
     measurement.fail(1, runs.new_id(), status, reason)
     return [status]
@@ -132,12 +150,24 @@ def _supervise(
     deadline: float,
     patience: float,
 ) -> tuple[str, str] | None:
-    """Run papermill to its end, its limit, the deadline or a stop; return status and message unless all went well."""
+    """Run papermill to its end, its limit, the deadline or a stop; return status and message
+    unless all went well."""
     files = str(layout.notebook(point.study)), str(notebook), nested(point.study, point.parameters)
     left = deadline - time.monotonic()
-    compiled = Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
-    given = {"run_id": run_id, "machine": machine_name, "outputs": str(layout.outputs()), "supervisor": os.getpid()}
-    given |= {"process_seconds": point.time_limit_seconds, "patience": patience, "limits": identity.limits()}
+    compiled = (
+        Path(tempfile.gettempdir()) / f"torchinductor_{os.environ.get('USER') or os.getuid()}"
+    )
+    given = {
+        "run_id": run_id,
+        "machine": machine_name,
+        "outputs": str(layout.outputs()),
+        "supervisor": os.getpid(),
+    }
+    given |= {
+        "process_seconds": point.time_limit_seconds,
+        "patience": patience,
+        "limits": identity.limits(),
+    }
     with temporary.folder() as place, context.changed(**given):
         context.write(place / "run.json")
         variables = {

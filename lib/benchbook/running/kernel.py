@@ -1,11 +1,11 @@
 """Execute one notebook with papermill, in a kernel that is reached through Unix sockets.
 
-papermill's own command talks to its kernel over TCP. That needs a network device, at least the loopback one, and every
-user of the machine can connect to it.
+papermill's own command talks to its kernel over TCP. That needs a network device, at least the
+loopback one, and every user of the machine can connect to it.
 
-The newest executed notebook of each point is kept in outputs/executed; the first reference of a session is its study's
-page. A report shows only these and the examples in outputs/examples: others may come from anywhere, since
-`benchbook add` writes below outputs/runs.
+The newest executed notebook of each point is kept in outputs/executed; the first reference of a
+session is its study's page. A report shows only these and the examples in outputs/examples:
+others may come from anywhere, since `benchbook add` writes below outputs/runs.
 """
 
 import logging
@@ -16,12 +16,14 @@ from benchbook.machine import context, launch, layout, temporary, variables
 
 
 def executed() -> Path:
-    """Return the folder of the studies' pages as executed on this computer; those of all points are in `points`."""
+    """Return the folder of the studies' pages as executed on this computer; those of all points
+    are in `points`."""
     return layout.outputs() / "executed"
 
 
 def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
-    """Copy the executed notebook of a point to where the report finds it; the first reference becomes the page.
+    """Copy the executed notebook of a point to where the report finds it; the first reference
+    becomes the page.
 
     The file `.owner` next to a page has the session and the point that it shows.
     """
@@ -36,21 +38,27 @@ def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
 
 
 def execute(notebook: Path, executed: Path, parameters: dict) -> None:
-    """Execute a notebook in this environment's kernel, whichever it was saved with, without a user's IPython settings.
+    """Execute a notebook in this environment's kernel, whichever it was saved with, without a
+    user's IPython settings.
 
-    By default, sockets are numbered files in the current folder, and two kernels may use the same ones.
+    By default, sockets are numbered files in the current folder, and two kernels may use the
+    same ones.
 
     Raises:
-        PapermillExecutionError: of papermill, with name and text of the exception that ended a cell.
+        PapermillExecutionError: of papermill, with name and text of the exception that ended a
+        cell.
         Died: the kernel died.
     """
     import papermill
     from traitlets.config import Config
 
-    paths = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed))  # no templates
+    paths = (
+        str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed)
+    )  # no templates
     with temporary.folder() as folder:
         settings = Config({"KernelManager": {"transport": "ipc", "ip": f"{folder}/k"}})
-        # All files of a run are written after its last cell; a framework's regular shutdown takes a second or two more.
+        # All files of a run are written after its last cell; a framework's regular shutdown takes a
+        # second or two more.
         settings.NotebookClient.shutdown_kernel = "immediate"
         # Streams are merged, so that the last state of a progress bar is kept.
         options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
@@ -63,14 +71,17 @@ def execute(notebook: Path, executed: Path, parameters: dict) -> None:
 
 
 def attempt(notebook: Path, executed: Path, parameters: dict) -> tuple[str, str] | None:
-    """Execute a notebook; return name and text of the exception that ended a cell, or None. `launch.call` calls this.
+    """Execute a notebook; return name and text of the exception that ended a cell, or None.
+    `launch.call` calls this.
 
     Raises:
         Died: the kernel died.
     """
     import papermill
 
-    logging.disable(logging.ERROR)  # nbclient's report of a kernel's death would follow the kernel's own last line
+    logging.disable(
+        logging.ERROR
+    )  # nbclient's report of a kernel's death would follow the kernel's own last line
     try:
         execute(notebook, executed, parameters)
     except papermill.PapermillExecutionError as error:

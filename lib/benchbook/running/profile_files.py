@@ -13,7 +13,8 @@ LIMIT = "time_limit_minutes"  # of a run
 MOST_POINTS = 1000  # of a study, on one device
 
 
-# Parameters of the notebook; the value of one in a point, or of a key of its budget, wins over its study's.
+# Parameters of the notebook; the value of one in a point, or of a key of its budget, wins over its
+# study's.
 Parameters = open_mapping("Parameters", budget=dict[str, object])
 
 
@@ -31,7 +32,8 @@ STUDIES = TypeAdapter(Annotated[dict[str, Entry], Field(min_length=1)])
 
 
 def read(path: Path) -> dict[str, dict]:
-    """Return a profile's studies, each a mapping with the keys of `Entry`; notebooks' parameters are not checked here.
+    """Return a profile's studies, each a mapping with the keys of `Entry`; notebooks' parameters
+    are not checked here.
 
     Raises:
         ValueError: the file is not YAML, lacks a key, or has a value that is not allowed.
@@ -39,18 +41,26 @@ def read(path: Path) -> dict[str, dict]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except Exception as error:  # PyYAML raises errors of many types
-        raise ValueError(f"{path.name} is not YAML ({' '.join(str(error).split())[:200]})") from error
+        raise ValueError(
+            f"{path.name} is not YAML ({' '.join(str(error).split())[:200]})"
+        ) from error
     try:
         STUDIES.validate_python(content)
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         named = (
-            f"; allowed: {', '.join(Entry.model_fields)}" if detail["type"] in ("missing", "extra_forbidden") else ""
+            f"; allowed: {', '.join(Entry.model_fields)}"
+            if detail["type"] in ("missing", "extra_forbidden")
+            else ""
         )
         raise ValueError(f"{path.name}: {describe_error(detail)}{named}") from error
     for study, entry in content.items():
         choices = [entry.get("parameters", {}) | point for point in entry["points"]]
-        lengths = [[len(value) for value in each.values() if isinstance(value, list)] for each in choices]
+        lengths = [
+            [len(value) for value in each.values() if isinstance(value, list)] for each in choices
+        ]
         if not 1 <= (count := sum(map(math.prod, lengths))) <= MOST_POINTS:
-            raise ValueError(f"{path.name}: {study} has {count} points; allowed: 1 to {MOST_POINTS}")
+            raise ValueError(
+                f"{path.name}: {study} has {count} points; allowed: 1 to {MOST_POINTS}"
+            )
     return content

@@ -1,9 +1,9 @@
 """Turn a profile's YAML file into the points of this machine.
 
-A profile lists the points of each study. A parameter with a list of values gives one point per value. A list of
-frameworks gives one point per installed framework, and a list of devices one per device of this machine; a name of
-`kinds.GROUPS` stands for several kinds. With `device_count: all` every accelerator of the kind trains, and `batch_size`
-is the images of each.
+A profile lists the points of each study. A parameter with a list of values gives one point per
+value. A list of frameworks gives one point per installed framework, and a list of devices one
+per device of this machine; a name of `kinds.GROUPS` stands for several kinds. With
+`device_count: all` every accelerator of the kind trains, and `batch_size` is the images of each.
 """
 
 import ast
@@ -34,7 +34,8 @@ NOTEBOOK_SECONDS = 300  # of a notebook, outside the processes that it starts
 CALIBRATION = "calibrate"  # the study of ceilings
 ALL_DEVICES = ("device_count", "all")
 UNATTENDED = {"try_seconds": 0.0, "explore": False}  # of a budget, unless a profile sets them
-# Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of 30 minutes.
+# Added to a point's limit where a framework compiles its kernels at first use: TensorFlow warns of
+# 30 minutes.
 FIRST_USE_SECONDS = 45 * 60
 
 
@@ -70,10 +71,19 @@ class Point:
 
     @property
     def limit_seconds(self) -> float:
-        """Return the limit of the whole point: of its processes, of one more that compares, and of the rest."""
+        """Return the limit of the whole point: of its processes, of one more that compares, and
+        of the rest."""
         given = self.parameters
-        search = given["search_seconds"] if given.get("variant") == "tuned" and "search_seconds" in given else 0
-        return (given.get("num_processes", 1) + 1) * self.time_limit_seconds + search + NOTEBOOK_SECONDS
+        search = (
+            given["search_seconds"]
+            if given.get("variant") == "tuned" and "search_seconds" in given
+            else 0
+        )
+        return (
+            (given.get("num_processes", 1) + 1) * self.time_limit_seconds
+            + search
+            + NOTEBOOK_SECONDS
+        )
 
     @property
     def setting(self) -> str:
@@ -88,7 +98,9 @@ class Point:
         return f"{studies.title(self.study)}: {self.setting}"
 
 
-def read(profile: str, studies: str = "all", device: str = "all", say: Say = lambda line: None) -> list[Point]:
+def read(
+    profile: str, studies: str = "all", device: str = "all", say: Say = lambda line: None
+) -> list[Point]:
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
@@ -98,8 +110,10 @@ def read(profile: str, studies: str = "all", device: str = "all", say: Say = lam
         say: called with a line that names the skipped studies.
 
     Raises:
-        ValueError: an unknown profile, study or parameter, or a value of another type than declared.
-        DeviceUnavailable: a study that `studies` names lacks its framework or its device here. With `all`, such studies
+        ValueError: an unknown profile, study or parameter, or a value of another type than
+        declared.
+        DeviceUnavailable: a study that `studies` names lacks its framework or its device here.
+        With `all`, such studies
             are skipped, and this is raised only if none remains.
     """
     entries, points, missing = chosen(profile, studies), {}, None
@@ -132,7 +146,11 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     names = list(content) if studies == "all" else studies.split()
     unknown = [study for study in names if study not in content]
     if unknown or not names:
-        problem = f"profile {profile} has no study {unknown[0]!r}" if unknown else f"studies is empty: {studies!r}"
+        problem = (
+            f"profile {profile} has no study {unknown[0]!r}"
+            if unknown
+            else f"studies is empty: {studies!r}"
+        )
         raise ValueError(f"{problem}; allowed: all, {', '.join(content)}")
     entries = {}
     for study in names:
@@ -148,9 +166,11 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
 
 
 def _calibrate_when_needed(points: list[Point]) -> list[Point]:
-    """Return the points with each framework's calibration right before the first study that uses the framework.
+    """Return the points with each framework's calibration right before the first study that uses
+    the framework.
 
-    So the first study waits for its own framework only. A calibration that no study needs comes first.
+    So the first study waits for its own framework only. A calibration that no study needs comes
+    first.
     """
     ordered = [point for point in points if point.study != CALIBRATION]
     for point in reversed([point for point in points if point.study == CALIBRATION]):
@@ -162,24 +182,30 @@ def _calibrate_when_needed(points: list[Point]) -> list[Point]:
 def collect(study: str, names: dict) -> dict:
     """Return a notebook's current parameters by name, with the keys of its budget.
 
-    Given a parameter that the notebook does not have, papermill only warns, and would measure the defaults.
+    Given a parameter that the notebook does not have, papermill only warns, and would measure
+    the defaults.
 
     Args:
         study: the study.
         names: the notebook's `globals()`.
 
     Raises:
-        ValueError: a parameter is unknown, missing or not allowed, or the notebook sets it after papermill did, because
+        ValueError: a parameter is unknown, missing or not allowed, or the notebook sets it after
+        papermill did, because
             its cell has lost the tag.
     """
     shown, notebook = nested(study, declared(study)), layout.notebook(study).name
     flat(study, injected := given(names))
     for name in shown:
         if name not in names:
-            raise ValueError(f"{notebook} lacks the parameter {name!r}; allowed: {', '.join(shown)}")
+            raise ValueError(
+                f"{notebook} lacks the parameter {name!r}; allowed: {', '.join(shown)}"
+            )
         if name in injected and names[name] != injected[name]:
             why = f"{name} is {quoted(names[name])}, though {quoted(injected[name])} was given"
-            raise ValueError(f"{notebook}: {why}; allowed: a cell of parameters with the tag `parameters`")
+            raise ValueError(
+                f"{notebook}: {why}; allowed: a cell of parameters with the tag `parameters`"
+            )
     return declared(study) | flat(study, {name: names[name] for name in shown})
 
 
@@ -187,7 +213,9 @@ def given(names: dict) -> dict:
     """Return the parameters that papermill put into a notebook, from the notebook's `globals()`."""
     return {
         node.targets[0].id: ast.literal_eval(node.value)
-        for source in names.get("In", ())  # the cells that IPython ran; papermill's cell begins with this comment
+        for source in names.get(
+            "In", ()
+        )  # the cells that IPython ran; papermill's cell begins with this comment
         if source.startswith("# Parameters\n")
         for node in ast.parse(source).body
     }
@@ -198,16 +226,20 @@ def flat(study: str, parameters: dict) -> dict:
 
     Args:
         study: the study.
-        parameters: some of the notebook's parameters; `budget` is a dict of keys, the same as JSON (papermill's `-p`
+        parameters: some of the notebook's parameters; `budget` is a dict of keys, the same as
+        JSON (papermill's `-p`
             passes text), or the name of a profile.
 
     Raises:
-        ValueError: an unknown parameter, key or profile, or a value of another type; the message names what is allowed.
+        ValueError: an unknown parameter, key or profile, or a value of another type; the message
+        names what is allowed.
     """
     keys = budget(study)
     for name, value in parameters.items():
         if name in keys:
-            raise ValueError(f"{study}: {name} is a key of budget; allowed: budget={{{name!r}: {value!r}}}")
+            raise ValueError(
+                f"{study}: {name} is a key of budget; allowed: budget={{{name!r}: {value!r}}}"
+            )
     require_names(f"{study} has no parameter", parameters, nested(study, declared(study)))
     inside = parameters.get(BUDGET, {})
     if isinstance(inside, str) and inside.lstrip().startswith("{"):
@@ -220,9 +252,13 @@ def flat(study: str, parameters: dict) -> dict:
             raise ValueError(f"budget {inside!r} has no study {study}; allowed: {allowed}")
         inside = content[study].get("parameters", {}).get(BUDGET, {})
     if not isinstance(inside, dict):
-        raise ValueError(f"{study}: budget is {quoted(inside)}; allowed: a profile's name or a dict of its keys")
+        raise ValueError(
+            f"{study}: budget is {quoted(inside)}; allowed: a profile's name or a dict of its keys"
+        )
     require_names(f"{study}: budget has no key", inside, keys)
-    return check(study, {name: value for name, value in parameters.items() if name != BUDGET} | inside)
+    return check(
+        study, {name: value for name, value in parameters.items() if name != BUDGET} | inside
+    )
 
 
 def points_of(study: str, entry: dict, device: str) -> list[Point]:
@@ -236,7 +272,10 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
     defaults, points, limit = declared(study), [], round(60 * entry[profile_files.LIMIT])
     defaults |= {name: value for name, value in UNATTENDED.items() if name in defaults}
     for point in entry["points"]:
-        choices, parts = {"device": "all"}, (entry.get("parameters", {}), point)  # the point's values win
+        choices, parts = (
+            {"device": "all"},
+            (entry.get("parameters", {}), point),
+        )  # the point's values win
         for part in parts:
             choices |= {name: value for name, value in part.items() if name != BUDGET}
         for part in parts:
@@ -246,12 +285,18 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
         for *values, place in itertools.product(*map(_as_list, choices.values()), places):
             overrides = dict(zip(choices, values, strict=True)) | place
             if ALL_DEVICES in overrides.items():
-                count = 1 if place["device"] == "cpu" else survey.ask(place.get("framework", "torch")).count
+                count = (
+                    1
+                    if place["device"] == "cpu"
+                    else survey.ask(place.get("framework", "torch")).count
+                )
                 size = overrides.get("batch_size", defaults["batch_size"])
                 overrides |= {"device_count": count, "batch_size": count * size}
             parameters = defaults | check(study, overrides)
             for name in parameters.keys() & FILES:
-                if ".py:" in parameters[name]:  # in a profile, paths are relative to the project's folder
+                if (
+                    ".py:" in parameters[name]
+                ):  # in a profile, paths are relative to the project's folder
                     parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
             compiles = survey.compiles_first(place["device"], place.get("framework", "torch"))
@@ -265,9 +310,11 @@ def _as_list(value: object) -> list:
 
 
 def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str) -> list[dict]:
-    """Return framework and device of each place where a point runs; a study without a choice uses torch.
+    """Return framework and device of each place where a point runs; a study without a choice
+    uses torch.
 
-    From a list of frameworks, those are taken that are here with such a device. A single name must be.
+    From a list of frameworks, those are taken that are here with such a device. A single name
+    must be.
     """
     if wanted is None:
         return [{"device": each} for each in _devices(kind, chosen, "torch")]
@@ -283,10 +330,13 @@ def _places(wanted: str | list[str] | None, kind: str | list[str], chosen: str) 
 
 
 def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str, ...]:
-    """Return the kinds of device that a point runs on: the profile's, or the chosen one if the profile allows it."""
+    """Return the kinds of device that a point runs on: the profile's, or the chosen one if the
+    profile allows it."""
     if isinstance(wanted, list) or wanted in GROUPS:
         named = {kind for name in _as_list(wanted) for kind in GROUPS.get(name, [name])}
-        return tuple(kind for kind in survey.kinds(framework) if kind in named and chosen in ("all", kind))
+        return tuple(
+            kind for kind in survey.kinds(framework) if kind in named and chosen in ("all", kind)
+        )
     if wanted == "all" and chosen == "all":
         return survey.kinds(framework)
     if wanted not in ("all", "best") and chosen not in ("all", wanted):
@@ -294,5 +344,7 @@ def _devices(wanted: str | list[str], chosen: str, framework: str) -> tuple[str,
     here, refused = survey.kinds(framework), survey.ask(framework).refused
     if chosen not in ("all", *here) and not refused:
         allowed = ", ".join(("all", *here))
-        raise devices.DeviceUnavailable(f"device {chosen!r} is not available to {framework} here; allowed: {allowed}")
+        raise devices.DeviceUnavailable(
+            f"device {chosen!r} is not available to {framework} here; allowed: {allowed}"
+        )
     return (devices.choose_kind(wanted if chosen == "all" else chosen, here, framework, refused),)

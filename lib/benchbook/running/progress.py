@@ -35,10 +35,13 @@ class Line:
         print(_wrapped(f"{position:>{MARGIN - 2}}  {point.title}"), flush=True)
 
     def watch(self, folder: Path) -> None:
-        """Show the processes so far and the width of their interval, if the output is a terminal."""
+        """Show the processes so far and the width of their interval, if the output is a
+        terminal."""
         new = [path for path in records.find(folder) if path not in self.there]
         ended = sum(path.with_suffix(".json").exists() for path in new)
-        if sys.stdout.isatty() and ended != self.ended:  # reading more often would disturb the windows
+        if (
+            sys.stdout.isatty() and ended != self.ended
+        ):  # reading more often would disturb the windows
             self.ended, point = ended, _judged(folder, new)
             if pandas.notna(point["samples_per_second"]):
                 width = wording.half_width(point)
@@ -48,7 +51,8 @@ class Line:
         self._draw(self.so_far)
 
     def wait_until_calm(self, seconds: float) -> float:
-        """Wait while other processes take much of the CPU; return the seconds waited, at most so many."""
+        """Wait while other processes take much of the CPU; return the seconds waited, at most so
+        many."""
         say = "waiting: other processes take {:.0%} of the CPU".format
         return contention.wait_until_calm(seconds, lambda share: self._draw(say(share)))
 
@@ -57,12 +61,20 @@ class Line:
 
         Args:
             statuses: of the point's processes.
-            seconds_left: estimate until the session ends; 0: none or unknown; None: the point was measured before.
+            seconds_left: estimate until the session ends; 0: none or unknown; None: the point
+            was measured before.
         """
         parts = [result(self.folder) or ", ".join(dict.fromkeys(statuses))]
-        parts.append("measured before" if seconds_left is None else wording.duration(time.monotonic() - self.started))
+        parts.append(
+            "measured before"
+            if seconds_left is None
+            else wording.duration(time.monotonic() - self.started)
+        )
         parts += [f"about {wording.duration(seconds_left)} left"] if seconds_left else []
-        print(("\r\033[K" if sys.stdout.isatty() else "") + _wrapped(" " * MARGIN + "; ".join(parts)), flush=True)
+        print(
+            ("\r\033[K" if sys.stdout.isatty() else "") + _wrapped(" " * MARGIN + "; ".join(parts)),
+            flush=True,
+        )
 
     def _draw(self, state: str) -> None:
         if sys.stdout.isatty():
@@ -71,7 +83,8 @@ class Line:
 
 
 def result(folder: Path) -> str:
-    """Return the doubts, the rate and the interval of a point's rows, or how it failed; empty without rows."""
+    """Return the doubts, the rate and the interval of a point's rows, or how it failed; empty
+    without rows."""
     point = _judged(folder, records.find(folder))
     if not point:
         return ""
@@ -86,7 +99,9 @@ def result(folder: Path) -> str:
         known = [name for name in ("model", "image_size", "precision") if pandas.notna(point[name])]
         if len(known) == 3 and (other := observations.neighbour(*(point[name] for name in known))):
             parts.append(f"{other[0]} {wording.rate(other[1])}, published")
-    if point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful:  # ceilings have no verdict
+    if (
+        point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful
+    ):  # ceilings have no verdict
         parts.insert(0, str(point["verdict"]))
     return "; ".join(parts)
 
@@ -94,11 +109,17 @@ def result(folder: Path) -> str:
 def _judged(folder: Path, paths: list[Path]) -> dict:
     """Return the line of a point's summary, from some of its files; empty without rows."""
     rows = records.gather(paths, lambda line: None)
-    judged = verdicts.summarise(rows, condition.samples(manifests.read_all(folder))) if len(rows) else rows
+    judged = (
+        verdicts.summarise(rows, condition.samples(manifests.read_all(folder)))
+        if len(rows)
+        else rows
+    )
     return next(iter(judged.to_dict("records")), {})
 
 
 def _wrapped(text: str) -> str:
     """Return a text in lines that fit the terminal, without broken words."""
     width = shutil.get_terminal_size().columns
-    return textwrap.fill(text, width, subsequent_indent=" " * MARGIN, drop_whitespace=True, break_long_words=False)
+    return textwrap.fill(
+        text, width, subsequent_indent=" " * MARGIN, drop_whitespace=True, break_long_words=False
+    )

@@ -23,7 +23,8 @@ def too_large(point: Point, failed: list[Point]) -> str:
     smaller = [
         other.parameters["batch_size"]
         for other in failed
-        if other.study == point.study and other.parameters | {"batch_size": size} == point.parameters
+        if other.study == point.study
+        and other.parameters | {"batch_size": size} == point.parameters
     ]
     if smaller and min(smaller) < size:
         return f"not tried, because batch_size {min(smaller)} did not fit into memory"
@@ -35,12 +36,17 @@ def too_large(point: Point, failed: list[Point]) -> str:
 
 
 def least_bytes(point: Point) -> float | None:
-    """Return the least memory that training takes on each device of a point; None if the network was not counted."""
+    """Return the least memory that training takes on each device of a point; None if the network
+    was not counted."""
     given = point.parameters
-    if given.get("lora_rank") or point.study == "your_network":  # frozen weights have no moments; yours may be smaller
+    if (
+        given.get("lora_rank") or point.study == "your_network"
+    ):  # frozen weights have no moments; yours may be smaller
         return None
     is_reference = given.get("variant") == "reference"
-    precision = given.get("precision", "fp32") if is_reference else "bf16"  # a search may choose 16 bits
+    precision = (
+        given.get("precision", "fp32") if is_reference else "bf16"
+    )  # a search may choose 16 bits
     size, length = given.get("image_size"), given.get("sequence_length") or None
     network = networks.describe(given.get("model", point.study), size, length)
     return network.memory_bytes(given["batch_size"] / given.get("device_count", 1), precision)

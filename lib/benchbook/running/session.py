@@ -31,21 +31,28 @@ from benchbook.studies.experiments.process import CHECK
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
 FIRST_ANSWERS = 3  # points after which a user may stop
-POINTS_OF_PATIENCE = 2.5  # a study loses at most so many times what a point may, see `contention.patience`
+POINTS_OF_PATIENCE = (
+    2.5  # a study loses at most so many times what a point may, see `contention.patience`
+)
 SESSION = ".session"  # the file that names a machine's session until all of its points are done
 END_SECONDS = 10.0  # to end a point at the deadline, and to print the summary
 START_SECONDS = 5.0  # of each point's notebook, outside the processes that it starts
-PROCESS_SECONDS = 8.0  # of a process outside its windows, on a machine that has measured nothing yet
+PROCESS_SECONDS = (
+    8.0  # of a process outside its windows, on a machine that has measured nothing yet
+)
 
 
 class Missing(RuntimeError):
     """A point of the profile has no rows."""
 
 
-def measure(points: list[Point], name: str, retry: bool = False, deadline: float = math.inf) -> list[tuple[Point, str]]:
+def measure(
+    points: list[Point], name: str, retry: bool = False, deadline: float = math.inf
+) -> list[tuple[Point, str]]:
     """Run every point that is not done yet, on this computer.
 
-    A session that was cut short continues under its own name, so its finished runs are not repeated.
+    A session that was cut short continues under its own name, so its finished runs are not
+    repeated.
 
     Args:
         points: from `profiles.read`.
@@ -71,7 +78,9 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
             forget(_state(name, point))
         if again:
             file.unlink(missing_ok=True)
-        if not (file.exists() and layout.is_name(file.read_text(errors="replace"))):  # a power cut may damage it
+        if not (
+            file.exists() and layout.is_name(file.read_text(errors="replace"))
+        ):  # a power cut may damage it
             marker.write_atomically(file, runs.new_id())
         with context.changed(session=file.read_text(), machine=name):
             left_out = run(points, name, deadline)
@@ -80,15 +89,20 @@ def measure(points: list[Point], name: str, retry: bool = False, deadline: float
     return left_out
 
 
-def run(points: list[Point], machine_name: str, deadline: float = math.inf) -> list[tuple[Point, str]]:
-    """Run every point that is not done yet; return those that did not fit, were stopped or could not run, with reasons.
+def run(
+    points: list[Point], machine_name: str, deadline: float = math.inf
+) -> list[tuple[Point, str]]:
+    """Run every point that is not done yet; return those that did not fit, were stopped or could
+    not run, with reasons.
 
-    A point starts only if its estimate ends before the deadline. One that takes longer is stopped there and keeps its
-    finished windows. A point that fails writes a row and counts as done; so does one whose batch is too large.
+    A point starts only if its estimate ends before the deadline. One that takes longer is
+    stopped there and keeps its finished windows. A point that fails writes a row and counts as
+    done; so does one whose batch is too large.
 
     Args:
         points, machine_name: in the profile's order; of the rows.
-        deadline: on the monotonic clock. With a deadline, the session does not wait for a calm machine.
+        deadline: on the monotonic clock. With a deadline, the session does not wait for a calm
+        machine.
     """
     recover(machine_name)
     left_out, spent, failed, end = [], [], [], deadline - END_SECONDS
@@ -146,7 +160,9 @@ def _estimates(points: list[Point], machine_name: str) -> dict[tuple[str, str], 
     return lines["seconds"].astype(float).to_dict()
 
 
-def _announced(points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]) -> str:
+def _announced(
+    points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]
+) -> str:
     """Return how many points are to be measured, and how long they should take."""
     new = [point for point in points if not is_done(_state(machine_name, point))]
     known = [estimates[point.key] for point in new if not math.isnan(estimates[point.key])]
@@ -158,22 +174,29 @@ def _announced(points: list[Point], machine_name: str, estimates: dict[tuple[str
 def _left(spent: list[tuple[float, float]], later: list[float]) -> float:
     """Return how many seconds later points should take, from their estimates.
 
-    Starts, and waits for a calm machine, make points longer than estimated, so estimates are scaled by the points that
-    have run. A point without an estimate should take as long as those on average.
+    Starts, and waits for a calm machine, make points longer than estimated, so estimates are
+    scaled by the points that have run. A point without an estimate should take as long as those
+    on average.
 
     Args:
         spent: of each point that has run, its seconds and its estimate (NaN: none).
         later: estimates of later points (NaN: none).
     """
     known = [pair for pair in spent if not math.isnan(pair[1])]
-    scale = sum(taken for taken, _ in known) / sum(estimate for _, estimate in known) if known else 1.0
+    scale = (
+        sum(taken for taken, _ in known) / sum(estimate for _, estimate in known) if known else 1.0
+    )
     mean = sum(taken for taken, _ in spent) / len(spent) if spent else 0.0
     return sum(mean if math.isnan(each) else scale * each for each in later)
 
 
 def _lost(point: Point, machine_name: str) -> float:
     """Return how many seconds a point of this session has lost to others."""
-    return Measurement(point.study, machine_name, point.parameters, context.current().session).state().lost
+    return (
+        Measurement(point.study, machine_name, point.parameters, context.current().session)
+        .state()
+        .lost
+    )
 
 
 def is_done(folder: Path) -> bool:
@@ -191,7 +214,8 @@ def _write_done(folder: Path, statuses: list[str]) -> None:
 
 
 def _statuses(folder: Path) -> list[str]:
-    """Return the statuses of a done point's runs; empty if the point is not done or its file is damaged."""
+    """Return the statuses of a done point's runs; empty if the point is not done or its file is
+    damaged."""
     try:
         return [str(status) for status in json.loads((folder / "done").read_text())["statuses"]]
     except (OSError, ValueError, TypeError, KeyError):
@@ -221,8 +245,11 @@ def check_room(folder: Path) -> None:
         )
 
 
-def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Point, str]] = ()) -> pandas.DataFrame:
-    """Return one line per point, in the profile's order: the columns of `statistics.summarise`, and the verdict.
+def summary(
+    points: list[Point], machine_name: str, left_out: Sequence[tuple[Point, str]] = ()
+) -> pandas.DataFrame:
+    """Return one line per point, in the profile's order: the columns of `statistics.summarise`,
+    and the verdict.
 
     Args:
         points: of the session.
@@ -248,14 +275,15 @@ def summary(points: list[Point], machine_name: str, left_out: Sequence[tuple[Poi
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
     """Return an estimate of each point's time.
 
-    A point that this machine has measured is expected to take as long again, in as many processes as make it known. One
-    that only another machine has measured takes as long as there, scaled by both machines' matrix products. Another
-    point takes as long as its windows, if they last a given time, and for each process the machine's median time
-    outside windows. The time limit is the upper bound either way.
+    A point that this machine has measured is expected to take as long again, in as many
+    processes as make it known. One that only another machine has measured takes as long as
+    there, scaled by both machines' matrix products. Another point takes as long as its windows,
+    if they last a given time, and for each process the machine's median time outside windows.
+    The time limit is the upper bound either way.
 
     Returns:
-        Columns: study, point, num_processes (expected), seconds (missing where nothing was measured yet),
-        limit_seconds.
+        Columns: study, point, num_processes (expected), seconds (missing where nothing was
+        measured yet), limit_seconds.
     """
     folder = layout.outputs() / "runs"
     rows, described = crosschecks.read(folder, str)
@@ -263,18 +291,27 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     timed = rows.assign(seconds=rows["seconds"].where(trained, 0.0).astype(float))
     timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))
     groups = timed.groupby(["run_id", "machine", "device", "session", "study", "point"])
-    taken = groups.agg(seconds=("seconds", "sum"), rate=("rate", "median")).reset_index()  # the oldest first
+    taken = groups.agg(
+        seconds=("seconds", "sum"), rate=("rate", "median")
+    ).reset_index()  # the oldest first
     for column, key in (("process", "process_seconds"), ("number", "process")):
         told = [described.get(run_id, {}).get(key) for run_id in taken["run_id"]]
         taken[column] = pandas.Series(told, taken.index, float)
     taken = taken.dropna(subset="process").assign(outside=taken["process"] - taken["seconds"])
     best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
     products = best.groupby(["machine", "device"])["rate"].max().to_dict()
-    lines = [(*point.key, *_estimate(point, machine_name, taken, products), point.limit_seconds) for point in points]
-    return pandas.DataFrame(lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"])
+    lines = [
+        (*point.key, *_estimate(point, machine_name, taken, products), point.limit_seconds)
+        for point in points
+    ]
+    return pandas.DataFrame(
+        lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"]
+    )
 
 
-def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products: dict) -> tuple[int, float | None]:
+def _estimate(
+    point: Point, machine_name: str, taken: pandas.DataFrame, products: dict
+) -> tuple[int, float | None]:
     """Return the expected processes and the seconds of a point.
 
     Args:
@@ -288,13 +325,19 @@ def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products
     own = again["machine"] == machine_name
     if len(again := again[own] if own.any() else again):
         again = again[again["session"] == again["session"].iloc[-1]]
-        places = [(machine, plan["device"]) for machine in (again["machine"].iloc[-1], machine_name)]
+        places = [
+            (machine, plan["device"]) for machine in (again["machine"].iloc[-1], machine_name)
+        ]
         there, here = (products.get(place, math.nan) for place in places)
         scale = 1.0 if own.any() or math.isnan(there / here) else there / here
         is_check = again["number"] == CHECK
         deviation = numpy.log(again.loc[~is_check, "rate"]).std()
-        count = intervals.processes_needed(deviation if deviation >= 0 else verdicts.STEADY, *wanted)
-        seconds = again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
+        count = intervals.processes_needed(
+            deviation if deviation >= 0 else verdicts.STEADY, *wanted
+        )
+        seconds = (
+            again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
+        )
         return count, scale * seconds + START_SECONDS
     count = intervals.processes_needed(verdicts.STEADY, *wanted)
     is_tuned = plan.get("variant") == "tuned"
@@ -306,16 +349,21 @@ def _estimate(point: Point, machine_name: str, taken: pandas.DataFrame, products
     outside = outside.median() if len(outside) else PROCESS_SECONDS
     seconds += plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1) + outside
     # One more process searches and compares with float64.
-    return count, outside + is_tuned * plan.get("search_seconds", 0) + count * seconds + START_SECONDS
+    return count, outside + is_tuned * plan.get(
+        "search_seconds", 0
+    ) + count * seconds + START_SECONDS
 
 
 def is_cut_short(points: list[Point], machine_name: str) -> bool:
-    """Return whether a session that was cut short has rows of one of these points; the next session continues it."""
+    """Return whether a session that was cut short has rows of one of these points; the next
+    session continues it."""
     file = layout.state(machine_name) / SESSION
     if not file.exists():
         return False
     begun = file.read_text(errors="replace")
-    return any(len(Measurement(each.study, machine_name, each.parameters, begun).rows()) for each in points)
+    return any(
+        len(Measurement(each.study, machine_name, each.parameters, begun).rows()) for each in points
+    )
 
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
@@ -325,7 +373,11 @@ def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     judged = verdicts.summarise(verdicts.counting(rows, conditions), conditions)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
     keys = {*zip(unstable["study"], unstable["point"], strict=True)}
-    failed = {point.key for point in points if not {"ok"}.issuperset(_statuses(_state(machine_name, point)))}
+    failed = {
+        point.key
+        for point in points
+        if not {"ok"}.issuperset(_statuses(_state(machine_name, point)))
+    }
     return [point for point in points if point.key in keys | failed]
 
 

@@ -1,4 +1,5 @@
-"""The registry of studies: each is a folder here, with `study.py` and, where it trains, `plan.py`."""
+"""The registry of studies: each is a folder here, with `study.py` and, where it trains,
+`plan.py`."""
 
 import functools
 import importlib
@@ -8,7 +9,9 @@ from typing import TYPE_CHECKING
 from benchbook.machine import layout
 
 if TYPE_CHECKING:
-    from benchbook.studies.study import Study  # which imports matplotlib; a measuring process does not need it
+    from benchbook.studies.study import (
+        Study,
+    )  # which imports matplotlib; a measuring process does not need it
 
 
 def names() -> list[str]:
@@ -23,7 +26,8 @@ def folders() -> frozenset[str]:
 
 
 def every() -> dict[str, "Study"]:
-    """Return all studies by name, in the order of their notebooks; studies that repeat an article come first."""
+    """Return all studies by name, in the order of their notebooks; studies that repeat an
+    article come first."""
     studies = [importlib.import_module(f"{__name__}.{name}.study").STUDY for name in names()]
     return {study.name: study for study in sorted(studies, key=lambda study: not study.article)}
 

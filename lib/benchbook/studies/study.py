@@ -20,8 +20,10 @@ class Headline:
     Attributes:
         chart: the name of the chart that draws it; see `Study.lead`.
         quantity: its column in the table of that chart.
-        unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a work over a second.
-        sentence: from the drawn lines to the answer, in the unit that the question asks for; see `findings.Sentence`.
+        unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a
+        work over a second.
+        sentence: from the drawn lines to the answer, in the unit that the question asks for; see
+        `findings.Sentence`.
         by_accelerator: whether a CPU alone leaves the question undecided.
         samples: in the unit's work, such as the images of an epoch.
     """
@@ -51,7 +53,8 @@ class Study:
         article: whose figures the study repeats; empty if there is no article.
         claim: id of the article's claim that the notebook's title asks about; may be empty.
         dataset: the article's. A finding on other data names the stand-in; empty: it does not.
-        quantities: from the evidence to measured or computed quantities, as `quantities.gather` returns them.
+        quantities: from the evidence to measured or computed quantities, as `quantities.gather`
+        returns them.
     """
 
     name: str

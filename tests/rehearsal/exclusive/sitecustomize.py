@@ -1,8 +1,10 @@
-"""An accelerator of JAX's that one process at a time may hold, as libtpu's: Python imports this file at its start.
+"""An accelerator of JAX's that one process at a time may hold, as libtpu's: Python imports this
+file at its start.
 
-Where BENCHBOOK_EXCLUSIVE_LOCK names a file, JAX has a TPU, which computes on the CPU. The first question for it locks
-the file until the process ends. Every other process then has no TPU: JAX falls back to the CPU without an error, and
-says why when it is asked for the TPU by name, as libtpu does.
+Where BENCHBOOK_EXCLUSIVE_LOCK names a file, JAX has a TPU, which computes on the CPU. The first
+question for it locks the file until the process ends. Every other process then has no TPU: JAX
+falls back to the CPU without an error, and says why when it is asked for the TPU by name, as
+libtpu does.
 """
 
 import fcntl
@@ -36,7 +38,9 @@ def give_tpu(jax) -> None:
         if backend != "tpu":
             return devices(backend)
         if not take():
-            raise RuntimeError("Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by a process")
+            raise RuntimeError(
+                "Unable to initialize backend 'tpu': ABORTED: The TPU is already in use by a process"
+            )
         return devices("cpu")
 
     jax.devices = devices_with_tpu

@@ -1,7 +1,7 @@
 """JAX's devices: cpu, cuda, tpu; see `frameworks.backend.Backend`.
 
-`previous` is an unused argument of a calibration operation: the computation waits for the previous one and reuses its
-memory for the output.
+`previous` is an unused argument of a calibration operation: the computation waits for the
+previous one and reuses its memory for the output.
 """
 
 import os
@@ -44,7 +44,11 @@ class JaxBackend(Backend):
 
     def in_use(self) -> list[Place]:
         there = [each for client in self._clients() for each in client.local_devices()]
-        return [self._place(each) for each in there if (each.memory_stats() or {}).get("bytes_in_use", 1)]
+        return [
+            self._place(each)
+            for each in there
+            if (each.memory_stats() or {}).get("bytes_in_use", 1)
+        ]
 
     def _clients(self) -> list:
         from jax._src import xla_bridge
@@ -65,7 +69,9 @@ class JaxBackend(Backend):
 
     def gather(self, key: str, values: list, seconds: float) -> list[list]:
         if self._clients() and jax.process_count() > 1:
-            raise ValueError(f"JAX trains in {jax.process_count()} processes; allowed: one, or ranks of torch")
+            raise ValueError(
+                f"JAX trains in {jax.process_count()} processes; allowed: one, or ranks of torch"
+            )
         return [values]
 
     def capability(self, kind: str) -> float | None:
@@ -73,7 +79,8 @@ class JaxBackend(Backend):
         return float(text) if text else None
 
     def count(self, device: Device) -> int:
-        """Return the number of devices; XLA_FLAGS=--xla_force_host_platform_device_count=2 splits a CPU into two."""
+        """Return the number of devices; XLA_FLAGS=--xla_force_host_platform_device_count=2
+        splits a CPU into two."""
         return len(jax.devices(device.kind))
 
     def handle(self, device: Device) -> Any:
@@ -81,19 +88,22 @@ class JaxBackend(Backend):
         return jax.devices(device.kind)[device.index]
 
     def synchronize(self, device: Device, last: Any = None) -> None:
-        """Wait for the last output, or without it for the kind's live arrays: JAX cannot wait for a device.
+        """Wait for the last output, or without it for the kind's live arrays: JAX cannot wait
+        for a device.
 
         Source: https://docs.jax.dev/en/latest/async_dispatch.html
         """
         jax.block_until_ready(jax.live_arrays(device.kind) if last is None else last)
 
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
-        """Return bytes and method, or None if the allocator does not count; the maximum cannot be reset."""
+        """Return bytes and method, or None if the allocator does not count; the maximum cannot
+        be reset."""
         peak = (self.handle(device).memory_stats() or {}).get("peak_bytes_in_use")
         return (None, None) if peak is None else (peak, "jax_allocator_process_peak")
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set the precision of float32 products; the default is TF32 on recent GPUs and bfloat16 on a TPU.
+        """Set the precision of float32 products; the default is TF32 on recent GPUs and bfloat16
+        on a TPU.
 
         Source: https://docs.jax.dev/en/latest/_autosummary/jax.default_matmul_precision.html
         """
@@ -121,22 +131,36 @@ class JaxBackend(Backend):
         """Return an array on a device, without a copy if it is already there."""
         return jax.device_put(array, self.handle(device))
 
-    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+    def operation(
+        self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
+    ) -> Operation:
         placed = [self.place(device, part).astype(dtype) for part in host]
-        compiled = jax.jit(lambda previous, *arrays: function(*arrays), keep_unused=True, donate_argnums=0)
+        compiled = jax.jit(
+            lambda previous, *arrays: function(*arrays), keep_unused=True, donate_argnums=0
+        )
 
         def run(previous: Any) -> Any:
             if previous is None:
-                with jax.default_device(self.handle(device)):  # otherwise it is made on the first device and moved
+                with jax.default_device(
+                    self.handle(device)
+                ):  # otherwise it is made on the first device and moved
                     previous = jax.numpy.zeros_like(jax.eval_shape(function, *placed))
             return compiled(previous, *placed)
 
         return run
 
-    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        layout = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    def convolution(
+        self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray
+    ) -> Operation:
+        layout = {
+            "window_strides": (1, 1),
+            "padding": "SAME",
+            "dimension_numbers": ("NHWC", "HWIO", "NHWC"),
+        }
         convolve = jax.lax.conv_general_dilated
-        return self.operation(device, lambda left, right: convolve(left, right, **layout), images, kernel)
+        return self.operation(
+            device, lambda left, right: convolve(left, right, **layout), images, kernel
+        )
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         return lambda previous: self.place(device, host)

@@ -12,9 +12,11 @@ from benchbook.frameworks.keras.runtime import Array
 
 
 class KerasNetwork(Network):
-    """A Keras model trained by a jitted function from one state to the next; `update_model` copies it to the model.
+    """A Keras model trained by a jitted function from one state to the next; `update_model`
+    copies it to the model.
 
-    For several devices, XLA compiles one program: gradients are summed, and batch norms see the whole batch.
+    For several devices, XLA compiles one program: gradients are summed, and batch norms see the
+    whole batch.
     Source: https://docs.jax.dev/en/latest/sharded-computation.html
     """
 
@@ -22,9 +24,14 @@ class KerasNetwork(Network):
 
     def _prepare(self) -> None:
         first, count, self._layouts = self.device.index, self.device.count, None
-        if count > 1:  # the layouts of arrays: a copy on each device, and a share of the first dimension on each
+        if (
+            count > 1
+        ):  # the layouts of arrays: a copy on each device, and a share of the first dimension on each
             mesh = Mesh(jax.devices(self.device.kind)[first : first + count], "batch")
-            self._layouts = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("batch"))
+            self._layouts = (
+                NamedSharding(mesh, PartitionSpec()),
+                NamedSharding(mesh, PartitionSpec("batch")),
+            )
         self.jitted_step = step = jax.jit(self.train_step, donate_argnums=0)
 
         def train(inputs: Array, target: Array) -> Array:
@@ -36,16 +43,23 @@ class KerasNetwork(Network):
             return lambda *given: jitted(*self._state[:2], *given)
 
         bodies = self._score_body, self._predict_body, self._differentiate_body
-        self._train, (self._score, self._predict, self._differentiate) = train, map(at_weights, bodies)
+        self._train, (self._score, self._predict, self._differentiate) = (
+            train,
+            map(at_weights, bodies),
+        )
         self.update_state()
 
     def update_state(self) -> None:
         """Copy the model's variables into the state: a step may overwrite its arguments."""
         with self.arithmetic():
-            self._state = [[self._keep(numpy.array(variable.value)) for variable in group] for group in self._groups()]
+            self._state = [
+                [self._keep(numpy.array(variable.value)) for variable in group]
+                for group in self._groups()
+            ]
 
     def scatter(self, *parts: Array) -> list[Array]:
-        """Return parts of a batch on the device, or split into shares; each device has all of an indivisible batch."""
+        """Return parts of a batch on the device, or split into shares; each device has all of an
+        indivisible batch."""
         num_images = parts[0].shape[0] if parts[0].ndim else 1
         if self._layouts is None or num_images % self.device.count:
             return [self._keep(part) for part in parts]
@@ -53,7 +67,11 @@ class KerasNetwork(Network):
 
     def _keep(self, array: Array) -> Array:
         """Return an array on the device, or a copy of it on each device."""
-        return BACKEND.place(self.device, array) if self._layouts is None else jax.device_put(array, self._layouts[0])
+        return (
+            BACKEND.place(self.device, array)
+            if self._layouts is None
+            else jax.device_put(array, self._layouts[0])
+        )
 
     def update_model(self) -> None:
         """Copy the state into the model's variables."""
@@ -76,7 +94,9 @@ class KerasNetwork(Network):
 
         def scaled_loss(trainable: list) -> tuple[Array, tuple]:
             loss, updated = self._loss(trainable, others, inputs, target)
-            with self.keras.StatelessScope(list(zip(self.optimizer.variables, optimizer, strict=True))):
+            with self.keras.StatelessScope(
+                list(zip(self.optimizer.variables, optimizer, strict=True))
+            ):
                 return self.optimizer.scale_loss(loss), (loss, updated)
 
         (_, (loss, others)), gradients = jax.value_and_grad(scaled_loss, has_aux=True)(trainable)
@@ -93,9 +113,13 @@ class KerasNetwork(Network):
         gradients, loss = jax.grad(scaled_loss, has_aux=True)(trainable)
         return loss, gradients
 
-    def _loss(self, trainable: list, others: list, inputs: Array, target: Array) -> tuple[Array, list]:
+    def _loss(
+        self, trainable: list, others: list, inputs: Array, target: Array
+    ) -> tuple[Array, list]:
         outputs, updated = self.model.stateless_call(trainable, others, inputs, training=True)
         return self.loss(self._outputs(outputs), target), list(updated)
 
     def _predict_body(self, trainable: list, others: list, inputs: Array) -> Array:
-        return self._outputs(self.model.stateless_call(trainable, others, inputs, training=False)[0])
+        return self._outputs(
+            self.model.stateless_call(trainable, others, inputs, training=False)[0]
+        )

@@ -1,7 +1,7 @@
 """A Keras model and its compiled steps, behind one interface for TensorFlow and JAX.
 
-TensorFlow changes variables in place; JAX passes a state from step to step. Nothing here reads a number from the device
-during training.
+TensorFlow changes variables in place; JAX passes a state from step to step. Nothing here reads a
+number from the device during training.
 """
 
 import functools
@@ -11,21 +11,35 @@ from contextlib import contextmanager
 
 import numpy
 
-from benchbook.frameworks.keras.runtime import POLICIES, Array, arithmetic, dropouts, import_keras, to_host
+from benchbook.frameworks.keras.runtime import (
+    POLICIES,
+    Array,
+    arithmetic,
+    dropouts,
+    import_keras,
+    to_host,
+)
 from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.machine.precisions import PRECISIONS
 
-FUNCTIONS = ("_train", "_score", "_predict", "_differentiate")  # attributes of a network that hold compiled functions
+FUNCTIONS = (
+    "_train",
+    "_score",
+    "_predict",
+    "_differentiate",
+)  # attributes of a network that hold compiled functions
 
 
 class Network:
-    """A Keras model and its optimiser; each framework has a subclass that compiles and runs the steps.
+    """A Keras model and its optimiser; each framework has a subclass that compiles and runs the
+    steps.
 
     Args:
         workload: whose network it is.
 
     Attributes:
-        misplaced: the operations of a training step that another device computes, with their counts; the first step
+        misplaced: the operations of a training step that another device computes, with their
+        counts; the first step
             sets it.
     """
 
@@ -44,9 +58,13 @@ class Network:
         self.misplaced: dict[str, int] = {}
         precision = PRECISIONS[self.precision]
         self.is_float64 = precision.stored == "float64"
-        self._without: dict[str, Callable] = {}  # functions compiled without dropout, by the names of FUNCTIONS
+        self._without: dict[
+            str, Callable
+        ] = {}  # functions compiled without dropout, by the names of FUNCTIONS
         policy, state = self.keras.config.dtype_policy(), random.getstate()
-        random.seed(workload.seed)  # Keras draws the seeds of initialisers and dropout from this generator
+        random.seed(
+            workload.seed
+        )  # Keras draws the seeds of initialisers and dropout from this generator
         try:
             with self.arithmetic():
                 self.keras.config.set_dtype_policy(POLICIES[self.precision])
@@ -61,18 +79,22 @@ class Network:
 
     @property
     def variables(self) -> list:
-        """Return everything that training changes: weights, statistics, random seeds, optimiser and its step."""
+        """Return everything that training changes: weights, statistics, random seeds, optimiser
+        and its step."""
         return [*self.model.variables, *self.optimizer.variables]
 
     @property
     def is_loss_scaled(self) -> bool:
-        """Return whether the optimiser scales the loss, for the precision or by its own construction."""
+        """Return whether the optimiser scales the loss, for the precision or by its own
+        construction."""
         return hasattr(self.optimizer, "dynamic_scale")
 
     @property
     def iterations(self):
         """Return the variable that counts the optimiser's steps; its schedule depends on it."""
-        return (self.optimizer.inner_optimizer if self.is_loss_scaled else self.optimizer).iterations
+        return (
+            self.optimizer.inner_optimizer if self.is_loss_scaled else self.optimizer
+        ).iterations
 
     def steps_taken(self) -> int:
         """Return the present value of `iterations`."""
@@ -97,11 +119,16 @@ class Network:
         with self.arithmetic():
             return to_host(self._predict(*self.scatter(inputs)))
 
-    def differentiate(self, inputs: Array, target: Array, scale: float = 1.0) -> tuple[float, list[numpy.ndarray]]:
-        """Return loss and gradients of the trainable variables in float64, computed from the loss times `scale`."""
+    def differentiate(
+        self, inputs: Array, target: Array, scale: float = 1.0
+    ) -> tuple[float, list[numpy.ndarray]]:
+        """Return loss and gradients of the trainable variables in float64, computed from the
+        loss times `scale`."""
         with self.arithmetic():
             factor = numpy.asarray(scale, "float64" if self.is_float64 else "float32")
-            loss, gradients = self._differentiate(*self.scatter(inputs, target), *self.scatter(factor))
+            loss, gradients = self._differentiate(
+                *self.scatter(inputs, target), *self.scatter(factor)
+            )
         return float(loss), [to_host(gradient).astype("float64") / scale for gradient in gradients]
 
     def load(self, weights: list[numpy.ndarray]) -> None:
@@ -110,7 +137,8 @@ class Network:
         self.assign(self.model.weights, weights)
 
     def assign(self, variables: list, values: list[numpy.ndarray]) -> None:
-        """Set some of `variables`, and continue training from these values; compiled functions stay valid."""
+        """Set some of `variables`, and continue training from these values; compiled functions
+        stay valid."""
         with self.arithmetic():
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)
@@ -118,7 +146,8 @@ class Network:
 
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
-        """Switch dropout off inside a `with` block, with separately compiled functions; restore both afterwards."""
+        """Switch dropout off inside a `with` block, with separately compiled functions; restore
+        both afterwards."""
         layers = dropouts(self.model)
         rates = [layer.rate for layer in layers]
         functions = {name: getattr(self, name) for name in FUNCTIONS}

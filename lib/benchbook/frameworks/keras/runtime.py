@@ -1,4 +1,5 @@
-"""Keras on TensorFlow or on JAX: its backend, its precision, and batches that stay on the device."""
+"""Keras on TensorFlow or on JAX: its backend, its precision, and batches that stay on the
+device."""
 
 import math
 import os
@@ -15,8 +16,12 @@ from benchbook.frameworks.devices import Device
 from benchbook.machine import libraries
 from benchbook.machine.precisions import PRECISIONS
 
-# Keras's dtype policy for each precision: the types in which variables are stored and layers compute.
-POLICIES = {name: f"mixed_{each.computed}" if each.autocast else each.stored for name, each in PRECISIONS.items()}
+# Keras's dtype policy for each precision: the types in which variables are stored and layers
+# compute.
+POLICIES = {
+    name: f"mixed_{each.computed}" if each.autocast else each.stored
+    for name, each in PRECISIONS.items()
+}
 
 Array = Any  # a NumPy array, or a tensor of the framework
 
@@ -28,7 +33,9 @@ def import_keras(framework: str) -> ModuleType:
         DeviceUnavailable: the framework, or Keras, is not installed.
         RuntimeError: Keras was imported before with another framework.
     """
-    devices.backend(framework)  # imports it without warnings, or raises an error that lists the installed ones
+    devices.backend(
+        framework
+    )  # imports it without warnings, or raises an error that lists the installed ones
     if "keras" not in sys.modules:
         os.environ["KERAS_BACKEND"] = framework
     try:
@@ -45,7 +52,8 @@ def import_keras(framework: str) -> ModuleType:
 
 @contextmanager
 def arithmetic(device: Device, precision: str) -> Iterator[None]:
-    """Compute on a device in a precision inside a `with` block; a model is built, traced and called in such blocks.
+    """Compute on a device in a precision inside a `with` block; a model is built, traced and
+    called in such blocks.
 
     Raises:
         NotImplementedError: tf32 on a device without TF32 units.
@@ -58,20 +66,25 @@ def arithmetic(device: Device, precision: str) -> Iterator[None]:
 
 @contextmanager
 def zero_kernels() -> Iterator[None]:
-    """Initialise kernels with zeros inside a `with` block or a decorated function: the model's weights are set later.
+    """Initialise kernels with zeros inside a `with` block or a decorated function: the model's
+    weights are set later.
 
-    Random kernels would be discarded, and JAX compiles a generator for each shape, which takes 11 s for MobileNetV2 on
-    a CPU. It covers layers whose initialiser is one of these names, by default or as an argument.
+    Random kernels would be discarded, and JAX compiles a generator for each shape, which takes
+    11 s for MobileNetV2 on a CPU. It covers layers whose initialiser is one of these names, by
+    default or as an argument.
 
     Source: https://keras.io/api/models/model_saving_apis/serialization_utils/ (custom_object_scope)
     """
     import keras
 
     class Zeros(keras.initializers.GlorotUniform):
-        """Draws a seed as the initialiser that it replaces, so that dropout's seeds stay the same."""
+        """Draws a seed as the initialiser that it replaces, so that dropout's seeds stay the
+        same."""
 
         def __call__(self, shape: tuple[int, ...], dtype: str | None = None) -> Array:
-            return keras.ops.convert_to_tensor(numpy.zeros(shape, "float32"), dtype)  # compiles nothing
+            return keras.ops.convert_to_tensor(
+                numpy.zeros(shape, "float32"), dtype
+            )  # compiles nothing
 
     with keras.saving.custom_object_scope(dict.fromkeys(("glorot_uniform", "he_uniform"), Zeros)):
         yield
@@ -79,11 +92,13 @@ def zero_kernels() -> Iterator[None]:
 
 @contextmanager
 def _keras_in_float64(wanted: bool) -> Iterator[None]:
-    """Prevent Keras on JAX from rounding float64 to float32 in its operations, such as batch norms and means.
+    """Prevent Keras on JAX from rounding float64 to float32 in its operations, such as batch
+    norms and means.
 
-    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy is and whether or not JAX has
-    float64 enabled. `keras.config.set_floatx` and dtype policies do not change that, and Keras cannot compute with
-    another framework in the same process. The reference would be in float64 by name only. Keras has no public switch.
+    Keras does so "to be aligned with JAX's default behavior", whatever the dtype policy is and
+    whether or not JAX has float64 enabled. `keras.config.set_floatx` and dtype policies do not
+    change that, and Keras cannot compute with another framework in the same process. The
+    reference would be in float64 by name only. Keras has no public switch.
 
     Source: keras.src.backend.common.dtypes.result_type (Keras 3.15)
 
@@ -95,11 +110,15 @@ def _keras_in_float64(wanted: bool) -> Iterator[None]:
         return
     import keras
 
-    rounded = getattr(sys.modules.get("keras.src.backend.common.dtypes"), "BIT64_TO_BIT32_DTYPE", {})
+    rounded = getattr(
+        sys.modules.get("keras.src.backend.common.dtypes"), "BIT64_TO_BIT32_DTYPE", {}
+    )
     kept = rounded.pop("float64", None)
     try:
         if keras.backend.result_type("float64", "float32") != "float64":
-            raise NotImplementedError(f"keras {keras.__version__} rounds float64 to float32; allowed: Keras 3.15")
+            raise NotImplementedError(
+                f"keras {keras.__version__} rounds float64 to float32; allowed: Keras 3.15"
+            )
         yield
     finally:
         if kept is not None:
@@ -113,7 +132,11 @@ def to_host(array: Array) -> numpy.ndarray:
 
 def dropouts(model) -> list:
     """Return the dropout layers of a Keras model, including those inside other layers."""
-    return [layer for layer in model._flatten_layers() if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")]
+    return [
+        layer
+        for layer in model._flatten_layers()
+        if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")
+    ]
 
 
 def is_moving(variable) -> bool:
@@ -130,17 +153,26 @@ class ResidentArrays:
     Args:
         device: where they stay.
         inputs, target: NumPy arrays of equal length: images, and the label or mask of each.
-        prepare: converts some of `inputs`, on the device, to inputs of the network; in keras.ops. Integers of 8 bits
-            may be float16 with the same values there, see `as_gatherable`; so may those of `target`.
+        prepare: converts some of `inputs`, on the device, to inputs of the network; in
+        keras.ops. Integers of 8 bits
+            may be float16 with the same values there, see `as_gatherable`; so may those of
+            `target`.
     """
 
     def __init__(
-        self, device: Device, inputs: numpy.ndarray, target: numpy.ndarray, prepare: Callable[[Array], Array]
+        self,
+        device: Device,
+        inputs: numpy.ndarray,
+        target: numpy.ndarray,
+        prepare: Callable[[Array], Array],
     ) -> None:
         keras = import_keras(device.framework)
         self.device = device
-        self.arrays = tuple(device.backend.place(device, as_gatherable(device, array)) for array in (inputs, target))
-        # Labels of more than 8 bits must be integers again; Keras's losses take narrower ones as floats, too.
+        self.arrays = tuple(
+            device.backend.place(device, as_gatherable(device, array)) for array in (inputs, target)
+        )
+        # Labels of more than 8 bits must be integers again; Keras's losses take narrower ones as
+        # floats, too.
         labels = "int64" if target.dtype.kind in "iu" and target.dtype.itemsize > 1 else None
 
         def take(inputs: Array, target: Array, indices: Array) -> Batch:
@@ -162,11 +194,12 @@ class ResidentArrays:
 def as_gatherable(device: Device, array: numpy.ndarray) -> numpy.ndarray:
     """Return an array's values in a type that the framework can gather on the device.
 
-    TensorFlow has no GatherV2 of uint8 for CUDA or Metal, and keeps int32 on the host for every device: each step would
-    copy the whole data set. It has kernels for floats on both, which hold the same values: integers of 8 bits become
-    float16, others float32.
+    TensorFlow has no GatherV2 of uint8 for CUDA or Metal, and keeps int32 on the host for every
+    device: each step would copy the whole data set. It has kernels for floats on both, which
+    hold the same values: integers of 8 bits become float16, others float32.
 
-    Sources: tensorflow/core/kernels/gather_op.cc, tensorflow/python/eager/pywrap_tensor.cc (TensorFlow 2.20)
+    Sources: tensorflow/core/kernels/gather_op.cc, tensorflow/python/eager/pywrap_tensor.cc
+    (TensorFlow 2.20)
 
     Raises:
         ValueError: integers that float32 cannot hold.
@@ -181,7 +214,8 @@ def as_gatherable(device: Device, array: numpy.ndarray) -> numpy.ndarray:
 
 
 def evaluation_batch_size(num_images: int, most: int) -> int:
-    """Return a batch size over half of `most` that divides the number of images; `most` itself if there is none.
+    """Return a batch size over half of `most` that divides the number of images; `most` itself
+    if there is none.
 
     A last batch of another size would need another compilation.
     """

@@ -1,6 +1,8 @@
-"""What all Keras workloads share on TensorFlow and JAX: a training step, evaluation, saved state, parity.
+"""What all Keras workloads share on TensorFlow and JAX: a training step, evaluation, saved
+state, parity.
 
-The same model, loss and optimiser run on both. A process uses one of them: the framework of its first device.
+The same model, loss and optimiser run on both. A process uses one of them: the framework of its
+first device.
 """
 
 import importlib
@@ -20,8 +22,8 @@ from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
 LARGEST_LOSS_SCALE = 2.0**15  # the first scale of Keras's LossScaleOptimizer
-# Keras's layers with products. Every number of these kernels is used once at each position of the output, or of the
-# input if the layer is transposed.
+# Keras's layers with products. Every number of these kernels is used once at each position of the
+# output, or of the input if the layer is transposed.
 PRODUCTS = dict.fromkeys(("Conv1D", "Conv2D", "DepthwiseConv2D", "Dense"), ("output", "kernel"))
 PRODUCTS |= {
     "Conv2DTranspose": ("input", "kernel"),
@@ -31,7 +33,8 @@ WITHOUT_PRODUCTS = ("BatchNormalization", "LayerNormalization", "Embedding")
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
-    """Return the mean categorical cross-entropy of logits (n, classes) and labels (n,), softmax included."""
+    """Return the mean categorical cross-entropy of logits (n, classes) and labels (n,), softmax
+    included."""
     import keras
 
     losses = keras.ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
@@ -55,14 +58,18 @@ class KerasSubject(ParitySubject):
 
     def __init__(self, workload: "KerasWorkload") -> None:
         self.network = workload.network
-        self.loss_scale = LARGEST_LOSS_SCALE if PRECISIONS[self.network.precision].needs_scaling else 1.0
+        self.loss_scale = (
+            LARGEST_LOSS_SCALE if PRECISIONS[self.network.precision].needs_scaling else 1.0
+        )
         self.dtype = to_host(self.network.model.weights[0].value).dtype
         self.resolution = float(ml_dtypes.finfo(self.dtype).eps)
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
         arrays = (to_host(part) for part in batch)
-        return tuple(array if array.dtype.kind in "iub" else array.astype("float64") for array in arrays)
+        return tuple(
+            array if array.dtype.kind in "iub" else array.astype("float64") for array in arrays
+        )
 
     def weights(self) -> Arrays:
         return self._kept(moving=False)
@@ -90,7 +97,9 @@ class KerasSubject(ParitySubject):
 
     def _kept(self, moving: bool) -> Arrays:
         self.network.update_model()
-        variables = [variable for variable in self.network.model.weights if is_moving(variable) == moving]
+        variables = [
+            variable for variable in self.network.model.weights if is_moving(variable) == moving
+        ]
         return {variable.path: to_host(variable.value).astype("float64") for variable in variables}
 
     def _differentiate(self, batch: tuple) -> Arrays:
@@ -104,7 +113,9 @@ class KerasSubject(ParitySubject):
                 break
             self.loss_scale /= 2
         model = self.network.model
-        zeros = {part.path: numpy.zeros(part.shape) for part in model.weights if not is_moving(part)}
+        zeros = {
+            part.path: numpy.zeros(part.shape) for part in model.weights if not is_moving(part)
+        }
         names = [variable.path for variable in model.trainable_variables]
         return zeros | dict(zip(names, derived, strict=True))
 
@@ -116,12 +127,15 @@ class KerasWorkload(Workload):
     A batch is (inputs, target), NumPy arrays or tensors of the framework.
 
     Attributes:
-        make_model: returns a functional Keras model, without nested models, in the dtype policy then in force.
-        make_optimizer: returns a new Keras optimiser; its learning-rate schedule, if any, steps with every batch.
+        make_model: returns a functional Keras model, without nested models, in the dtype policy
+        then in force.
+        make_optimizer: returns a new Keras optimiser; its learning-rate schedule, if any, steps
+        with every batch.
         train_batches: returns batches of one shape: another shape would need another compilation.
         loss, accuracy: (outputs, target) to the batch's mean, in keras.ops.
         plain: the reference's parts; None: training cannot be compared.
-        settings: precision, and `compiled`: TensorFlow uses XLA, as JAX always does. Keras has no choice of memory
+        settings: precision, and `compiled`: TensorFlow uses XLA, as JAX always does. Keras has
+        no choice of memory
             format or of a fused optimiser.
         seed: of weights and dropout.
 
@@ -138,7 +152,9 @@ class KerasWorkload(Workload):
 
     def __post_init__(self) -> None:
         if self.settings != Settings(self.settings.precision, compiled=self.settings.compiled):
-            raise NotImplementedError(f"{self.settings}; allowed with Keras: precision and compiled")
+            raise NotImplementedError(
+                f"{self.settings}; allowed with Keras: precision and compiled"
+            )
         import_keras(self.device.framework)
         training = importlib.import_module(f"benchbook.frameworks.{self.device.framework}.training")
         self.network = training.KerasNetwork(self)
@@ -157,7 +173,9 @@ class KerasWorkload(Workload):
         compiled = self.settings.compiled or self.device.framework == "jax"
         described = super().description() | {"compiled": compiled}
         counted = "flops_per_sample" in described
-        return described | ({} if counted else {"flops_per_sample": flops_per_sample(self.network.model)})
+        return described | (
+            {} if counted else {"flops_per_sample": flops_per_sample(self.network.model)}
+        )
 
     def trained_weights(self) -> Iterator[numpy.ndarray]:
         return (to_host(variable.value) for variable in self.model.trainable_variables)
@@ -174,7 +192,8 @@ class KerasWorkload(Workload):
         return self.network.steps_taken()
 
     def misplaced_operations(self) -> dict[str, int]:
-        """Return the operations of a step that another device computes, with their counts, after the first step.
+        """Return the operations of a step that another device computes, with their counts, after
+        the first step.
 
         TensorFlow computes an operation on the CPU if the accelerator has no kernel for it.
         """
@@ -213,10 +232,12 @@ class KerasWorkload(Workload):
 
 
 def flops_per_sample(model: Any) -> float:
-    """Count the arithmetic of training a Keras network on one sample: forward and backward, 2 per multiply-add.
+    """Count the arithmetic of training a Keras network on one sample: forward and backward, 2
+    per multiply-add.
 
-    The count is that of torch's counter: products and convolutions, once forward, once for the gradient of a trained
-    kernel, and once for the gradient of an input that depends on trained weights. Element-wise operations do not count.
+    The count is that of torch's counter: products and convolutions, once forward, once for the
+    gradient of a trained kernel, and once for the gradient of an input that depends on trained
+    weights. Element-wise operations do not count.
 
     Args:
         model: a functional Keras model without nested models.
@@ -229,11 +250,15 @@ def flops_per_sample(model: Any) -> float:
     trained_above: dict[str, bool] = {}
     total = 0
     for layer in model.layers:
-        parents = [tensor._keras_history.operation.name for tensor in keras.tree.flatten(layer.input)]
+        parents = [
+            tensor._keras_history.operation.name for tensor in keras.tree.flatten(layer.input)
+        ]
         above = any(trained_above.get(name) for name in parents)
         trained = bool(layer.trainable_variables)
         trained_above[layer.name] = above or trained
-        for place, part in enumerate(_forward(layer)):  # a layer's second convolution depends on its first
+        for place, part in enumerate(
+            _forward(layer)
+        ):  # a layer's second convolution depends on its first
             total += part * (1 + trained + (above or (trained and place > 0)))
     return float(total)
 
@@ -245,7 +270,9 @@ def _forward(layer: Any) -> list[int]:
         side, *kernels = PRODUCTS[kind]
         positions = math.prod(getattr(layer, side).shape[1:-1])
         return [2 * positions * math.prod(getattr(layer, kernel).shape) for kernel in kernels]
-    if layer.weights and not any(ancestor.__name__ in WITHOUT_PRODUCTS for ancestor in type(layer).__mro__):
+    if layer.weights and not any(
+        ancestor.__name__ in WITHOUT_PRODUCTS for ancestor in type(layer).__mro__
+    ):
         allowed = ", ".join((*PRODUCTS, *WITHOUT_PRODUCTS))
         raise ValueError(f"layer {layer.name!r} is a {kind}; allowed with weights: {allowed}")
     return []

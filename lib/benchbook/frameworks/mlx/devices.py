@@ -1,9 +1,10 @@
 """MLX's devices: cpu, and metal on Apple silicon; see `frameworks.backend.Backend`.
 
-MLX computes nothing until an array is evaluated. Waiting therefore has two parts: `mx.eval` evaluates the last output,
-with work that was not submitted before, and `mx.synchronize` waits for the device's stream. If outputs are dropped, MLX
-computes only the last. Each calibration operation is therefore submitted when it is called, as other frameworks do by
-themselves, and depends on the previous one: waiting for the last waits for all, submitted or not.
+MLX computes nothing until an array is evaluated. Waiting therefore has two parts: `mx.eval`
+evaluates the last output, with work that was not submitted before, and `mx.synchronize` waits
+for the device's stream. If outputs are dropped, MLX computes only the last. Each calibration
+operation is therefore submitted when it is called, as other frameworks do by themselves, and
+depends on the previous one: waiting for the last waits for all, submitted or not.
 
 Source: https://ml-explore.github.io/mlx/build/html/usage/lazy_evaluation.html
 """
@@ -20,7 +21,8 @@ import numpy
 from benchbook.frameworks.backend import Backend, Operation
 from benchbook.frameworks.devices import Device, Place
 
-# MLX multiplies float32 in TF32 units if an Apple GPU has them, unless this is 0 at its first multiplication.
+# MLX multiplies float32 in TF32 units if an Apple GPU has them, unless this is 0 at its first
+# multiplication.
 os.environ["MLX_ENABLE_TF32"] = "0"
 
 
@@ -35,7 +37,9 @@ class MlxBackend(Backend):
     def accelerator(self) -> str | None:
         if mx.metal.is_available():
             return "metal"
-        return "cuda" if mx.cuda.is_available() else None  # the table of kinds has cuda for other frameworks only
+        return (
+            "cuda" if mx.cuda.is_available() else None
+        )  # the table of kinds has cuda for other frameworks only
 
     def in_use(self) -> list[Place]:
         """Return MLX's default device, which its arrays do not name."""
@@ -51,8 +55,9 @@ class MlxBackend(Backend):
     def synchronize(self, device: Device, last: Any = None) -> None:
         """Evaluate the last output, with everything that it depends on, and wait for the device.
 
-        MLX has no list of arrays that are not evaluated yet: work on which `last` does not depend would not be done,
-        nor timed. `last` must therefore depend on all the work before it.
+        MLX has no list of arrays that are not evaluated yet: work on which `last` does not
+        depend would not be done, nor timed. `last` must therefore depend on all the work before
+        it.
         """
         mx.eval(last)  # with None this does nothing
         mx.synchronize(self.handle(device))
@@ -85,7 +90,9 @@ class MlxBackend(Backend):
         """Return the host threads: Accelerate uses all cores, the BLAS on Linux one."""
         return super().num_threads() if sys.platform == "darwin" else 1
 
-    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+    def operation(
+        self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
+    ) -> Operation:
         """Return an operation whose output depends on the previous one and is submitted at once."""
         placed = [_placed(part, dtype) for part in host]
 
@@ -99,16 +106,21 @@ class MlxBackend(Backend):
 
         return run
 
-    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+    def convolution(
+        self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray
+    ) -> Operation:
         convolve = functools.partial(mx.conv2d, padding=len(kernel) // 2)
         return self.operation(device, convolve, images, kernel.transpose(3, 0, 1, 2))
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
-        attend = functools.partial(mx.fast.scaled_dot_product_attention, scale=host[0].shape[-1] ** -0.5)
+        attend = functools.partial(
+            mx.fast.scaled_dot_product_attention, scale=host[0].shape[-1] ** -0.5
+        )
         return self.operation(device, attend, *host)
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
-        """Return an operation that copies an array: host and device share one memory, in which MLX makes the copy."""
+        """Return an operation that copies an array: host and device share one memory, in which
+        MLX makes the copy."""
         return lambda previous: mx.array(host)
 
     def device_to_host(self, device: Device, host: numpy.ndarray) -> Operation:
@@ -117,7 +129,8 @@ class MlxBackend(Backend):
         return lambda previous: numpy.array(source)
 
     def launch(self, device: Device) -> Operation:
-        """Return an operation that adds one to one number, each in its own evaluation: together they start faster."""
+        """Return an operation that adds one to one number, each in its own evaluation: together
+        they start faster."""
         number = _placed(numpy.zeros(1))
 
         def start(previous: Any) -> Any:

@@ -1,6 +1,7 @@
 """Layers that compute in the precision of their inputs, independent of the type of their weights.
 
-Images are (n, height, width, channels), as in MLX. Each layer converts its weight to torch's layout and back.
+Images are (n, height, width, channels), as in MLX. Each layer converts its weight to torch's
+layout and back.
 """
 
 from collections.abc import Iterator
@@ -63,12 +64,16 @@ class Dense(nn.Module):
     Args:
         kernel: in Keras's layout, shape (in, out).
         bias: shape (out,); None: no bias.
-        images: height, width and channels of images, which the layer flattens; None: its inputs are not images. torch
+        images: height, width and channels of images, which the layer flattens; None: its inputs
+        are not images. torch
             flattens images with the channels first.
     """
 
     def __init__(
-        self, kernel: numpy.ndarray, bias: numpy.ndarray | None, images: tuple[int, int, int] | None = None
+        self,
+        kernel: numpy.ndarray,
+        bias: numpy.ndarray | None,
+        images: tuple[int, int, int] | None = None,
     ) -> None:
         super().__init__()
         self.weight = mx.array(kernel.T.copy())
@@ -82,7 +87,11 @@ class Dense(nn.Module):
         """Return (n, ..., out)."""
         hidden = hidden.reshape(len(hidden), -1) if self.flattened else hidden
         weight = self.weight.astype(hidden.dtype).T
-        return mx.addmm(self.bias.astype(hidden.dtype), hidden, weight) if "bias" in self else hidden @ weight
+        return (
+            mx.addmm(self.bias.astype(hidden.dtype), hidden, weight)
+            if "bias" in self
+            else hidden @ weight
+        )
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
         """Return a weight in torch's layout."""
@@ -103,8 +112,8 @@ class Dense(nn.Module):
 class BatchNorm(nn.BatchNorm):
     """Batch norm that computes in float32, with each batch's mean and variance computed once.
 
-    MLX's batch norm computes in the precision of the images, and the variance twice. The moving variance is unbiased,
-    as in MLX and torch.
+    MLX's batch norm computes in the precision of the images, and the variance twice. The moving
+    variance is unbiased, as in MLX and torch.
 
     Args:
         arrays: scale, offset, moving mean and moving variance.
@@ -113,7 +122,9 @@ class BatchNorm(nn.BatchNorm):
         trained: whether it normalises by the batch in training, or always by the moving statistics.
     """
 
-    def __init__(self, arrays: list[numpy.ndarray], epsilon: float, momentum: float, trained: bool = True) -> None:
+    def __init__(
+        self, arrays: list[numpy.ndarray], epsilon: float, momentum: float, trained: bool = True
+    ) -> None:
         super().__init__(len(arrays[0]), epsilon, momentum)
         self.weight, self.bias, self.running_mean, self.running_var = map(mx.array, arrays)
         self.trained = trained
@@ -124,7 +135,10 @@ class BatchNorm(nn.BatchNorm):
         if self.training and self.trained:
             axes, count = (0, 1, 2), values.size // values.shape[-1]
             mean, variance = mx.mean(values, axes), mx.var(values, axes)
-            for name, new in (("running_mean", mean), ("running_var", variance * (count / max(1, count - 1)))):
+            for name, new in (
+                ("running_mean", mean),
+                ("running_var", variance * (count / max(1, count - 1))),
+            ):
                 setattr(self, name, (1 - self.momentum) * self[name] + self.momentum * new)
         else:
             mean, variance = self.running_mean, self.running_var
@@ -156,8 +170,11 @@ class Shift(nn.Module):
         return images + self.bias.astype(images.dtype)
 
 
-def as_torch(random: numpy.random.Generator, shape: tuple[int, ...]) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Return a random kernel and bias for a convolution or a dense layer, distributed as in torch, float32.
+def as_torch(
+    random: numpy.random.Generator, shape: tuple[int, ...]
+) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return a random kernel and bias for a convolution or a dense layer, distributed as in
+    torch, float32.
 
     Args:
         random: draws the numbers.
@@ -171,7 +188,8 @@ def as_torch(random: numpy.random.Generator, shape: tuple[int, ...]) -> tuple[nu
 
 
 def flops_per_sample(model: nn.Module, images: mx.array) -> float:
-    """Count the arithmetic of training an MLX network on one sample, as `keras.training.flops_per_sample` does.
+    """Count the arithmetic of training an MLX network on one sample, as
+    `keras.training.flops_per_sample` does.
 
     Args:
         model: its products are layers of this module, in the order in which data pass them.
@@ -193,5 +211,7 @@ def _in_order(part: Any) -> Iterator[Any]:
     if hasattr(part, "positions"):
         yield part
     else:
-        for child in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        for child in (
+            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        ):
             yield from _in_order(child)

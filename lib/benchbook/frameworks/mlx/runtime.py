@@ -9,9 +9,11 @@ from mlx.utils import tree_flatten
 
 from benchbook.machine.precisions import PRECISIONS
 
-# The types in which weights are stored, and those of the inputs, in which a network computes. Convolutions have no
-# float64.
-_SUPPORTED = [each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32]
+# The types in which weights are stored, and those of the inputs, in which a network computes.
+# Convolutions have no float64.
+_SUPPORTED = [
+    each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32
+]
 STORED = {each.name: getattr(mx, each.stored) for each in _SUPPORTED}
 COMPUTED = {each.name: getattr(mx, each.computed) for each in _SUPPORTED}
 ByPath = dict[str, mx.array]  # the arrays of a tree by their paths
@@ -57,9 +59,16 @@ class ResidentArrays:
     """
 
     def __init__(
-        self, images: numpy.ndarray, labels: numpy.ndarray, prepare: Callable[[mx.array], mx.array] = lambda part: part
+        self,
+        images: numpy.ndarray,
+        labels: numpy.ndarray,
+        prepare: Callable[[mx.array], mx.array] = lambda part: part,
     ) -> None:
-        self.images, self.labels, self.prepare = mx.array(images), mx.array(labels.astype("int32")), prepare
+        self.images, self.labels, self.prepare = (
+            mx.array(images),
+            mx.array(labels.astype("int32")),
+            prepare,
+        )
         mx.eval(self.images, self.labels)
 
     def batches(self, order: Iterable[numpy.ndarray]) -> Iterator[Batch]:

@@ -11,7 +11,16 @@ from mlx import nn, optimizers
 from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.layers import flops_per_sample
-from benchbook.frameworks.mlx.runtime import COMPUTED, MOVING, STORED, ByPath, assign, leaves, to_array, to_host
+from benchbook.frameworks.mlx.runtime import (
+    COMPUTED,
+    MOVING,
+    STORED,
+    ByPath,
+    assign,
+    leaves,
+    to_array,
+    to_host,
+)
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
@@ -28,8 +37,8 @@ cross_entropy = functools.partial(nn.losses.cross_entropy, reduction="mean")
 class MlxSubject(ParitySubject):
     """An MLX workload step by step; see `ParitySubject`.
 
-    MLX's convolutions have no float64, so the plain network is torch's: parameters have torch's names and shapes, and
-    batches on the host have torch's order of dimensions.
+    MLX's convolutions have no float64, so the plain network is torch's: parameters have torch's
+    names and shapes, and batches on the host have torch's order of dimensions.
 
     Args:
         workload: a copy of the compared workload; its dropout is switched off.
@@ -56,7 +65,9 @@ class MlxSubject(ParitySubject):
         images, labels = batch
         if images.ndim < 4:  # tokens
             return numpy.array(images), numpy.array(labels)
-        images = to_host(mx.array(images)) if isinstance(images, mx.array) else images.astype("float64")
+        images = (
+            to_host(mx.array(images)) if isinstance(images, mx.array) else images.astype("float64")
+        )
         return numpy.ascontiguousarray(images.transpose(0, 3, 1, 2)), numpy.array(labels)
 
     def weights(self) -> Arrays:
@@ -72,7 +83,9 @@ class MlxSubject(ParitySubject):
             if name in given:
                 layer = self._layer(path)
                 value = layer.from_torch(given[name]) if layer else given[name]
-                arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(own[path].dtype)
+                arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(
+                    own[path].dtype
+                )
         assign(self.model, arrays)
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
@@ -81,7 +94,11 @@ class MlxSubject(ParitySubject):
         gradients = self.workload.differentiate(batch) if differentiated else {}
         loss = self.workload.step(batch).item()
         self.schedule_step += 1
-        return loss, self._exported(gradients, self.names), self.workload.scaling["scale"].item() >= scale
+        return (
+            loss,
+            self._exported(gradients, self.names),
+            self.workload.scaling["scale"].item() >= scale,
+        )
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return to_host(mx.array(array.astype("float32")).astype(self.dtype))
@@ -96,7 +113,8 @@ class MlxSubject(ParitySubject):
         return exported
 
     def _layer(self, path: str) -> nn.Module | None:
-        """Return the layer of a weight whose shape in torch may differ; None for all other parameters."""
+        """Return the layer of a weight whose shape in torch may differ; None for all other
+        parameters."""
         parent, _, kind = path.rpartition(".")
         layer = dict(self.model.named_modules())[parent]
         return layer if kind == "weight" and hasattr(layer, "to_torch") else None
@@ -108,17 +126,21 @@ class MlxWorkload(Workload):
 
     A batch is (images, labels), arrays of NumPy or MLX; images are (n, height, width, channels).
 
-    A step is submitted to the device without waiting. Its loss depends on the weights after the step, so that waiting
-    for the last loss waits for all steps.
+    A step is submitted to the device without waiting. Its loss depends on the weights after the
+    step, so that waiting for the last loss waits for all steps.
 
     Attributes:
-        make_model: returns a new network with the first weights; its parameters are in the order of torch's network.
-        make_optimizer: returns a new optimiser; its learning-rate schedule, if any, steps with every batch.
+        make_model: returns a new network with the first weights; its parameters are in the order
+        of torch's network.
+        make_optimizer: returns a new optimiser; its learning-rate schedule, if any, steps with
+        every batch.
         loss: outputs in float32 and labels to the mean loss.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
-        epoch_rate: returns an epoch's learning rate by its number, if the schedule steps once an epoch; or None.
+        epoch_rate: returns an epoch's learning rate by its number, if the schedule steps once an
+        epoch; or None.
         sample_shape: of one sample, to count the operations of a step; empty: `columns` has them.
-        make_plain: returns the reference's parts, in torch: MLX has no convolution in float64. It imports torch.
+        make_plain: returns the reference's parts, in torch: MLX has no convolution in float64.
+        It imports torch.
         settings: precision, `compiled` (by `mx.compile`) and `fused_attention`.
 
     Raises:
@@ -135,24 +157,40 @@ class MlxWorkload(Workload):
 
     def __post_init__(self) -> None:
         settings = self.settings
-        supported = {name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")}
+        supported = {
+            name: getattr(settings, name) for name in ("precision", "compiled", "fused_attention")
+        }
         if settings != Settings(**supported):
             raise NotImplementedError(f"{settings}; allowed with MLX: {', '.join(supported)}")
         if settings.precision not in STORED:
             raise NotImplementedError(f"MLX in {settings.precision}; allowed: {', '.join(STORED)}")
         model, optimizer = self.model, self.optimizer = self.make_model(), self.make_optimizer()
-        model.computed = COMPUTED[settings.precision]  # for inputs that are integers and have no precision
+        model.computed = COMPUTED[
+            settings.precision
+        ]  # for inputs that are integers and have no precision
         self.enter()
-        weights = {path: array for path, array in leaves(model.parameters()).items() if not path.endswith(MOVING)}
-        assign(model, {path: array.astype(STORED[settings.precision]) for path, array in weights.items()})
+        weights = {
+            path: array
+            for path, array in leaves(model.parameters()).items()
+            if not path.endswith(MOVING)
+        }
+        assign(
+            model,
+            {path: array.astype(STORED[settings.precision]) for path, array in weights.items()},
+        )
         optimizer.init(model.trainable_parameters())
         self.is_scaled = PRECISIONS[settings.precision].needs_scaling
-        self.scaling = {"scale": mx.array(FIRST_SCALE if self.is_scaled else 1.0), "steps": mx.array(0)}
+        self.scaling = {
+            "scale": mx.array(FIRST_SCALE if self.is_scaled else 1.0),
+            "steps": mx.array(0),
+        }
         self.changing = [model, optimizer.state, self.scaling]
         self._value_and_gradients = mx.value_and_grad(self._losses)
         captured = [*self.changing, mx.random.state]
         compiled = {"inputs": captured, "outputs": captured}
-        self._train = mx.compile(self.train_step, **compiled) if settings.compiled else self.train_step
+        self._train = (
+            mx.compile(self.train_step, **compiled) if settings.compiled else self.train_step
+        )
         mx.eval(self.changing)
         if self.sample_shape:
             counted = flops_per_sample(model, mx.zeros((1, *self.sample_shape)))
@@ -189,7 +227,9 @@ class MlxWorkload(Workload):
         assign(self.model, before)
         return leaves(gradients)
 
-    def _losses(self, parameters: dict, inputs: mx.array, target: mx.array) -> tuple[mx.array, mx.array]:
+    def _losses(
+        self, parameters: dict, inputs: mx.array, target: mx.array
+    ) -> tuple[mx.array, mx.array]:
         """Return the scaled loss, which is differentiated, and the loss."""
         self.model.update(parameters)
         loss = self.loss(self.model(inputs).astype(mx.float32), target)
@@ -197,10 +237,14 @@ class MlxWorkload(Workload):
 
     def _gradients(self, inputs: mx.array, target: mx.array) -> tuple[mx.array, dict]:
         """Return the loss and the gradients of the trainable parameters."""
-        (_, loss), gradients = self._value_and_gradients(self.model.trainable_parameters(), inputs, target)
+        (_, loss), gradients = self._value_and_gradients(
+            self.model.trainable_parameters(), inputs, target
+        )
         scale = self.scaling["scale"]
         gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
-        return loss, optimizers.clip_grad_norm(gradients, self.max_norm)[0] if self.max_norm else gradients
+        return loss, optimizers.clip_grad_norm(gradients, self.max_norm)[
+            0
+        ] if self.max_norm else gradients
 
     def train_step(self, inputs: mx.array, target: mx.array) -> mx.array:
         loss, gradients = self._gradients(inputs, target)
@@ -212,11 +256,16 @@ class MlxWorkload(Workload):
         return loss
 
     def _skip_overflow(self, before: ByPath, gradients: dict) -> None:
-        """Undo a step with gradients that are not finite, and set the next scale, without reading from the device."""
-        finite = mx.stack([mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]).all()
+        """Undo a step with gradients that are not finite, and set the next scale, without
+        reading from the device."""
+        finite = mx.stack(
+            [mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]
+        ).all()
         trained = [self.model, self.optimizer.state]
         after = leaves(trained)
-        assign(trained, {path: mx.where(finite, after[path], array) for path, array in before.items()})
+        assign(
+            trained, {path: mx.where(finite, after[path], array) for path, array in before.items()}
+        )
         scale, steps = self.scaling["scale"], self.scaling["steps"] + 1
         doubled = mx.where(steps >= STEPS_TO_DOUBLE, scale * 2, scale)
         self.scaling["scale"] = mx.where(finite, doubled, scale / 2)
@@ -245,19 +294,23 @@ class MlxWorkload(Workload):
 
     def state(self) -> dict:
         mx.eval(self.changing)
-        return {"arrays": leaves(self.changing)}  # no copies: training replaces MLX's arrays and does not change them
+        return {
+            "arrays": leaves(self.changing)
+        }  # no copies: training replaces MLX's arrays and does not change them
 
     def load_state(self, state: dict) -> None:
         assign(self.changing, state["arrays"])
 
     def advance_schedule(self, count: int) -> None:
         state = self.optimizer.state
-        if count:  # Adam's count of steps corrects its means: its schedule adds the steps that were skipped
+        # Adam's count of steps corrects its means: its schedule adds the steps that were skipped
+        if count:
             state["passed" if "passed" in state else "step"] = mx.array(count, mx.uint64)
 
     @contextmanager
     def compared(self, precision: str) -> Iterator[MlxSubject]:
-        """Yield a copy of this workload step by step: with the same settings, or in another precision with no others.
+        """Yield a copy of this workload step by step: with the same settings, or in another
+        precision with no others.
 
         The copy is built from scratch, because code that was compiled with dropout keeps it.
         """

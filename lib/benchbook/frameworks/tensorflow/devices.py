@@ -27,13 +27,16 @@ class TensorFlowBackend(Backend):
     def accelerator(self) -> str | None:
         kinds = {each.device_type for each in tensorflow.config.list_physical_devices()}
         if "GPU" not in kinds:
-            return min((kind.lower() for kind in kinds - {"CPU"}), default=None)  # such as Intel's XPU
+            return min(
+                (kind.lower() for kind in kinds - {"CPU"}), default=None
+            )  # such as Intel's XPU
         if sys.platform == "darwin":
             return "metal"
         return "rocm" if tensorflow.test.is_built_with_rocm() else "cuda"
 
     def why_unusable(self, kind: str) -> str:
-        """Refuse compute capability 12, for which TensorFlow 2.20 only has PTX, and the driver refuses that.
+        """Refuse compute capability 12, for which TensorFlow 2.20 only has PTX, and the driver
+        refuses that.
 
         Source: https://github.com/tensorflow/tensorflow/issues/101746
         """
@@ -53,7 +56,11 @@ class TensorFlowBackend(Backend):
             return []
         places = [self._place(each.name) for each in tensorflow.config.list_logical_devices()]
         memory = tensorflow.config.experimental.get_memory_info  # Metal's plug-in does not count it
-        return [(kind, number) for kind, number in places if kind != "cuda" or memory(f"GPU:{number}")["current"]]
+        return [
+            (kind, number)
+            for kind, number in places
+            if kind != "cuda" or memory(f"GPU:{number}")["current"]
+        ]
 
     def place_of(self, value: Any) -> Place | None:
         is_own = isinstance(value, tensorflow.Tensor | tensorflow.Variable) and value.device
@@ -77,7 +84,8 @@ class TensorFlowBackend(Backend):
         return tensorflow.sysconfig.get_build_info().get("cuda_compute_capabilities", [])
 
     def compiles_first(self, device: Device) -> bool:
-        """Return whether the build has no binaries for an NVIDIA GPU: 2.20 has them up to 8.9, PTX from Hopper on."""
+        """Return whether the build has no binaries for an NVIDIA GPU: 2.20 has them up to 8.9,
+        PTX from Hopper on."""
         return device.capability is not None and not has_binaries(device.capability, self._built())
 
     def handle(self, device: Device) -> str:
@@ -98,7 +106,9 @@ class TensorFlowBackend(Backend):
     def peak_memory(self, device: Device) -> tuple[int | None, str | None]:
         if device.kind != "cuda":
             return None, None
-        return tensorflow.config.experimental.get_memory_info(self.handle(device))["peak"], "cuda_allocator_peak"
+        return tensorflow.config.experimental.get_memory_info(self.handle(device))[
+            "peak"
+        ], "cuda_allocator_peak"
 
     def random_state(self, device: Device) -> dict:
         return {"generator": tensorflow.random.get_global_generator().state.numpy()}
@@ -109,12 +119,15 @@ class TensorFlowBackend(Backend):
     def allow_tf32(self, allowed: bool) -> None:
         """Set TF32, which TensorFlow uses by default.
 
-        Source: https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution
+        Source:
+        https://www.tensorflow.org/api_docs/python/tf/config/experimental/enable_tensor_float_32_execution
         """
         tensorflow.config.experimental.enable_tensor_float_32_execution(allowed)
 
     def num_threads(self) -> int:
-        return tensorflow.config.threading.get_intra_op_parallelism_threads() or super().num_threads()
+        return (
+            tensorflow.config.threading.get_intra_op_parallelism_threads() or super().num_threads()
+        )
 
     @contextmanager
     def arithmetic(self, device: Device, precision: Precision) -> Iterator[None]:
@@ -125,8 +138,8 @@ class TensorFlowBackend(Backend):
 
     def compile_function(self, function: Callable, compiled: bool = False) -> Callable:
         """Return a function of arrays as a graph, compiled by XLA if `compiled`."""
-        # Each partial is a new function: TensorFlow would count the traces of several functions with the same source as
-        # those of one, and warn that it is traced too often.
+        # Each partial is a new function: TensorFlow would count the traces of several functions
+        # with the same source as those of one, and warn that it is traced too often.
         return tensorflow.function(functools.partial(function), jit_compile=compiled)
 
     def place(self, device: Device, array: Any) -> Any:
@@ -138,19 +151,28 @@ class TensorFlowBackend(Backend):
         with tensorflow.device(self.handle(device)):
             return tensorflow.cast(host, dtype)
 
-    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
-        """Return an operation that was tried: TensorFlow lets the CPU compute what a device lacks, without a word.
+    def operation(
+        self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
+    ) -> Operation:
+        """Return an operation that was tried: TensorFlow lets the CPU compute what a device
+        lacks, without a word.
 
         Raises:
             NotImplementedError: another device computes it.
         """
         placed = [self._placed(device, part, dtype) for part in host]
         if not (place := function(*placed).device).endswith(self.handle(device)):
-            raise NotImplementedError(f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}")
+            raise NotImplementedError(
+                f"{place.rpartition('device:')[2]} computes it; allowed: {self.handle(device)}"
+            )
         return lambda previous: function(*placed)
 
-    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
-        return self.operation(device, lambda left, right: tensorflow.nn.conv2d(left, right, 1, "SAME"), images, kernel)
+    def convolution(
+        self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray
+    ) -> Operation:
+        return self.operation(
+            device, lambda left, right: tensorflow.nn.conv2d(left, right, 1, "SAME"), images, kernel
+        )
 
     def host_to_device(self, device: Device, host: numpy.ndarray) -> Operation:
         return self._transfer(replace(device, kind="cpu", index=0), device, host)
@@ -161,10 +183,11 @@ class TensorFlowBackend(Backend):
     def _transfer(self, origin: Device, goal: Device, host: numpy.ndarray) -> Operation:
         """Return an operation that copies an array each time.
 
-        `tensorflow.identity` on another device copies at its first call only: the tensor keeps that copy as its mirror.
-        An explicit copy neither makes nor uses mirrors.
+        `tensorflow.identity` on another device copies at its first call only: the tensor keeps
+        that copy as its mirror. An explicit copy neither makes nor uses mirrors.
 
-        Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice (TensorFlow 2.20)
+        Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice
+        (TensorFlow 2.20)
         """
         source = self._placed(origin, host)
         return lambda previous: source._copy(device_name=self.handle(goal))

@@ -1,8 +1,9 @@
 """A Keras model trained by TensorFlow: graphs whose variables change in place.
 
-TensorFlow silently computes an operation on the CPU if the device has no kernel for it. Apple's plug-in has none for
-the gradient of ResizeBilinear and for most operations in float16. Every step then copies inputs and outputs between
-device and host. The first step counts such operations.
+TensorFlow silently computes an operation on the CPU if the device has no kernel for it. Apple's
+plug-in has none for the gradient of ResizeBilinear and for most operations in float16. Every
+step then copies inputs and outputs between device and host. The first step counts such
+operations.
 """
 
 import functools
@@ -26,11 +27,17 @@ class KerasNetwork(Network):
         bodies = self._score_body, self._predict_body, self._differentiate_body, self.train_step
         compiled = (BACKEND.compile_function(body, self.compiled) for body in bodies)
         self._score, self._predict, self._differentiate, train = compiled
-        # XLA computes a whole graph on the device where it is called, and next to a CPU there is no other device.
-        self._train = train if self.compiled or self.device.is_cpu else functools.partial(self._train_first, train)
+        # XLA computes a whole graph on the device where it is called, and next to a CPU there is no
+        # other device.
+        self._train = (
+            train
+            if self.compiled or self.device.is_cpu
+            else functools.partial(self._train_first, train)
+        )
 
     def _train_first(self, train: Callable, *parts: Any) -> Array:
-        """Train on the first batch, which builds the graph, and count its operations that are not on the device."""
+        """Train on the first batch, which builds the graph, and count its operations that are
+        not on the device."""
         with context.collect_graphs(optimized=True) as graphs:
             loss = train(*parts)
         place = BACKEND.handle(self.device)
@@ -49,7 +56,9 @@ class KerasNetwork(Network):
     def _predict_body(self, inputs: Array) -> Array:
         return self._outputs(self.model(inputs, training=False))
 
-    def _differentiate_body(self, inputs: Array, target: Array, scale: Array) -> tuple[Array, list[Array]]:
+    def _differentiate_body(
+        self, inputs: Array, target: Array, scale: Array
+    ) -> tuple[Array, list[Array]]:
         with tensorflow.GradientTape() as tape:
             loss = self.loss(self._outputs(self.model(inputs, training=True)), target)
             scaled = loss * scale
@@ -60,24 +69,54 @@ class KerasNetwork(Network):
 def _dense(gradient: Any) -> Array | None:
     """Return a gradient as one array; None if there is none.
 
-    An embedding's gradient is a slice for each position of a word. Keras's Adam squares the slices one by one: if a
-    batch has a word twice, it adds the squares, and its second moment is not that of the gradient.
+    An embedding's gradient is a slice for each position of a word. Keras's Adam squares the
+    slices one by one: if a batch has a word twice, it adds the squares, and its second moment is
+    not that of the gradient.
     """
-    return tensorflow.convert_to_tensor(gradient) if isinstance(gradient, tensorflow.IndexedSlices) else gradient
+    return (
+        tensorflow.convert_to_tensor(gradient)
+        if isinstance(gradient, tensorflow.IndexedSlices)
+        else gradient
+    )
 
 
 # Operations that move or name values and compute nothing.
 NO_WORK = frozenset(
     {
-        *("NoOp", "Const", "HostConst", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Identity", "IdentityN"),
-        *("_Send", "_Recv", "_HostSend", "_HostRecv", "Switch", "Merge", "ControlTrigger", "VarHandleOp"),
+        *(
+            "NoOp",
+            "Const",
+            "HostConst",
+            "_Arg",
+            "_Retval",
+            "_DeviceArg",
+            "_DeviceRetval",
+            "Identity",
+            "IdentityN",
+        ),
+        *(
+            "_Send",
+            "_Recv",
+            "_HostSend",
+            "_HostRecv",
+            "Switch",
+            "Merge",
+            "ControlTrigger",
+            "VarHandleOp",
+        ),
     }
 )
-TYPES = ("T", "SrcT", "dtype", "Tparams")  # attributes that hold the type of an operation's input, depending on it
+TYPES = (
+    "T",
+    "SrcT",
+    "dtype",
+    "Tparams",
+)  # attributes that hold the type of an operation's input, depending on it
 
 
 def misplaced(graph: graph_pb2.GraphDef, device: str) -> Iterator[str]:
-    """Yield operation and type of each node that computes on another device, such as "ResizeBilinearGrad(float32)".
+    """Yield operation and type of each node that computes on another device, such as
+    "ResizeBilinearGrad(float32)".
 
     Args:
         graph: optimised, with the device of each node.
@@ -85,5 +124,9 @@ def misplaced(graph: graph_pb2.GraphDef, device: str) -> Iterator[str]:
     """
     for node in graph.node:
         if node.op not in NO_WORK and node.device and not node.device.endswith(device):
-            types = [tensorflow.dtypes.as_dtype(node.attr[name].type).name for name in TYPES if name in node.attr]
+            types = [
+                tensorflow.dtypes.as_dtype(node.attr[name].type).name
+                for name in TYPES
+                if name in node.attr
+            ]
             yield f"{node.op}({types[0]})" if types else node.op

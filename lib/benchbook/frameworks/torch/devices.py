@@ -1,7 +1,7 @@
 """torch's devices: cpu, mps, cuda, rocm and xpu; see `frameworks.backend.Backend`.
 
-Functions of `torch.accelerator` serve every accelerator; only cuda and mps need some of their own. The output of an
-operation is allocated once.
+Functions of `torch.accelerator` serve every accelerator; only cuda and mps need some of their
+own. The output of an operation is allocated once.
 """
 
 import json
@@ -47,7 +47,11 @@ class TorchBackend(Backend):
         built = torch.cuda.get_arch_list() if kind == "cuda" else []
         capability = self.capability(kind)
         ptx = [int(name.removeprefix("compute_")) for name in built if name.startswith("compute_")]
-        if not built or has_binaries(capability, built) or any(each <= capability * 10 for each in ptx):
+        if (
+            not built
+            or has_binaries(capability, built)
+            or any(each <= capability * 10 for each in ptx)
+        ):
             return ""
         return f"torch {self.version} has no code for compute capability {capability:g}; see docs/platforms.md"
 
@@ -62,15 +66,24 @@ class TorchBackend(Backend):
         module = accelerator and torch.get_device_module(accelerator)
         if module is None or not getattr(module, "is_initialized", lambda: True)():
             return []
-        for_all = getattr(module, "current_allocated_memory", lambda: True)  # of mps, which has one device
+        for_all = getattr(
+            module, "current_allocated_memory", lambda: True
+        )  # of mps, which has one device
         used = getattr(module, "memory_reserved", lambda index: for_all())
-        return [(_kind(accelerator), index) for index in range(module.device_count()) if used(index)]
+        return [
+            (_kind(accelerator), index) for index in range(module.device_count()) if used(index)
+        ]
 
     def place_of(self, value: Any) -> Place | None:
-        return (_kind(value.device), value.device.index or 0) if isinstance(value, torch.Tensor) else None
+        return (
+            (_kind(value.device), value.device.index or 0)
+            if isinstance(value, torch.Tensor)
+            else None
+        )
 
     def gather(self, key: str, values: list, seconds: float) -> list[list]:
-        """Return each rank's values through the store of the process group, on no device and in no queue of its own."""
+        """Return each rank's values through the store of the process group, on no device and in
+        no queue of its own."""
         group = torch.distributed
         if not (group.is_available() and group.is_initialized()):
             return [values]
@@ -95,15 +108,25 @@ class TorchBackend(Backend):
         return major + minor / 10
 
     def emulated_units(self, device: Device) -> tuple[str, ...]:
-        """Return bf16 for a CPU on which oneDNN finds no bfloat16 instructions; without oneDNN it is unknown.
+        """Return bf16 for a CPU on which oneDNN finds no bfloat16 instructions; without oneDNN
+        it is unknown.
 
-        Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with only AVX2, torch 2.10).
+        Convolutions take 25 times as long there as in float32 (ResNet-18 on a CPU with only
+        AVX2, torch 2.10).
         """
         onednn = torch.backends.mkldnn.is_available()
-        return ("bf16",) if device.is_cpu and onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else ()
+        return (
+            ("bf16",)
+            if device.is_cpu and onednn and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+            else ()
+        )
 
     def count(self, device: Device) -> int:
-        return identity.usable_cores() if device.is_cpu else torch.get_device_module(device.torch_type).device_count()
+        return (
+            identity.usable_cores()
+            if device.is_cpu
+            else torch.get_device_module(device.torch_type).device_count()
+        )
 
     def synchronize(self, device: Device, last: object = None) -> None:
         """Wait for the accelerator; the CPU has no queue.
@@ -124,12 +147,16 @@ class TorchBackend(Backend):
         Source: https://github.com/pytorch/pytorch/pull/186748
         """
         try:
-            return self._memory(device).max_memory_allocated(device.index), f"{device.kind}_allocator_peak"
+            return self._memory(device).max_memory_allocated(
+                device.index
+            ), f"{device.kind}_allocator_peak"
         except RuntimeError:
             return None, None
 
     def _memory(self, device: Device) -> Any:
-        return torch.cuda if device.torch_type == "cuda" else torch.accelerator  # torch has the latter since 2.9
+        return (
+            torch.cuda if device.torch_type == "cuda" else torch.accelerator
+        )  # torch has the latter since 2.9
 
     def random_state(self, device: Device) -> dict:
         state = {"cpu": torch.get_rng_state()}
@@ -143,10 +170,12 @@ class TorchBackend(Backend):
             torch.get_device_module(device.torch_type).set_rng_state(state[device.torch_type])
 
     def allow_tf32(self, allowed: bool) -> None:
-        """Set TF32 for matrix products, convolutions and recurrent layers; by default convolutions use it.
+        """Set TF32 for matrix products, convolutions and recurrent layers; by default
+        convolutions use it.
 
-        torch has an old and a new version of each switch, its compiler reads both, and until 2.11 an old one cannot be
-        read after the new one was set. The two functions used here keep all of them readable.
+        torch has an old and a new version of each switch, its compiler reads both, and until
+        2.11 an old one cannot be read after the new one was set. The two functions used here
+        keep all of them readable.
 
         Source: https://docs.pytorch.org/docs/stable/notes/cuda.html (TensorFloat-32)
         """
@@ -156,23 +185,31 @@ class TorchBackend(Backend):
     def num_threads(self) -> int:
         return torch.get_num_threads()
 
-    def multiplication(self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str) -> Operation:
+    def multiplication(
+        self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str
+    ) -> Operation:
         left, right = (self._placed(device, part, dtype) for part in (first, second))
         product = left.new_empty(*left.shape[:-1], right.shape[-1])
         return lambda previous: torch.matmul(left, right, out=product)
 
-    def operation(self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32") -> Operation:
+    def operation(
+        self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
+    ) -> Operation:
         placed = [self._placed(device, part.copy(), dtype) for part in host]
         return lambda previous: function(*placed)
 
     def _placed(self, device: Device, host: numpy.ndarray, dtype: str = "float32") -> Any:
         return torch.from_numpy(host).to(device.torch_type, getattr(torch, dtype))
 
-    def convolution(self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray) -> Operation:
+    def convolution(
+        self, device: Device, images: numpy.ndarray, kernel: numpy.ndarray
+    ) -> Operation:
         def convolve(images: Any, kernel: Any) -> Any:
             return F.conv2d(images, kernel, padding="same").permute(0, 2, 3, 1)
 
-        return self.operation(device, convolve, images.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1))
+        return self.operation(
+            device, convolve, images.transpose(0, 3, 1, 2), kernel.transpose(3, 2, 0, 1)
+        )
 
     def attention(self, device: Device, *host: numpy.ndarray) -> Operation:
         return self.operation(device, F.scaled_dot_product_attention, *host)

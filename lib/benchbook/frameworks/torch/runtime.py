@@ -1,4 +1,5 @@
-"""What the studies' torch networks share: image data sets, weights from Keras, counting operations."""
+"""What the studies' torch networks share: image data sets, weights from Keras, counting
+operations."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,10 +34,14 @@ class ResidentArrays:
         labels: numpy.ndarray,
         prepare: Callable[[torch.Tensor], torch.Tensor] = lambda part: part,
     ) -> None:
-        self.images, self.labels = (torch.tensor(part).to(device.torch_type) for part in (images, labels))
+        self.images, self.labels = (
+            torch.tensor(part).to(device.torch_type) for part in (images, labels)
+        )
         self.prepare = prepare
 
-    def batches(self, order: Iterable[numpy.ndarray | torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def batches(
+        self, order: Iterable[numpy.ndarray | torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Yield a batch for each array of indices."""
         for indices in order:
             chosen = torch.as_tensor(indices, device=self.labels.device)
@@ -44,22 +49,28 @@ class ResidentArrays:
 
 
 class TransformedImages(Dataset):
-    """Images that are transformed one at a time on the host, with their labels; spawned workers can import it.
+    """Images that are transformed one at a time on the host, with their labels; spawned workers
+    can import it.
 
     Args:
-        images: uint8, shape (n, height, width) or (n, height, width, 3); workers share the memory of a tensor.
+        images: uint8, shape (n, height, width) or (n, height, width, 3); workers share the
+        memory of a tensor.
         labels: shape (n,).
         transform: converts a PIL image to a tensor.
     """
 
-    def __init__(self, images: numpy.ndarray | torch.Tensor, labels: numpy.ndarray, transform: Callable) -> None:
+    def __init__(
+        self, images: numpy.ndarray | torch.Tensor, labels: numpy.ndarray, transform: Callable
+    ) -> None:
         self.images, self.labels, self.transform = images, labels.tolist(), transform
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.transform(Image.fromarray(numpy.asarray(self.images[index]))), self.labels[index]
+        return self.transform(Image.fromarray(numpy.asarray(self.images[index]))), self.labels[
+            index
+        ]
 
 
 def order_generator(seed: int, epoch: int) -> torch.Generator:
@@ -73,8 +84,10 @@ def load_keras_arrays(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None
 
     Args:
         layer: a convolution, a dense layer or a batch norm.
-        arrays: kernel and bias; or a batch norm's scale, offset, moving mean and moving variance. A convolution's
-            kernel is (height, width, in, out), or depthwise (height, width, in, 1); a dense layer's is (in, out).
+        arrays: kernel and bias; or a batch norm's scale, offset, moving mean and moving
+        variance. A convolution's
+            kernel is (height, width, in, out), or depthwise (height, width, in, 1); a dense
+            layer's is (in, out).
     """
     orders = {4: (2, 3, 0, 1) if getattr(layer, "groups", 1) > 1 else (3, 2, 0, 1), 2: (1, 0)}
     for name, array in zip(("weight", "bias", "running_mean", "running_var"), arrays, strict=False):
@@ -85,18 +98,23 @@ def flops_per_sample(
     model: nn.Module,
     *inputs: torch.Tensor,
     device: str = "meta",
-    run: Callable[[nn.Module, Sequence], Iterable] = lambda model, inputs: tree_leaves(model(*inputs)),
+    run: Callable[[nn.Module, Sequence], Iterable] = lambda model, inputs: tree_leaves(
+        model(*inputs)
+    ),
 ) -> float:
-    """Count the arithmetic of training a torch network on one sample: forward and backward, 2 per multiply-add.
+    """Count the arithmetic of training a torch network on one sample: forward and backward, 2
+    per multiply-add.
 
-    A copy of the network runs on the meta device, which computes nothing; on a CPU the count can miss fused paths.
-    Matrix products, convolutions and attention count, as usual; element-wise operations do not. Each gradient of a
-    convolution costs as much as its forward pass. torch's own formula counts a kernel's gradient once for every pair
-    of groups, which overestimates depthwise networks (MobileNetV2: sevenfold; torch 2.10).
+    A copy of the network runs on the meta device, which computes nothing; on a CPU the count can
+    miss fused paths. Matrix products, convolutions and attention count, as usual; element-wise
+    operations do not. Each gradient of a convolution costs as much as its forward pass. torch's
+    own formula counts a kernel's gradient once for every pair of groups, which overestimates
+    depthwise networks (MobileNetV2: sevenfold; torch 2.10).
 
     Args:
         model: a torch network; it does not change.
-        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its values do not matter.
+        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its values
+        do not matter.
         device: meta, or cpu for a network whose operations depend on values.
         run: returns the model's outputs.
     """
@@ -110,7 +128,9 @@ def flops_per_sample(
         twin = twin.to_empty(device="meta")
         batch = [torch.empty_like(part, device="meta") for part in inputs]
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    unfused = sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()  # fused ones are not counted
+    unfused = (
+        sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()
+    )  # fused ones are not counted
     with unfused, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
         sum(part.sum() for part in run(twin, batch) if part.requires_grad).backward()
     return counter.get_total_flops() / len(inputs[0])

@@ -1,4 +1,5 @@
-"""A torch workload step by step, for the comparison with float64; and networks in float64 without dropout."""
+"""A torch workload step by step, for the comparison with float64; and networks in float64
+without dropout."""
 
 import copy
 import functools
@@ -18,8 +19,21 @@ from benchbook.frameworks.subject import ParitySubject
 # Parts of the names of layers that drop values at random in training and none in inference.
 RANDOM_LAYERS = ("Dropout", "DropPath", "StochasticDepth", "MultiheadAttention")
 # Functions that drop values at random; in a comparison they return their input.
-DROPOUTS = {F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout}
-DROPOUTS |= {torch.dropout, torch.dropout_, torch.alpha_dropout, torch.feature_dropout, torch.feature_alpha_dropout}
+DROPOUTS = {
+    F.dropout,
+    F.dropout1d,
+    F.dropout2d,
+    F.dropout3d,
+    F.alpha_dropout,
+    F.feature_alpha_dropout,
+}
+DROPOUTS |= {
+    torch.dropout,
+    torch.dropout_,
+    torch.alpha_dropout,
+    torch.feature_dropout,
+    torch.feature_alpha_dropout,
+}
 DROPOUT_PLACE = 4  # of dropout_p among the positional arguments of F.scaled_dot_product_attention
 
 
@@ -32,11 +46,15 @@ class TorchSubject(ParitySubject):
 
     def __init__(self, workload: Any) -> None:
         self.dtypes = {name: part.dtype for name, part in workload.model.named_parameters()}
-        self.resolution = max(torch.finfo(dtype).eps for dtype in self.dtypes.values())  # of the coarsest type
+        self.resolution = max(
+            torch.finfo(dtype).eps for dtype in self.dtypes.values()
+        )  # of the coarsest type
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
-        return tuple(to_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch)
+        return tuple(
+            to_host(part) if part.is_floating_point() else part.cpu().numpy() for part in batch
+        )
 
     def weights(self) -> Arrays:
         return {name: to_host(part) for name, part in self.workload.model.named_parameters()}
@@ -47,14 +65,18 @@ class TorchSubject(ParitySubject):
 
     @torch.no_grad()
     def load(self, weights: Arrays, statistics: Arrays) -> None:
-        parts = dict(self.workload.model.named_parameters()) | dict(self.workload.model.named_buffers())
+        parts = dict(self.workload.model.named_parameters()) | dict(
+            self.workload.model.named_buffers()
+        )
         for name, array in (weights | statistics).items():
             assign(parts[name], array)
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
-        """Try a step; the gradients are those that the optimiser got, or zeros if a parameter has none.
+        """Try a step; the gradients are those that the optimiser got, or zeros if a parameter
+        has none.
 
-        They are read before the optimiser's step: on GPUs, SGD with Nesterov's momentum adds the momentum to them.
+        They are read before the optimiser's step: on GPUs, SGD with Nesterov's momentum adds the
+        momentum to them.
         """
         scaler, optimizer, gradients = self.workload.scaler, self.workload.optimizer, {}
         scale, step = scaler.get_scale(), optimizer.step
@@ -83,14 +105,19 @@ class TorchSubject(ParitySubject):
 def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]:
     """Switch a model's dropout off inside a `with` block.
 
-    The layers are set to inference instead of to a rate of 0: a compiler compiles both modes, and the code of the
-    training mode does not change.
+    The layers are set to inference instead of to a rate of 0: a compiler compiles both modes,
+    and the code of the training mode does not change.
 
     Args:
         model: the network.
-        functions: switch off functions such as `F.dropout` as well, which the network may call outside of such layers.
+        functions: switch off functions such as `F.dropout` as well, which the network may call
+        outside of such layers.
     """
-    layers = [layer for layer in model.modules() if any(name in type(layer).__name__ for name in RANDOM_LAYERS)]
+    layers = [
+        layer
+        for layer in model.modules()
+        if any(name in type(layer).__name__ for name in RANDOM_LAYERS)
+    ]
     layers = [layer for layer in layers if layer.training]
     recurrent = {layer: layer.dropout for layer in model.modules() if isinstance(layer, nn.RNNBase)}
     for layer in layers:
@@ -110,7 +137,9 @@ def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]
 class _WithoutDropout(TorchFunctionMode):
     """Switch off the dropout of torch's functions."""
 
-    def __torch_function__(self, function: Callable, types: Any, arguments: tuple = (), named: dict | None = None):
+    def __torch_function__(
+        self, function: Callable, types: Any, arguments: tuple = (), named: dict | None = None
+    ):
         named = named or {}
         if function in DROPOUTS:
             return arguments[0] if arguments else named["input"]
@@ -130,13 +159,22 @@ def call(network: Callable, inputs: tuple | dict) -> Any:
 
 
 def copied(model: nn.Module) -> nn.Module:
-    """Return a deep copy of a network; attributes that autograd computed, as in weight_norm, are copied as values."""
-    attributes = [part for layer in model.modules() for part in vars(layer).values() if isinstance(part, torch.Tensor)]
-    return copy.deepcopy(model, {id(part): part.detach().clone() for part in attributes if part.grad_fn is not None})
+    """Return a deep copy of a network; attributes that autograd computed, as in weight_norm, are
+    copied as values."""
+    attributes = [
+        part
+        for layer in model.modules()
+        for part in vars(layer).values()
+        if isinstance(part, torch.Tensor)
+    ]
+    return copy.deepcopy(
+        model, {id(part): part.detach().clone() for part in attributes if part.grad_fn is not None}
+    )
 
 
 def cast(model: nn.Module, dtype: torch.dtype) -> None:
-    """Convert a network's parameters, buffers and other tensors: floats to a type, complex numbers to such parts.
+    """Convert a network's parameters, buffers and other tensors: floats to a type, complex
+    numbers to such parts.
 
     `Module.to` drops imaginary parts and skips attributes that are not buffers.
     """
@@ -154,7 +192,8 @@ def cast(model: nn.Module, dtype: torch.dtype) -> None:
 
 
 def to_host(tensor: torch.Tensor) -> numpy.ndarray:
-    """Return a copy of a tensor as a NumPy array in float64; complex numbers have their parts in one more dimension."""
+    """Return a copy of a tensor as a NumPy array in float64; complex numbers have their parts in
+    one more dimension."""
     tensor = tensor.detach().cpu()
     tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

@@ -1,4 +1,5 @@
-"""What all torch workloads share: settings, a training step, evaluation, saving and restoring the state."""
+"""What all torch workloads share: settings, a training step, evaluation, saving and restoring
+the state."""
 
 import copy
 import itertools
@@ -27,36 +28,49 @@ STORED = {name: getattr(torch, precision.stored) for name, precision in PRECISIO
 
 
 def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor:
-    """Return a tensor on the device, in the precision's stored type and the settings' memory format."""
+    """Return a tensor on the device, in the precision's stored type and the settings' memory
+    format."""
     stored = STORED[settings.precision] if part.is_floating_point() else part.dtype
-    if part.dtype == stored and part.device.type == device.torch_type and not settings.channels_last:
+    if (
+        part.dtype == stored
+        and part.device.type == device.torch_type
+        and not settings.channels_last
+    ):
         return part  # nothing to convert: this saves two calls of torch in each step
     are_images = settings.channels_last and part.dim() == 4
     return part.to(stored).to(
-        device.torch_type, memory_format=torch.channels_last if are_images else torch.preserve_format
+        device.torch_type,
+        memory_format=torch.channels_last if are_images else torch.preserve_format,
     )
 
 
 def prepare(model: nn.Module, settings: Settings) -> Callable:
-    """Return a function that computes the model's outputs: in the settings' memory format, and compiled if they say so.
+    """Return a function that computes the model's outputs: in the settings' memory format, and
+    compiled if they say so.
 
-    A network that is replayed as a CUDA graph overwrites the outputs of the previous call. Its losses are computed
-    outside the graph, in other memory, so that those of a window can be read after it.
+    A network that is replayed as a CUDA graph overwrites the outputs of the previous call. Its
+    losses are computed outside the graph, in other memory, so that those of a window can be read
+    after it.
 
     Source: https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html
     """
     if settings.channels_last:
         model.to(memory_format=torch.channels_last)
-    if settings.compiled:  # each shape separately: code for any size would be compiled after a batch of another size
-        return torch.compile(model, mode="reduce-overhead" if settings.graphs else None, dynamic=False)
+    if (
+        settings.compiled
+    ):  # each shape separately: code for any size would be compiled after a batch of another size
+        return torch.compile(
+            model, mode="reduce-overhead" if settings.graphs else None, dynamic=False
+        )
     return model
 
 
 def initialise_momentum(optimizer: torch.optim.Optimizer) -> None:
-    """Set SGD's momentum to zeros, which does not change training: the first step's momentum is its gradient.
+    """Set SGD's momentum to zeros, which does not change training: the first step's momentum is
+    its gradient.
 
-    torch allocates the momentum in the first step. Its fused form allocates uninitialised memory, which stays so if the
-    gradient scaler skips that step because gradients overflowed.
+    torch allocates the momentum in the first step. Its fused form allocates uninitialised
+    memory, which stays so if the gradient scaler skips that step because gradients overflowed.
     """
     for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
         for parameter in group["params"] if group["momentum"] and not group["dampening"] else ():
@@ -64,22 +78,27 @@ def initialise_momentum(optimizer: torch.optim.Optimizer) -> None:
 
 
 def switch(settings: Settings) -> None:
-    """Set torch's global switches: TF32 for products and convolutions, and cuDNN's trials of algorithms.
+    """Set torch's global switches: TF32 for products and convolutions, and cuDNN's trials of
+    algorithms.
 
-    Source: https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
+    Source:
+    https://docs.pytorch.org/docs/stable/backends.html#torch.backends.cudnn.torch.backends.cudnn.benchmark
     """
     BACKEND.allow_tf32(PRECISIONS[settings.precision].uses_tf32)
     torch.backends.cudnn.benchmark = settings.autotuned
 
 
 def compute(network: Callable, inputs: Sequence[torch.Tensor], device: Device, precision: str):
-    """Return the network's outputs; those of autocast are converted to float32, in which losses are computed."""
+    """Return the network's outputs; those of autocast are converted to float32, in which losses
+    are computed."""
     wanted = PRECISIONS[precision]
     if not wanted.autocast:
         return network(*inputs)
     with torch.autocast(device.torch_type, dtype=getattr(torch, wanted.computed)):
         outputs = network(*inputs)
-    return tree_map_only(torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs)
+    return tree_map_only(
+        torch.Tensor, lambda part: part.float() if part.is_floating_point() else part, outputs
+    )
 
 
 @dataclass(kw_only=True)
@@ -87,7 +106,8 @@ class TorchWorkload(Workload):
     """A network trained with torch: a classifier, unless a subclass overrides `split`.
 
     Attributes:
-        model: network on the device; images (n, 1 or 3, height, width) to log-probabilities (n, classes).
+        model: network on the device; images (n, 1 or 3, height, width) to log-probabilities (n,
+        classes).
         loss: log-probabilities and labels (n,) to their loss.
         optimizer: fused by the code that makes it, if the settings say so.
         scheduler: the learning rate's schedule; None: it is constant.
@@ -108,21 +128,34 @@ class TorchWorkload(Workload):
 
     def __post_init__(self) -> None:
         self.enter()
-        self.scheduler = self.scheduler or torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)
+        self.scheduler = self.scheduler or torch.optim.lr_scheduler.ConstantLR(
+            self.optimizer, factor=1.0
+        )
         self.network = prepare(self.model, self.settings)
         initialise_momentum(self.optimizer)
         self.num_hooked = 0
-        self.has_compiled_optimizer = self.settings.fused and not self.optimizer.defaults.get("fused")
+        self.has_compiled_optimizer = self.settings.fused and not self.optimizer.defaults.get(
+            "fused"
+        )
         if self.has_compiled_optimizer:
-            # torch has no fused form of this optimiser. A compiled step reads the weights once instead of once for each
-            # operation. The learning rate must be a tensor: another number would need another compilation.
+            # torch has no fused form of this optimiser. A compiled step reads the weights once
+            # instead of once for each operation. The learning rate must be a tensor: another number
+            # would need another compilation.
             self.optimizer.step = torch.compile(self.optimizer.step)
         else:
             self.optimizer.register_step_post_hook(self._count_step)
         precision = PRECISIONS[self.settings.precision]
-        scaled = precision.needs_scaling and precision.autocast  # the scaler cannot unscale gradients in float16
+        scaled = (
+            precision.needs_scaling and precision.autocast
+        )  # the scaler cannot unscale gradients in float16
         self.scaler = torch.amp.GradScaler(self.device.torch_type, enabled=bool(scaled))
-        elaborate = precision.autocast or self.settings.graphs or self.max_norm or self.rate_by_step or self.loss_is_sum
+        elaborate = (
+            precision.autocast
+            or self.settings.graphs
+            or self.max_norm
+            or self.rate_by_step
+            or self.loss_is_sum
+        )
         if not elaborate and type(self)._outputs is TorchWorkload._outputs:
             self.step = self.plain_step
 
@@ -145,11 +178,17 @@ class TorchWorkload(Workload):
             yield from first.batch_sampler
             for epoch in itertools.count(begun + 1):
                 later = self.train_batches(epoch)
-                if later.generator is not None:  # a separate loader would draw its workers' seed before the order
+                if (
+                    later.generator is not None
+                ):  # a separate loader would draw its workers' seed before the order
                     torch.empty((), dtype=torch.int64).random_(generator=later.generator)
                 yield from later.batch_sampler
 
-        options = {"num_workers": first.num_workers, "pin_memory": first.pin_memory, "generator": first.generator}
+        options = {
+            "num_workers": first.num_workers,
+            "pin_memory": first.pin_memory,
+            "generator": first.generator,
+        }
         stream = iter(DataLoader(first.dataset, batch_sampler=order(), **options))
         stream = itertools.chain([next(stream)], stream)  # the workers have started now
         while True:
@@ -162,7 +201,8 @@ class TorchWorkload(Workload):
         return (images,), labels
 
     def plain_step(self, batch: Batch) -> torch.Tensor:
-        """Train on a batch as `step` does where nothing but the loss is asked for, and return the loss."""
+        """Train on a batch as `step` does where nothing but the loss is asked for, and return
+        the loss."""
         inputs, target = self.split(self.to_device(batch))
         self.optimizer.zero_grad()
         loss = self.loss(self.network(*inputs), target)
@@ -187,9 +227,11 @@ class TorchWorkload(Workload):
         return loss.detach() / len(batch[0]) if self.loss_is_sum else loss.detach()
 
     def steps_taken(self) -> int:
-        """Return the steps that a hook of the optimiser counted; for a compiled optimiser those in its state.
+        """Return the steps that a hook of the optimiser counted; for a compiled optimiser those
+        in its state.
 
-        The compiler would trace a hook in Python, and compile it again for each number. SGD's state has no count.
+        The compiler would trace a hook in Python, and compile it again for each number. SGD's
+        state has no count.
         """
         if not self.has_compiled_optimizer:
             return self.num_hooked
@@ -220,7 +262,11 @@ class TorchWorkload(Workload):
         inputs, target = self.split(self.to_device(batch))
         outputs = self._outputs(*inputs)
         right = (outputs.argmax(1) == target).sum() if self.metric else 0
-        return self.loss(outputs, target) * (1 if self.loss_is_sum else len(target)), right, len(target)
+        return (
+            self.loss(outputs, target) * (1 if self.loss_is_sum else len(target)),
+            right,
+            len(target),
+        )
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
         return move(part, self.device, self.settings)
@@ -267,25 +313,32 @@ class TorchWorkload(Workload):
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with other settings, a copy of the network and a fresh optimiser."""
         random = self.device.backend.random_state(self.device)
-        model, optimizer = copy.deepcopy((self.model, self.optimizer))  # together: the copy updates the copy
+        model, optimizer = copy.deepcopy(
+            (self.model, self.optimizer)
+        )  # together: the copy updates the copy
         # Converted on the CPU: MPS has no float64.
         model.cpu().to(STORED[settings.precision]).to(self.device.torch_type)
         optimizer.state.clear()
-        # torch's copy loses this attribute: a fused step gets the scale and skips itself if gradients overflow.
+        # torch's copy loses this attribute: a fused step gets the scale and skips itself if
+        # gradients overflow.
         if hasattr(self.optimizer, "_step_supports_amp_scaling"):
             optimizer._step_supports_amp_scaling = self.optimizer._step_supports_amp_scaling
         scheduler = copy.copy(self.scheduler)
         scheduler.optimizer = optimizer
-        made = replace(self, model=model, optimizer=optimizer, scheduler=scheduler, settings=settings)
+        made = replace(
+            self, model=model, optimizer=optimizer, scheduler=scheduler, settings=settings
+        )
         self.device.backend.restore_random_state(self.device, random)
         return made
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:
-    """Restore an optimiser's state as `load_state_dict` does, but without another compilation in a timed window.
+    """Restore an optimiser's state as `load_state_dict` does, but without another compilation in
+    a timed window.
 
-    A compiled step is compiled again for other tensors: Adadelta, whose state begins with zeros, keeps its tensors. It
-    is also compiled again for another `capturable`, which torch's compiler sets (2.10 and 2.11, on a GPU).
+    A compiled step is compiled again for other tensors: Adadelta, whose state begins with zeros,
+    keeps its tensors. It is also compiled again for another `capturable`, which torch's compiler
+    sets (2.10 and 2.11, on a GPU).
     """
     for group, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
         saved |= {name: group[name] for name in ("capturable",) if name in group}

@@ -19,20 +19,40 @@ class Plan(StudyPlan):
     FRAMEWORKS = tuple(FRAMEWORKS)
     VARIANTS = DATASETS = ()
     EXAMPLE = {"num_processes": 2, "matrix_sizes": "512 1024 2048", "copy_mebibytes": 64}
-    WITHOUT = ("batch_size", "data_resident", "num_workers", "num_repeats", "samples_per_window", "num_warmup_steps")
-    WITHOUT += ("num_parity_steps", "parity_batch_size", "explore", "fewest_processes", "processes_part")
+    WITHOUT = (
+        "batch_size",
+        "data_resident",
+        "num_workers",
+        "num_repeats",
+        "samples_per_window",
+        "num_warmup_steps",
+    )
+    WITHOUT += (
+        "num_parity_steps",
+        "parity_batch_size",
+        "explore",
+        "fewest_processes",
+        "processes_part",
+    )
 
     num_processes: int = 1
     num_windows: int = 3
     window_seconds: float = 0.25
     matrix_sizes: Annotated[
         str,
-        Field(pattern=r"^[1-9]\d*( [1-9]\d*)*$", description="rows of square matrices; too slow ones are left out"),
+        Field(
+            pattern=r"^[1-9]\d*( [1-9]\d*)*$",
+            description="rows of square matrices; too slow ones are left out",
+        ),
         BUDGET,
     ] = "512 1024 2048 4096 8192"
-    copy_mebibytes: Annotated[int, Field(ge=1, description="MiB read by one copy or transfer"), BUDGET] = 256
+    copy_mebibytes: Annotated[
+        int, Field(ge=1, description="MiB read by one copy or transfer"), BUDGET
+    ] = 256
     idle_seconds: Annotated[
-        float, Field(ge=0, description="how long the idle device's power is read, if there is a sensor"), BUDGET
+        float,
+        Field(ge=0, description="how long the idle device's power is read, if there is a sensor"),
+        BUDGET,
     ] = 2.0
     seed: int = 0
     try_seconds: float = 1.0

@@ -12,41 +12,57 @@ from benchbook.studies.study import Headline, Study
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
-    """Return the `rows.ceilings` of each device's last session; a session's name begins with its time."""
+    """Return the `rows.ceilings` of each device's last session; a session's name begins with its
+    time."""
     every = evidence.ceilings
     last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
     return every[every["session"] == last].reset_index(drop=True)
 
 
 def in_words(rate: float, place: int | None = None) -> str:
-    """Return a rate of operations with three digits, in one unit for titles and axes: 5.9e10 is `0.059 TFLOP/s`."""
+    """Return a rate of operations with three digits, in one unit for titles and axes: 5.9e10 is
+    `0.059 TFLOP/s`."""
     return f"{float(f'{rate / 1e12:.3g}'):,g} TFLOP/s"
 
 
 def reading(rows: pandas.DataFrame) -> str:
-    """Return what one calibration found besides its products: refusals, copies, launches, waiting and idle power."""
+    """Return what one calibration found besides its products: refusals, copies, launches,
+    waiting and idle power."""
     mine = best_rates.ceilings(rows)
     rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
     fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
     refused = sorted(set(rows.query("model == 'matmul' and status != 'ok'")["precision"].dropna()))
     idle = rows["idle_watts"].dropna()
     exact = rows.query(f"model in {[*operations.EXACT]} and status == 'ok'")
-    exact = exact.drop_duplicates("model", keep="last").set_index("model")["settings"]  # each process has its own
+    exact = exact.drop_duplicates("model", keep="last").set_index("model")[
+        "settings"
+    ]  # each process has its own
     kept = [f"{own['mantissa_bits']} in {name}" for name, own in exact.items()]
-    wrong = [f"{size} x {size} in {name}" for name, own in exact.items() for size in own.get("wrong_outputs", ())]
-    remaining = [settings["remaining_share"] for settings in rows.loc[rows["model"].eq("synchronize"), "settings"]]
+    wrong = [
+        f"{size} x {size} in {name}"
+        for name, own in exact.items()
+        for size in own.get("wrong_outputs", ())
+    ]
+    remaining = [
+        settings["remaining_share"]
+        for settings in rows.loc[rows["model"].eq("synchronize"), "settings"]
+    ]
     figures = copied / 1e9, fp32 / copied, 1e6 / rate["launch"].iloc[0]
     speed, intensity, launch = map(wording.number, figures)
     sentences = [
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {speed} GB/s: work below {intensity} operations a byte waits for memory.",
         f"Launching an operation takes {launch} µs.",
-        f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left." if remaining else "",
+        f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left."
+        if remaining
+        else "",
         f"Of the 23 bits of a number in fp32, it keeps {wording.joined(kept)}." if kept else "",
         f"Products with an inner dimension of {operations.LONG:,} are wrong for outputs of {wording.joined(wrong)}."
         if wrong
         else "",
-        f"Its idle power is {wording.number(idle.iloc[-1])} W." if len(idle) else "Its power is unknown: no sensor.",
+        f"Its idle power is {wording.number(idle.iloc[-1])} W."
+        if len(idle)
+        else "Its power is unknown: no sensor.",
     ]
     return " ".join(filter(None, sentences))
 

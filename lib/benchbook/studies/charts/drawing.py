@@ -15,16 +15,24 @@ from benchbook.studies.results.tables import PREDICTED, are_measured, machines_o
 
 
 def sources(unit: str, lines: pandas.DataFrame, evidence: Evidence, study: str) -> str:
-    """Return in HTML what a study's lines are in, which machines and articles they are of, and the newest day."""
+    """Return in HTML what a study's lines are in, which machines and articles they are of, and
+    the newest day."""
     is_own, printed = are_measured(lines), evidence.printed(study)
     rows = evidence.measured[evidence.measured["study"].eq(study)]
     rows = rows[rows["machine"].isin(machines_of(lines[is_own]))]
-    own = "this machine" if evidence.own_first else wording.count(rows["machine"].nunique(), "machine")
+    own = (
+        "this machine"
+        if evidence.own_first
+        else wording.count(rows["machine"].nunique(), "machine")
+    )
     told = [f"{own}, newest row {''.join(statistics.days(rows)[-1:])}"] if len(rows) else []
     links, printed = articles.links(), printed[printed["machine"].isin(lines["machine"][~is_own])]
     names = [reference.partition("; ")[0] for reference in printed["reference"]]
     texts = {name: html.escape(name) for name in names}
-    told += [f'<a href="{links[name]}">{text}</a>' if name in links else text for name, text in texts.items()]
+    told += [
+        f'<a href="{links[name]}">{text}</a>' if name in links else text
+        for name, text in texts.items()
+    ]
     told += ["predictions"] if lines.get("source", pandas.Series()).eq(PREDICTED).any() else []
     return f"<small>{html.escape(wording.sentence(unit))} Source: {'; '.join(told)}.</small>"
 
@@ -55,7 +63,8 @@ class Drawing:
 
     @property
     def alt(self) -> str:
-        """Return the alternative text for readers who cannot see the figure: kind of chart and titles."""
+        """Return the alternative text for readers who cannot see the figure: kind of chart and
+        titles."""
         titles = [" ".join(axes.get_title(loc="left").split()) for axes in self.figure.axes]
         return " ".join(f"{text}." for text in (self.kind, *titles) if text)
 
@@ -64,7 +73,8 @@ class Drawing:
         """Return rows of pictures, one above the other, with each row's name at its left.
 
         Args:
-            rows: pixels from 0 to 1 by name, all of one shape: (n, height, width), or (n, height, width, 3) in colour.
+            rows: pixels from 0 to 1 by name, all of one shape: (n, height, width), or (n,
+            height, width, 3) in colour.
             title: of the figure.
             look: options of `Axes.imshow`.
         """
@@ -83,4 +93,8 @@ class Drawing:
 
     def _repr_png_(self) -> tuple[bytes, dict] | None:
         """Return the figure as a notebook shows it, with its alternative text."""
-        return (figures.render(self.figure), {"alt": self.alt, "table": self.name}) if self.figure else None
+        return (
+            (figures.render(self.figure), {"alt": self.alt, "table": self.name})
+            if self.figure
+            else None
+        )

@@ -1,4 +1,5 @@
-"""The look of figures: house style, bars with intervals, points on two axes, the legend; and their files."""
+"""The look of figures: house style, bars with intervals, points on two axes, the legend; and
+their files."""
 
 import functools
 import io
@@ -53,10 +54,14 @@ WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimu
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # in each line of a label
-style = functools.partial(matplotlib.rc_context, STYLE)  # for a `with` block that draws in the house style
+style = functools.partial(
+    matplotlib.rc_context, STYLE
+)  # for a `with` block that draws in the house style
 
 
-def canvas(height: float, width: float = 8.0, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes]:
+def canvas(
+    height: float, width: float = 8.0, panels: int = 1
+) -> tuple[Figure, numpy.ndarray | Axes]:
     """Return a figure and its axes, or an array of axes if there are several panels.
 
     Args:
@@ -69,7 +74,8 @@ def canvas(height: float, width: float = 8.0, panels: int = 1) -> tuple[Figure, 
 
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
-    """Return the colour of a table's line: its machine's, from `machine_colours`, or grey if it was not measured."""
+    """Return the colour of a table's line: its machine's, from `machine_colours`, or grey if it
+    was not measured."""
     return colours.get(line.get("machine"), OTHER) if is_measured(line) else PUBLISHED_GREY
 
 
@@ -79,49 +85,70 @@ def machine_colours(machines: Iterable[str]) -> dict[str, str]:
 
 
 def view(line: dict) -> str:
-    """Return the view of a line, SAME or BEST, by its variant; a chart with both views labels them."""
+    """Return the view of a line, SAME or BEST, by its variant; a chart with both views labels
+    them."""
     return BEST if str(line.get("variant")).startswith("tuned") else SAME
 
 
 def outcome(line: dict) -> str:
-    """Return the outcome of a table's line: ok, unproven, changed, unstable, diverged or failed, as if wrong."""
+    """Return the outcome of a table's line: ok, unproven, changed, unstable, diverged or failed,
+    as if wrong."""
     status, verdict = line.get("status"), line.get("verdict")
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
     return verdict.kind if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else "ok"
 
 
-def labels(lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual: Mapping[str, object]) -> list[str]:
-    """Return the label of each line: its machine and device, and below them the values that distinguish it.
+def labels(
+    lines: pandas.DataFrame, names: Names, columns: Iterable[str], usual: Mapping[str, object]
+) -> list[str]:
+    """Return the label of each line: its machine and device, and below them the values that
+    distinguish it.
 
     Args:
         lines: with machine, device, and source if some were not measured.
         names: of machines.
-        columns: that may distinguish lines; a column with one value is omitted, unless it is in `usual`.
+        columns: that may distinguish lines; a column with one value is omitted, unless it is in
+        `usual`.
         usual: default values of columns, which labels omit.
     """
-    shown = [name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)]
+    shown = [
+        name for name in columns if name in lines and (name in usual or lines[name].nunique() > 1)
+    ]
     texts = []
     for line in lines.to_dict("records"):
         place = names.place(line) if pandas.notna(line.get("machine")) else ""
-        counted = pandas.notna(line.get("device_count")) and place.startswith(f"{line['device_count']:.0f} x")
-        own = naming.words(line, [name for name in shown if name != "device_count" or not counted], usual)
+        counted = pandas.notna(line.get("device_count")) and place.startswith(
+            f"{line['device_count']:.0f} x"
+        )
+        own = naming.words(
+            line, [name for name in shown if name != "device_count" or not counted], usual
+        )
         source = "" if is_measured(line) else SOURCES.get(line["source"], line["source"])
         told = ", ".join(filter(None, (own, source)))
-        texts.append("\n".join(textwrap.fill(part, LABEL_LETTERS) for part in (place, told) if part))
+        texts.append(
+            "\n".join(textwrap.fill(part, LABEL_LETTERS) for part in (place, told) if part)
+        )
     return texts
 
 
 def looks(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return how each line is drawn, in columns: view, outcome, is_measured, and bounds (their kind, if any)."""
-    each = [(view(line), outcome(line), is_measured(line), bounds_kind(line)) for line in table.to_dict("records")]
+    """Return how each line is drawn, in columns: view, outcome, is_measured, and bounds (their
+    kind, if any)."""
+    each = [
+        (view(line), outcome(line), is_measured(line), bounds_kind(line))
+        for line in table.to_dict("records")
+    ]
     look = pandas.DataFrame(each, table.index, columns=["view", "outcome", "is_measured", "bounds"])
-    bounded = table.reindex(columns=["low", "high"]).notna().all(axis=1) & look["outcome"].ne("failed")
+    bounded = table.reindex(columns=["low", "high"]).notna().all(axis=1) & look["outcome"].ne(
+        "failed"
+    )
     return look.assign(bounds=look["bounds"].where(bounded))
 
 
 def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -> pandas.DataFrame:
-    """Return the lines to draw as bars, at most MOST_BARS, the best of each view first and failures last.
+    """Return the lines to draw as bars, at most MOST_BARS, the best of each view first and
+    failures last.
 
     If there are more lines, the worst measured ones are left out, failures first.
     """
@@ -130,61 +157,109 @@ def ranked(table: pandas.DataFrame, column: str, *, least_first: bool = False) -
     order = look.assign(value=table[column].astype(float), failed=look["outcome"].eq("failed"))
     rank = {"ascending": [True, True, least_first], "kind": "stable", "na_position": "last"}
     kept = order.sort_values(["is_measured", "failed", "value"], **rank)[:MOST_BARS]
-    best = kept.sort_index().sort_values(["view", "failed", "value"], **rank)  # SAME is before BEST in the alphabet
+    best = kept.sort_index().sort_values(
+        ["view", "failed", "value"], **rank
+    )  # SAME is before BEST in the alphabet
     return table.loc[best.index]
 
 
 def draw_bars(
-    axes: Axes, table: pandas.DataFrame, column: str, colours: Mapping[str, str], parts: Mapping[str, str]
+    axes: Axes,
+    table: pandas.DataFrame,
+    column: str,
+    colours: Mapping[str, str],
+    parts: Mapping[str, str],
 ) -> None:
-    """Draw a bar for each line of a table, the first on top, with its interval and its number of windows.
+    """Draw a bar for each line of a table, the first on top, with its interval and its number of
+    windows.
 
-    Published bars are grey and predicted bars hollow. The bar of a doubtful or diverged point is hatched and followed
-    by that word. A point that failed has a cross and its status at the axis instead of a bar. Tuned bars form a group
-    under its own heading.
+    Published bars are grey and predicted bars hollow. The bar of a doubtful or diverged point is
+    hatched and followed by that word. A point that failed has a cross and its status at the axis
+    instead of a bar. Tuned bars form a group under its own heading.
 
     Args:
         axes: where to draw; the legend is below its figure.
-        table: from `ranked`; with the columns device, `column`, label and text (after the bar, unless the point
+        table: from `ranked`; with the columns device, `column`, label and text (after the bar,
+        unless the point
             failed), and optionally source, variant, status, verdict, low, high and num_windows.
         column: the bars' lengths.
         colours: of machines.
-        parts: columns that add up to a measured bar, with their names in the legend; the first is the darkest. Empty:
+        parts: columns that add up to a measured bar, with their names in the legend; the first
+        is the darkest. Empty:
             bars have no parts.
     """
     lines, look = table.to_dict("records"), looks(table)
     both = look["view"].nunique() > 1
-    places = len(lines) - 1.0 - numpy.arange(len(lines)) + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
+    places = (
+        len(lines)
+        - 1.0
+        - numpy.arange(len(lines))
+        + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
+    )
     for line, place, ending in zip(lines, places, look["outcome"], strict=True):
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False)
             end, told = 0.0, line["status"].replace("_", " ")
         else:
-            _bar(axes, line, place, parts if parts and is_measured(line) else [column], colour(line, colours), ending)
-            end = next(float(value) for value in (line.get("high"), line[column], 0.0) if pandas.notna(value))
+            _bar(
+                axes,
+                line,
+                place,
+                parts if parts and is_measured(line) else [column],
+                colour(line, colours),
+                ending,
+            )
+            end = next(
+                float(value)
+                for value in (line.get("high"), line[column], 0.0)
+                if pandas.notna(value)
+            )
             told = _after(line, column, ending)
         axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
     for heading in (SAME, BEST) if both else ():
-        at = {"transform": axes.get_yaxis_transform(), "fontsize": 8, "style": "italic", "va": "bottom"}
+        at = {
+            "transform": axes.get_yaxis_transform(),
+            "fontsize": 8,
+            "style": "italic",
+            "va": "bottom",
+        }
         axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **at)
     _whiskers(axes, table.set_axis(places), column, look["bounds"])
     axes.set_yticks(places, table["label"], fontsize=8)
     axes.tick_params(axis="y", length=0)
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
-    axes.set_ylim(-0.6, max([1.0, *places]) + (1.1 if both else 0.6))  # at least 1, so that a lone bar is not thicker
+    axes.set_ylim(
+        -0.6, max([1.0, *places]) + (1.1 if both else 0.6)
+    )  # at least 1, so that a lone bar is not thicker
     axes.margins(x=0.35)  # room for the texts after the bars
     shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
     used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
-    shades = [Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part]) for part in used]
+    shades = [
+        Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part])
+        for part in used
+    ]
     legend(axes.figure, look, shades)
 
 
-def _bar(axes: Axes, line: dict, place: float, parts: Iterable[str], shade: str, ending: str) -> None:
+def _bar(
+    axes: Axes, line: dict, place: float, parts: Iterable[str], shade: str, ending: str
+) -> None:
     """Draw a line's bar from its parts: hollow if it was predicted, hatched if it is doubtful."""
-    style = {"color": shade, "edgecolor": "white", "linewidth": 0, "hatch": HATCH if ending != "ok" else None}
+    style = {
+        "color": shade,
+        "edgecolor": "white",
+        "linewidth": 0,
+        "hatch": HATCH if ending != "ok" else None,
+    }
     if bounds_kind(line) == PREDICTED:
-        style |= {"color": None, "facecolor": "none", "edgecolor": shade, "linewidth": 1, "linestyle": "--"}
+        style |= {
+            "color": None,
+            "facecolor": "none",
+            "edgecolor": shade,
+            "linewidth": 1,
+            "linestyle": "--",
+        }
     left = 0.0
     for part, alpha in zip(parts, SHADES, strict=False):
         if pandas.notna(line[part]):
@@ -207,8 +282,11 @@ def _whiskers(axes: Axes, table: pandas.DataFrame, column: str, bounds: pandas.S
         axes.errorbar(values[column], values.index, xerr=_errors(values, column), **style)
 
 
-def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str, style: dict) -> None:
-    """Draw points with their bounds: doubtful ones are hollow; those without a value are crosses at the foot.
+def draw_points(
+    axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str, style: dict
+) -> None:
+    """Draw points with their bounds: doubtful ones are hollow; those without a value are crosses
+    at the foot.
 
     Args:
         axes: where to draw.
@@ -220,7 +298,13 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str
     outcomes = looks(points)["outcome"]
     drawn = points[y].notna() & points[x].notna() & outcomes.ne("failed")
     values = points[drawn].reindex(columns=[x, y, "low", "high"]).astype(float)
-    axes.errorbar(values[x], values[y], _errors(values, y), label=label, **{"capsize": 2, "markersize": 5, **style})
+    axes.errorbar(
+        values[x],
+        values[y],
+        _errors(values, y),
+        label=label,
+        **{"capsize": 2, "markersize": 5, **style},
+    )
     doubtful = values[outcomes[values.index] != "ok"]
     hollow = {"linestyle": "none", "markerfacecolor": "white", "zorder": 3}
     axes.plot(doubtful[x], doubtful[y], style["fmt"][0], color=style["color"], **hollow)
@@ -228,17 +312,22 @@ def draw_points(axes: Axes, points: pandas.DataFrame, x: str, y: str, label: str
     for line in points[~drawn & points[x].notna() & outcomes.ne("ok")].to_dict("records"):
         axes.plot(float(line[x]), 0.03, "X", color=style["color"], **foot)
         told = str(line["status"]).replace("_", " ")
-        axes.text(float(line[x]), 0.07, told, rotation=90, fontsize=7, ha="center", va="bottom", **foot)
+        axes.text(
+            float(line[x]), 0.07, told, rotation=90, fontsize=7, ha="center", va="bottom", **foot
+        )
 
 
-def legend(figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_points: bool = False) -> None:
+def legend(
+    figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_points: bool = False
+) -> None:
     """Add a legend below a figure: colours, then kinds of bounds, then marks.
 
     Args:
         figure: without a legend.
         look: of the lines drawn, from `looks`.
         shades: entries for colours.
-        on_points: whether doubtful points are hollow; else their bars are hatched, and the word follows the bar.
+        on_points: whether doubtful points are hollow; else their bars are hatched, and the word
+        follows the bar.
     """
     outcomes, kinds, entries = set(look["outcome"]), set(look["bounds"].dropna()), list(shades)
     for kind in (kind for kind in WHISKERS if kind in kinds):
@@ -257,7 +346,12 @@ def take_literally(figure: Figure) -> None:
     """Let no text of a figure be read as mathematics, except the ticks of a logarithmic axis."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) if axis.get_scale() == "log"):
+    for axis in (
+        axis
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        if axis.get_scale() == "log"
+    ):
         for text in axis.get_ticklabels(which="both"):
             text.set_parse_math(True)
 
@@ -268,7 +362,9 @@ def render(figure: Figure) -> bytes:
     with style():
         for axes in figure.axes:
             axes.set_title(axes.get_title(loc="left"), wrap=True)
-        FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})  # `savefig` draws it twice
+        FigureCanvasAgg(figure).print_png(
+            file, metadata={"Software": None}
+        )  # `savefig` draws it twice
     return file.getvalue()
 
 

@@ -31,15 +31,27 @@ def colours(evidence: Evidence) -> dict[str, str]:
     return figures.machine_colours(set(evidence.measured["machine"]))
 
 
-def pooled(lines: pandas.DataFrame, column: str, alike: list[str], names: Names) -> pandas.DataFrame:
-    """Return lines in which those of like machines, which agree in `alike` and their outcome, are one.
+def pooled(
+    lines: pandas.DataFrame, column: str, alike: list[str], names: Names
+) -> pandas.DataFrame:
+    """Return lines in which those of like machines, which agree in `alike` and their outcome,
+    are one.
 
     It is the middle machine's; its bounds span those of all, whose machines are in `pooled`.
     """
-    key = lines.reindex(columns=["device", "device_count", *alike]).astype("string").fillna("").agg(" | ".join, axis=1)
+    key = (
+        lines.reindex(columns=["device", "device_count", *alike])
+        .astype("string")
+        .fillna("")
+        .agg(" | ".join, axis=1)
+    )
     places: dict[tuple, list] = {}
     for place, look, same, line in zip(
-        lines.index, figures.looks(lines).to_dict("records"), key, lines.to_dict("records"), strict=True
+        lines.index,
+        figures.looks(lines).to_dict("records"),
+        key,
+        lines.to_dict("records"),
+        strict=True,
     ):
         is_one = look["is_measured"] and pandas.notna(line[column])
         kind = names.kind(line) if is_one else (place,)
@@ -66,10 +78,12 @@ class Plot:
         column: the values drawn; empty: the column of the title.
         label: columns that distinguish the lines; see `figures.labels`.
         usual: default values of these columns, which labels omit.
-        alike: columns in which all drawn lines agree, such as network, size and data set; see `drawn`.
+        alike: columns in which all drawn lines agree, such as network, size and data set; see
+        `drawn`.
         lines: from the table and the evidence to the lines that may be drawn; None: all.
         xlabel: of the axis.
-        ticks: how the axis shows a value, as for `Axis.set_major_formatter`; empty: as matplotlib does.
+        ticks: how the axis shows a value, as for `Axis.set_major_formatter`; empty: as
+        matplotlib does.
         reference: a value to compare with, marked by a line.
         look: further options of `Axes.set`.
         tables: further tables, by file name.
@@ -94,13 +108,17 @@ class Plot:
     num_places: ClassVar[Callable[..., int]]
     figure: ClassVar[Callable[..., Figure]]
 
-    value = property(lambda self: self.column or self.title.column, doc="The column of the values drawn.")
+    value = property(
+        lambda self: self.column or self.title.column, doc="The column of the values drawn."
+    )
 
     def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-        """Return the lines of `table` that are drawn: those of one work, so that an axis compares like with like.
+        """Return the lines of `table` that are drawn: those of one work, so that an axis
+        compares like with like.
 
-        Of several works, a measured one comes first if the evidence says so; then one with two values to compare, then
-        the one that most machines measured, then the one with most values.
+        Of several works, a measured one comes first if the evidence says so; then one with two
+        values to compare, then the one that most machines measured, then the one with most
+        values.
         """
         lines = table if self.lines is None else self.lines(table, evidence)
         known = lines[lines[self.value].notna()]
@@ -115,7 +133,8 @@ class Plot:
         return lines[work == max(ranks, key=ranks.get)]
 
     def draw(self, evidence: Evidence, study: str = "") -> Drawing:
-        """Return the chart of some evidence on a study; its figure is None if there is nothing to compare."""
+        """Return the chart of some evidence on a study; its figure is None if there is nothing
+        to compare."""
         table = self.table(evidence)
         tables = {name: make(evidence) for name, make in self.tables.items()}
         lines = self.drawn(table, evidence)
@@ -130,7 +149,8 @@ class Plot:
         return Drawing(figure, table, self.kind, tables, self.name, note)
 
     def axis_label(self, lines: pandas.DataFrame, num_drawn: int) -> str:
-        """Return the label of the horizontal axis: its quantity, the work of all lines, and how many are not drawn."""
+        """Return the label of the horizontal axis: its quantity, the work of all lines, and how
+        many are not drawn."""
         work = naming.words(lines.iloc[0].to_dict(), self.alike)
         rest = len(lines) - num_drawn
         more = f"{rest} more are not drawn" if rest else ""
@@ -143,7 +163,8 @@ class Bars(Plot):
     """Bars with their intervals, the best first; see `figures.draw_bars`.
 
     Attributes:
-        text: after each bar: a format string over the line's columns, or a function of the line; empty: the value in
+        text: after each bar: a format string over the line's columns, or a function of the line;
+        empty: the value in
             the title's format.
         parts: see `figures.draw_bars`.
         least_first: whether less is better; also true if the title's `best` is `least`.
@@ -158,7 +179,8 @@ class Bars(Plot):
     num_places = staticmethod(len)
 
     def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-        """Return the lines that are drawn, see `Plot.drawn`; like machines are one, unless each is judged alone."""
+        """Return the lines that are drawn, see `Plot.drawn`; like machines are one, unless each
+        is judged alone."""
         lines = super().drawn(table, evidence)
         if lines.empty or getattr(self.title, "equal", None) is not None:
             return lines
@@ -212,26 +234,37 @@ class Points(Plot):
     from_zero: bool = False
     batches: bool = False
 
-    kind = property(lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words.")
+    kind = property(
+        lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words."
+    )
     unit = property(lambda self: self.ylabel, doc="The label of the axis of its values.")
 
     def num_places(self, lines: pandas.DataFrame) -> int:
         """Return the number of places x of the line with the most places."""
-        return lines[lines[self.value].notna()].groupby(self.by, dropna=False)[self.x].nunique().max()
+        return (
+            lines[lines[self.value].notna()].groupby(self.by, dropna=False)[self.x].nunique().max()
+        )
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
-        """Return a figure with a line for each group of points, of the first machines only if there are many."""
+        """Return a figure with a line for each group of points, of the first machines only if
+        there are many."""
         measured = are_measured(lines)
         machines = lines.loc[measured, "machine"].drop_duplicates()[:MOST_MACHINES]
         few = lines[~measured | lines["machine"].isin(machines)]
-        groups = [points.sort_values(self.x, kind="stable") for _, points in few.groupby(self.by, dropna=False)]
+        groups = [
+            points.sort_values(self.x, kind="stable")
+            for _, points in few.groupby(self.by, dropna=False)
+        ]
         firsts = pandas.DataFrame([points.iloc[0] for points in groups])
         figure, axes = figures.canvas(max(4.2, 1.4 + 0.34 * len(groups)), 9.5)
         rank = firsts.groupby("machine", sort=False).cumcount()
         labels = figures.labels(firsts, evidence.names, self.label, self.usual)
         for points, label, place in zip(groups, labels, rank, strict=True):
             shade = figures.colour(points.iloc[0].to_dict(), colours(evidence))
-            style = {"color": shade, "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)]}
+            style = {
+                "color": shade,
+                "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)],
+            }
             figures.draw_points(axes, points, self.x, self.value, label.replace("\n", ", "), style)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
         sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []

@@ -1,7 +1,8 @@
 """Data sets as NumPy arrays, the same for every framework.
 
-A data set is searched in `data_root`, then BENCHBOOK_DATA, then the user's cache, and downloaded to the cache if it is
-in none of them. Every file of a published data set is checked against its MD5 before it is used.
+A data set is searched in `data_root`, then BENCHBOOK_DATA, then the user's cache, and downloaded
+to the cache if it is in none of them. Every file of a published data set is checked against its
+MD5 before it is used.
 """
 
 import os
@@ -24,10 +25,12 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
     """Return a data set by name; None for SYNTHETIC.
 
     Args:
-        name: mnist, cifar10, tinyshakespeare, image_folder (at data_root), or one that needs no file: digits, shapes,
+        name: mnist, cifar10, tinyshakespeare, image_folder (at data_root), or one that needs no
+        file: digits, shapes,
             and excerpt, the beginning of tinyshakespeare.
         data_root: folder to search first; for image_folder the folder itself.
-        allow_embedded: return the embedded stand-in, under its own name, if the data set is unavailable.
+        allow_embedded: return the embedded stand-in, under its own name, if the data set is
+        unavailable.
 
     Raises:
         ValueError: a data_root that is not a folder, or an image folder without classes and images.
@@ -37,7 +40,10 @@ def load(name: str, data_root: str = "", allow_embedded: bool = False) -> Datase
         return None
     if name == "image_folder":
         return pictures.image_folder(data_root)
-    for source, folder in {"data_root": data_root, "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA")}.items():
+    for source, folder in {
+        "data_root": data_root,
+        "BENCHBOOK_DATA": os.environ.get("BENCHBOOK_DATA"),
+    }.items():
         if folder and not Path(folder).expanduser().is_dir():
             raise ValueError(f"{source} {folder!r} is not a folder")
     if name in _MAKERS:
@@ -55,7 +61,8 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
     """Return a data set as pictures that are decoded when they are used; None for SYNTHETIC.
 
     Args:
-        name: imagenet (a folder of that name with train/ and val/ in data_root, BENCHBOOK_DATA or the cache; it is
+        name: imagenet (a folder of that name with train/ and val/ in data_root, BENCHBOOK_DATA
+        or the cache; it is
             never downloaded), or a name of images that `load` takes.
         data_root, allow_embedded: see `load`.
 
@@ -64,10 +71,17 @@ def collect(name: str, data_root: str = "", allow_embedded: bool = False) -> Col
         DatasetUnavailable: not found, and no stand-in allowed.
     """
     if name == "imagenet":
-        named = (folder for root in roots(data_root) for folder in (root / name, root) if folder.name == name)
+        named = (
+            folder
+            for root in roots(data_root)
+            for folder in (root / name, root)
+            if folder.name == name
+        )
         folder = next((folder for folder in named if (folder / "train").is_dir()), None)
         if folder is None:
-            raise DatasetUnavailable("no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA")
+            raise DatasetUnavailable(
+                "no folder imagenet/ with train/ and val/ in data_root or BENCHBOOK_DATA"
+            )
         return pictures.collection(str(folder), name)
     if name == "image_folder":
         return pictures.collection(data_root)

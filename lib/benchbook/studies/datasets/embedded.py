@@ -1,4 +1,5 @@
-"""Data sets without a download: UCI's digits, images drawn from a seed, and the beginning of a text."""
+"""Data sets without a download: UCI's digits, images drawn from a seed, and the beginning of a
+text."""
 
 from pathlib import Path
 
@@ -7,16 +8,22 @@ from PIL import Image, ImageDraw
 
 from benchbook.studies.datasets.sources import Dataset, Text
 
-# Whether points are inside an outline, given their distances below and to the right of its centre, in extents.
+# Whether points are inside an outline, given their distances below and to the right of its centre,
+# in extents.
 OUTLINES = {
     "disc": lambda down, right: numpy.hypot(down, right) <= 1,
     "square": lambda down, right: numpy.maximum(abs(down), abs(right)) <= 0.85,
     "triangle": lambda down, right: (down <= 0.8) & (abs(right) <= (down + 1) / 1.8),
-    "cross": lambda down, right: (abs(down) <= 1) & (abs(right) <= 1) & (numpy.minimum(abs(down), abs(right)) <= 0.3),
-    "ring": lambda down, right: (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1),
+    "cross": lambda down, right: (
+        (abs(down) <= 1) & (abs(right) <= 1) & (numpy.minimum(abs(down), abs(right)) <= 0.3)
+    ),
+    "ring": lambda down, right: (
+        (numpy.hypot(down, right) >= 0.55) & (numpy.hypot(down, right) <= 1)
+    ),
 }
 WARM, COLD = (0, 2), (2, 0)  # the bright and the dark colour channel
-# Triangles. Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS, data/makeTriangleData.py.
+# Triangles. Source: https://github.com/tkshirakawa/benchmark_TensorFlow_macOS,
+# data/makeTriangleData.py.
 ARTICLE_SIZE, MARGIN = 512, 20  # pixels
 DARKEST, BRIGHTEST = 128, 255  # of each colour channel
 THRESHOLD = 10  # brighter pixels belong to the mask
@@ -29,17 +36,24 @@ def digits() -> Dataset:
     Every sixth image is a test image (300); the other 1,497 are for training. Source and licence:
     digits-licence.txt.
     """
-    table = numpy.loadtxt(Path(__file__).parent / "digits.csv.gz", delimiter=",")  # 64 pixels and a label
+    table = numpy.loadtxt(
+        Path(__file__).parent / "digits.csv.gz", delimiter=","
+    )  # 64 pixels and a label
     small = numpy.round(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(numpy.uint8)
     resample = Image.Resampling.BILINEAR
-    images = numpy.stack([numpy.asarray(Image.fromarray(image).resize((28, 28), resample)) for image in small])
+    images = numpy.stack(
+        [numpy.asarray(Image.fromarray(image).resize((28, 28), resample)) for image in small]
+    )
     labels = table[:, -1].astype(numpy.int64)
     test = numpy.arange(len(labels)) % 6 == 0
     return Dataset("digits-28px", images[~test], labels[~test], images[test], labels[test])
 
 
-def shapes(train_per_class: int = 400, test_per_class: int = 100, size: int = 32, seed: int = 0) -> Dataset:
-    """Return ten classes of coloured shapes that a small network can learn: five outlines, warm or cold.
+def shapes(
+    train_per_class: int = 400, test_per_class: int = 100, size: int = 32, seed: int = 0
+) -> Dataset:
+    """Return ten classes of coloured shapes that a small network can learn: five outlines, warm
+    or cold.
 
     Position, extent, colour and background vary with the seed. Test images have another seed.
 
@@ -56,7 +70,9 @@ def shapes(train_per_class: int = 400, test_per_class: int = 100, size: int = 32
     return Dataset(f"shapes-{size}px", *train, *test)
 
 
-def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _draw(
+    per_class: int, size: int, random: numpy.random.Generator
+) -> tuple[numpy.ndarray, numpy.ndarray]:
     labels = random.permutation(numpy.repeat(numpy.arange(2 * len(OUTLINES)), per_class))
     count = len(labels)
     extent = random.uniform(0.22, 0.38, (count, 1, 1)) * size
@@ -81,14 +97,19 @@ def _draw(per_class: int, size: int, random: numpy.random.Generator) -> tuple[nu
 
 def excerpt() -> Text:
     """Return the first 24,000 characters of tiny Shakespeare."""
-    return Text.parse("tinyshakespeare-excerpt", (Path(__file__).parent / "excerpt.txt").read_bytes())
+    return Text.parse(
+        "tinyshakespeare-excerpt", (Path(__file__).parent / "excerpt.txt").read_bytes()
+    )
 
 
-def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZE, seed: int = 42) -> Dataset:
+def triangles(
+    num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZE, seed: int = 42
+) -> Dataset:
     """Return grey images of one filled triangle each, with the triangle as the mask to learn.
 
-    Corners and brightness are the same as from the article's generator. That one draws with OpenCV, this one with
-    Pillow, so pixels on an edge may differ. Smaller images have the same triangles, scaled down.
+    Corners and brightness are the same as from the article's generator. That one draws with
+    OpenCV, this one with Pillow, so pixels on an edge may differ. Smaller images have the same
+    triangles, scaled down.
 
     Args:
         num_train, num_test: images; the first ones are for training.
@@ -96,19 +117,30 @@ def triangles(num_train: int = 500, num_test: int = 100, size: int = ARTICLE_SIZ
         seed: of everything drawn.
 
     Returns:
-        Grey images, uint8, shape (n, size, size); labels are masks of the same shape, uint8, 1 inside.
+        Grey images, uint8, shape (n, size, size); labels are masks of the same shape, uint8, 1
+        inside.
 
     Raises:
         ValueError: a number is out of range.
     """
-    for name, value, least in (("num_train", num_train, 1), ("num_test", num_test, 1), ("size", size, 8)):
+    for name, value, least in (
+        ("num_train", num_train, 1),
+        ("num_test", num_test, 1),
+        ("size", size, 8),
+    ):
         if value < least:
             raise ValueError(f"{name} {value}; allowed: {least} or more")
     random, count = numpy.random.RandomState(seed), num_train + num_test
-    corners = random.randint(MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2))  # drawn first, so greys depend on the count
-    greys = numpy.rint(random.randint(DARKEST, BRIGHTEST + 1, (count, 3)) @ numpy.array(LUMA)).astype(int)
+    corners = random.randint(
+        MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2)
+    )  # drawn first, so greys depend on the count
+    greys = numpy.rint(
+        random.randint(DARKEST, BRIGHTEST + 1, (count, 3)) @ numpy.array(LUMA)
+    ).astype(int)
     images = numpy.zeros((count, size, size), numpy.uint8)
-    for place, scaled in enumerate(numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int).tolist()):
+    for place, scaled in enumerate(
+        numpy.rint(corners * (size / ARTICLE_SIZE)).astype(int).tolist()
+    ):
         image = Image.new("L", (size, size))
         ImageDraw.Draw(image).polygon([tuple(corner) for corner in scaled], fill=int(greys[place]))
         images[place] = numpy.asarray(image)

@@ -1,4 +1,5 @@
-"""Folders of pictures: read into arrays, or decoded when used, because ImageNet is too large and its sizes differ."""
+"""Folders of pictures: read into arrays, or decoded when used, because ImageNet is too large and
+its sizes differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,13 +54,15 @@ class Collection:
 
 
 def collection(path: str, name: str = "") -> Collection:
-    """Return the pictures of an image folder: .jpg or .png in `train/<class>/` and `test/<class>/` (or `val/`).
+    """Return the pictures of an image folder: .jpg or .png in `train/<class>/` and
+    `test/<class>/` (or `val/`).
 
     Classes are numbered in the order of their names.
 
     Args:
         path: the folder.
-        name: in rows; by default the folder's name with its files' formats, because a JPEG copy of a data set is
+        name: in rows; by default the folder's name with its files' formats, because a JPEG copy
+        of a data set is
             another data set.
 
     Raises:
@@ -67,16 +70,22 @@ def collection(path: str, name: str = "") -> Collection:
     """
     folder = Path(path).expanduser()
     if not path or not folder.is_dir():
-        raise ValueError(f"data_root {path!r}; allowed for image_folder: a folder with train/ and test/")
+        raise ValueError(
+            f"data_root {path!r}; allowed for image_folder: a folder with train/ and test/"
+        )
     train, test = _classes(folder, "train"), _classes(folder, "test", "val")
     if list(test) != list(train):
-        raise ValueError(f"{folder.name}: classes in test {list(test)}; allowed: those in train, {list(train)}")
+        raise ValueError(
+            f"{folder.name}: classes in test {list(test)}; allowed: those in train, {list(train)}"
+        )
     formats = {FORMATS[file.suffix.lower()] for files in train.values() for file in files}
     parts = []
     for part in (train, test):
         labels = numpy.repeat(numpy.arange(len(part)), [len(files) for files in part.values()])
         parts.append(Pictures([file for files in part.values() for file in files], labels))
-    return Collection(name or "-".join([folder.stem, *sorted(formats)]), *parts, num_classes=len(train))
+    return Collection(
+        name or "-".join([folder.stem, *sorted(formats)]), *parts, num_classes=len(train)
+    )
 
 
 def image_folder(path: str) -> Dataset:
@@ -87,17 +96,25 @@ def image_folder(path: str) -> Dataset:
     """
     found = collection(path)
     parts = found.train, found.test
-    train, test = ([numpy.asarray(part.open(index)) for index in range(len(part))] for part in parts)
+    train, test = (
+        [numpy.asarray(part.open(index)) for index in range(len(part))] for part in parts
+    )
     if len(shapes := {pixels.shape for pixels in train + test}) > 1:
-        raise ValueError(f"images of {found.name} have the shapes {sorted(shapes)}; allowed: one shape")
-    return Dataset(found.name, numpy.stack(train), found.train.labels, numpy.stack(test), found.test.labels)
+        raise ValueError(
+            f"images of {found.name} have the shapes {sorted(shapes)}; allowed: one shape"
+        )
+    return Dataset(
+        found.name, numpy.stack(train), found.train.labels, numpy.stack(test), found.test.labels
+    )
 
 
 def _classes(folder: Path, *names: str) -> dict[str, list[Path]]:
     """Return the sorted image files of each class, from the first of these folders that exists."""
     part = next((folder / name for name in names if (folder / name).is_dir()), None)
     if part is None:
-        raise ValueError(f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/ with classes")
+        raise ValueError(
+            f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/ with classes"
+        )
     found = {
         child.name: sorted(file for file in child.iterdir() if file.suffix.lower() in FORMATS)
         for child in sorted(part.iterdir())
@@ -105,5 +122,7 @@ def _classes(folder: Path, *names: str) -> dict[str, list[Path]]:
     }
     classes = {name: files for name, files in found.items() if files}
     if not classes:
-        raise ValueError(f"{folder.name}/{part.name} has no images; allowed: a folder per class, {', '.join(FORMATS)}")
+        raise ValueError(
+            f"{folder.name}/{part.name} has no images; allowed: a folder per class, {', '.join(FORMATS)}"
+        )
     return classes

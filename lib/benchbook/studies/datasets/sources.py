@@ -1,4 +1,5 @@
-"""Published data sets: where they are searched, and how a download is moved into place once it is complete."""
+"""Published data sets: where they are searched, and how a download is moved into place once it
+is complete."""
 
 import gzip
 import hashlib
@@ -36,9 +37,9 @@ class Dataset:
     """Images and labels, split as their makers split them.
 
     Attributes:
-        name: in rows; an embedded stand-in has its own name.
-        train_images, test_images: uint8, shape (n, height, width) or (n, height, width, 3).
-        train_labels, test_labels: int64, shape (n,); if each pixel has a class, masks of uint8, shape
+        name: in rows; an embedded stand-in has its own name. train_images, test_images: uint8,
+        shape (n, height, width) or (n, height, width, 3). train_labels, test_labels: int64,
+        shape (n,); if each pixel has a class, masks of uint8, shape
             (n, height, width).
     """
 
@@ -61,7 +62,9 @@ class Dataset:
     def with_tests(self, num_images: int) -> "Dataset":
         """Return the data set with only `num_images` test images, evenly spread; 0: all of them."""
         tested = spread(len(self.test_labels), min(num_images, len(self.test_labels)))
-        return replace(self, test_images=self.test_images[tested], test_labels=self.test_labels[tested])
+        return replace(
+            self, test_images=self.test_images[tested], test_labels=self.test_labels[tested]
+        )
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ class Text:
 
     @classmethod
     def parse(cls, name: str, content: bytes) -> "Text":
-        """Return the text of a file; each of its bytes is a character, numbered in ascending order."""
-        characters, tokens = numpy.unique(numpy.frombuffer(content, numpy.uint8), return_inverse=True)
+        """Return the text of a file; each of its bytes is a character, numbered in ascending
+        order."""
+        characters, tokens = numpy.unique(
+            numpy.frombuffer(content, numpy.uint8), return_inverse=True
+        )
         tokens, end = tokens.astype(numpy.uint8), int(0.9 * len(tokens))
         return cls(name, tokens[:end], tokens[end:], bytes(characters).decode("latin-1"))
 
@@ -92,12 +98,14 @@ class Text:
 
 
 def spread(length: int, count: int) -> numpy.ndarray:
-    """Return `count` indices evenly spread over a data set, which may be sorted by class; count 0: all indices."""
+    """Return `count` indices evenly spread over a data set, which may be sorted by class; count
+    0: all indices."""
     return numpy.arange(count) * length // count if count else numpy.arange(length)
 
 
 def roots(data_root: str) -> list[Path]:
-    """Return the folders to search, in order: `data_root` unless it is empty, BENCHBOOK_DATA, and the cache."""
+    """Return the folders to search, in order: `data_root` unless it is empty, BENCHBOOK_DATA,
+    and the cache."""
     named = [root for root in (data_root, os.environ.get("BENCHBOOK_DATA")) if root]
     return [*(Path(root).expanduser().absolute() for root in named), cache()]
 
@@ -109,18 +117,23 @@ def cache() -> Path:
 
 @contextmanager
 def download(folder: str) -> Iterator[Path]:
-    """Yield a temporary folder in the cache for `fetch`; after the `with` block its content is moved into place.
+    """Yield a temporary folder in the cache for `fetch`; after the `with` block its content is
+    moved into place.
 
     Args:
-        folder: the part of the temporary folder to move; it replaces the folder of that name in the cache.
+        folder: the part of the temporary folder to move; it replaces the folder of that name in
+        the cache.
 
     Raises:
-        DatasetUnavailable: the download failed, or the block raised ValueError; nothing is left behind.
+        DatasetUnavailable: the download failed, or the block raised ValueError; nothing is left
+        behind.
     """
     target = cache() / layout.check_name(folder, "folder of the cache")
     try:
         cache().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache(), prefix="benchbook-", ignore_cleanup_errors=True) as place:
+        with tempfile.TemporaryDirectory(
+            dir=cache(), prefix="benchbook-", ignore_cleanup_errors=True
+        ) as place:
             yield Path(place)
             shutil.rmtree(target, ignore_errors=True)
             (Path(place) / folder).rename(target)
@@ -129,7 +142,8 @@ def download(folder: str) -> Iterator[Path]:
 
 
 def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
-    """Download a file into a folder, with a progress bar. A .tar.gz is unpacked into the same folder.
+    """Download a file into a folder, with a progress bar. A .tar.gz is unpacked into the same
+    folder.
 
     Args:
         address: of the file, which keeps its name.
@@ -158,7 +172,9 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
                 downloader=pooch.HTTPDownloader(progressbar=bar, timeout=STALLED_SECONDS),
             )
     except requests.ConnectionError as error:
-        reason = getattr(error.args[0], "reason", error)  # the error's own text names its objects and the address twice
+        reason = getattr(
+            error.args[0], "reason", error
+        )  # the error's own text names its objects and the address twice
         raise OSError(f"{urlsplit(address).netloc}: {str(reason).rpartition(': ')[2]}") from error
 
 
@@ -167,11 +183,15 @@ class Published:
     """A data set that is published as files; every file is checked before it is used.
 
     Attributes:
-        folders: below a root, that may have the files, unpacked or as .gz; a download creates the first one. Empty: the
+        folders: below a root, that may have the files, unpacked or as .gz; a download creates
+        the first one. Empty: the
             root itself, because a user may name the folder with the files.
-        files: MD5 of each unpacked file; None if none is published, so that `parse` checks the content.
-        address: of each file's download, with {} for its name; a .tar.gz contains the first of `folders`.
-        parse: from the contents of the files, in the order of `files`, to the data set or other arrays.
+        files: MD5 of each unpacked file; None if none is published, so that `parse` checks the
+        content.
+        address: of each file's download, with {} for its name; a .tar.gz contains the first of
+        `folders`.
+        parse: from the contents of the files, in the order of `files`, to the data set or other
+        arrays.
         archive: MD5 of the .tar.gz, which is checked before it is unpacked.
     """
 
@@ -185,7 +205,8 @@ class Published:
         """Return the data set from the first root with all files intact, or else from a download.
 
         Raises:
-            DatasetUnavailable: no root has the files, and the download failed; the message names damaged folders.
+            DatasetUnavailable: no root has the files, and the download failed; the message names
+            damaged folders.
         """
         skipped = []
         for root in roots(data_root):
@@ -194,7 +215,11 @@ class Published:
         try:
             with download(self.folders[0].partition("/")[0]) as place:
                 for address in dict.fromkeys(map(self.address.format, self.files)):
-                    fetch(address, place if address.endswith(TAR) else place / self.folders[0], self.archive)
+                    fetch(
+                        address,
+                        place if address.endswith(TAR) else place / self.folders[0],
+                        self.archive,
+                    )
                 if not (contents := self._read(place, skipped)):
                     raise ValueError("the files do not have the published checksums")
                 return self.parse(contents)
@@ -212,7 +237,8 @@ class Published:
             wrong = [
                 name
                 for name, checksum in self.files.items()
-                if contents[name] is None or checksum not in (None, hashlib.md5(contents[name]).hexdigest())
+                if contents[name] is None
+                or checksum not in (None, hashlib.md5(contents[name]).hexdigest())
             ]
             if not wrong:
                 return list(contents.values())
@@ -228,11 +254,14 @@ class Published:
         if not content or hashlib.md5(content).hexdigest() != self.archive:
             return {}
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            return {name: archive.extractfile(f"{self.folders[0]}/{name}").read() for name in self.files}
+            return {
+                name: archive.extractfile(f"{self.folders[0]}/{name}").read() for name in self.files
+            }
 
 
 def _content(file: Path) -> bytes | None:
-    """Return the content of a file, or else of its .gz, unpacked; None if it is absent, unreadable or truncated.
+    """Return the content of a file, or else of its .gz, unpacked; None if it is absent,
+    unreadable or truncated.
 
     Kaggle's MNIST has a dot where the published names have a hyphen.
     """
@@ -247,7 +276,8 @@ def _content(file: Path) -> bytes | None:
 
 
 def _parse_mnist(files: list[bytes]) -> Dataset:
-    """Parse IDX files: train images, train labels, test images, test labels. The header has 16 bytes, 8 for labels."""
+    """Parse IDX files: train images, train labels, test images, test labels. The header has 16
+    bytes, 8 for labels."""
     parts = []
     for images, labels in (files[:2], files[2:]):
         parts.append(numpy.frombuffer(images, numpy.uint8, offset=16).reshape(-1, 28, 28))
@@ -256,7 +286,8 @@ def _parse_mnist(files: list[bytes]) -> Dataset:
 
 
 def _parse_cifar10(files: list[bytes]) -> Dataset:
-    """Unpickle five training batches and the test batch, after their checksums matched; channels come first."""
+    """Unpickle five training batches and the test batch, after their checksums matched; channels
+    come first."""
     batches = [pickle.loads(file, encoding="bytes") for file in files]
     images = [batch[b"data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for batch in batches]
     labels = [numpy.array(batch[b"labels"], numpy.int64) for batch in batches]
@@ -264,8 +295,9 @@ def _parse_cifar10(files: list[bytes]) -> Dataset:
     return Dataset("cifar10", *train, numpy.ascontiguousarray(images[-1]), labels[-1])
 
 
-# Names, addresses and checksums are from torchvision (torchvision/datasets/mnist.py, cifar.py) and nanoGPT
-# (data/shakespeare_char/prepare.py). nanoGPT publishes no checksum; this one is of the file in 2026.
+# Names, addresses and checksums are from torchvision (torchvision/datasets/mnist.py, cifar.py) and
+# nanoGPT (data/shakespeare_char/prepare.py). nanoGPT publishes no checksum; this one is of the file
+# in 2026.
 PUBLISHED = {
     "mnist": Published(
         folders=("MNIST/raw", "raw", "mnist", ""),

@@ -1,4 +1,5 @@
-"""Measure a point in fresh processes, one after the other; see `process` for what each of them does."""
+"""Measure a point in fresh processes, one after the other; see `process` for what each of them
+does."""
 
 import math
 import os
@@ -22,9 +23,14 @@ from benchbook.studies.experiments import process
 from benchbook.studies.experiments.parameters import point_name
 from benchbook.studies.experiments.process import CHECK
 
-# JAX's folder of compiled programs. Source: https://docs.jax.dev/en/latest/persistent_compilation_cache.html
+# JAX's folder of compiled programs. Source:
+# https://docs.jax.dev/en/latest/persistent_compilation_cache.html
 PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
-ENDING = ("unsupported", "unavailable", "out_of_memory")  # the next process would end in the same way
+ENDING = (
+    "unsupported",
+    "unavailable",
+    "out_of_memory",
+)  # the next process would end in the same way
 MOST_FAILURES = 2  # in a row, of other kinds
 
 
@@ -34,8 +40,8 @@ class State(NamedTuple):
     Attributes:
         left: the numbers of the processes that may still run; none if the point is over.
         ended: number and status of each run that has ended, the oldest first; not the interrupted.
-        part: the processes' part of half the interval so far.
-        num_counted, num_disturbed: the processes that have measured and count, and those that others disturbed.
+        part: the processes' part of half the interval so far. num_counted, num_disturbed: the
+        processes that have measured and count, and those that others disturbed.
         lost: seconds of waits and of disturbed processes.
         patience: seconds for which to wait for a calm machine now.
     """
@@ -72,12 +78,14 @@ class Measurement:
 
     @cached_property
     def folder(self) -> Path:
-        """Return the folder of the point's rows, which stays though the notebook may be edited meanwhile."""
+        """Return the folder of the point's rows, which stays though the notebook may be edited
+        meanwhile."""
         return layout.point(self.machine, self.study, point_name(self.study, self.parameters))
 
     @property
     def programs(self) -> Path:
-        """Return the folder of what the first measuring process compiled; it is in the point's state."""
+        """Return the folder of what the first measuring process compiled; it is in the point's
+        state."""
         return layout.state(self.machine) / self.study / self.folder.name / "programs"
 
     @property
@@ -97,7 +105,8 @@ class Measurement:
         return next((manifest for manifest in own if manifest.get("process") == 1), {})
 
     def finished(self) -> dict[int, str]:
-        """Return the status of each process that has ended, by its number, the oldest first; not the interrupted.
+        """Return the status of each process that has ended, by its number, the oldest first; not
+        the interrupted.
 
         The status of CHECK is `diverged` if training does not agree with float64.
         """
@@ -108,17 +117,21 @@ class Measurement:
         return self.state().left
 
     def state(self) -> "State":
-        """Return what the point's rows and manifests tell, so that a killed measurement continues alike.
+        """Return what the point's rows and manifests tell, so that a killed measurement
+        continues alike.
 
-        The point is over when the processes' part of half its interval is narrow enough, or after the most processes. A
-        process that something outside disturbed does not count, until the point has lost its patience.
+        The point is over when the processes' part of half its interval is narrow enough, or
+        after the most processes. A process that something outside disturbed does not count,
+        until the point has lost its patience.
         """
         rows, described, given = self.rows(), manifests.read_all(self.folder), self.parameters
         ended, conditions = {}, condition.samples(described)
         for run_id, own in rows.groupby("run_id", sort=True):
             manifest, statuses = described.get(run_id, {}), records.without_refusals(own)["status"]
             agrees = {True: "ok", False: "diverged"}.get(manifest.get("agrees"))
-            status = agrees or next(iter(statuses[statuses != "ok"].iloc[::-1]), "ok")  # the last that is not ok
+            status = agrees or next(
+                iter(statuses[statuses != "ok"].iloc[::-1]), "ok"
+            )  # the last that is not ok
             if status != "interrupted":
                 ended[run_id] = manifest.get("process", 1), status
         done, disturbed = dict(ended.values()), verdicts.disturbed(rows, conditions)
@@ -128,8 +141,12 @@ class Measurement:
         patience = 0.0 if self.in_kernel else max(0.0, allowed - lost)
         runs = [run for run, (number, _) in ended.items() if number != CHECK]
         counted = [run for run in runs if run not in disturbed] if patience else runs
-        windows = rows[rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])]
-        windows = statistics.timed_windows(windows if patience else verdicts.undisturbed(windows, conditions))
+        windows = rows[
+            rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])
+        ]
+        windows = statistics.timed_windows(
+            windows if patience else verdicts.undisturbed(windows, conditions)
+        )
         part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
         is_known = windows["run_id"].nunique() >= given.get("fewest_processes", self.count)
         is_known &= part <= given.get("processes_part", 0)
@@ -137,21 +154,32 @@ class Measurement:
         checks = given.get("num_parity_steps") or given.get("variant") == "tuned"
         last = max(done, default=0)
         further = range(last + 1, last + 1 + self.count - len(counted))
-        left = [] if is_over(done) or is_known else [*[CHECK][: bool(checks) and CHECK not in done], *further]
+        left = (
+            []
+            if is_over(done) or is_known
+            else [*[CHECK][: bool(checks) and CHECK not in done], *further]
+        )
         patience = patience if disturbed.intersection(runs[-1:]) else 0.0
         return State(left, ended, part, len(counted), len(disturbed), lost, patience)
 
     def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
-        """Run the processes that are left. One that fails adds a row; the next one may run all the same.
+        """Run the processes that are left. One that fails adds a row; the next one may run all
+        the same.
 
         After a process that others disturbed, this waits for a calm machine.
 
         Args:
-            on_row: called with a process's number and with phase, status and rate of each row that it writes.
+            on_row: called with a process's number and with phase, status and rate of each row
+            that it writes.
         """
         runs.recover(self.folder)
-        first_id, run_id = context.current().run_id, ""  # the executed notebook has the name of this run
-        while (state := self.state()).left and (not run_id or run_id in state.ended):  # else it was interrupted
+        first_id, run_id = (
+            context.current().run_id,
+            "",
+        )  # the executed notebook has the name of this run
+        while (state := self.state()).left and (
+            not run_id or run_id in state.ended
+        ):  # else it was interrupted
             number = state.left[0]
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
@@ -160,11 +188,19 @@ class Measurement:
         if not state.left:
             shutil.rmtree(self.programs, ignore_errors=True)
 
-    def _run(self, number: int, run_id: str, patience: float, on_row: Callable[[int, dict], None]) -> None:
+    def _run(
+        self, number: int, run_id: str, patience: float, on_row: Callable[[int, dict], None]
+    ) -> None:
         """Run one process, after a wait for a calm machine; write its failure if it could not."""
-        waited = contention.wait_until_calm(patience, lambda share: on_row(number, {"phase": "waiting for others"}))
+        waited = contention.wait_until_calm(
+            patience, lambda share: on_row(number, {"phase": "waiting for others"})
+        )
         given, folder = self.parameters, self.folder
-        count = given.get("device_count", 1) if given.get("framework", "torch") == "torch" and number != CHECK else 1
+        count = (
+            given.get("device_count", 1)
+            if given.get("framework", "torch") == "torch" and number != CHECK
+            else 1
+        )
         if self.in_kernel and count == 1:
             launch.listener = lambda row: on_row(number, row)
             with suppress(Exception):  # its row is written
@@ -174,7 +210,8 @@ class Measurement:
         variables = kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
-        # `tuned` keeps memory from its search on; `reference` has the system's default, as a plain script.
+        # `tuned` keeps memory from its search on; `reference` has the system's default, as a plain
+        # script.
         if given.get("variant") == "controlled" and allocator.can_keep(
             given["device"], given.get("framework", "torch")
         ):
@@ -182,7 +219,11 @@ class Measurement:
         if number == 1:  # what an earlier session compiled
             shutil.rmtree(self.programs, ignore_errors=True)
         is_warm = number != CHECK and any(self.programs.glob("*"))
-        if number != CHECK and kinds.KINDS[given["device"]].shares_programs and PROGRAMS not in os.environ:
+        if (
+            number != CHECK
+            and kinds.KINDS[given["device"]].shares_programs
+            and PROGRAMS not in os.environ
+        ):
             variables[PROGRAMS] = str(self.programs)
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"{run_id}.log"
@@ -207,16 +248,33 @@ class Measurement:
             runs.recover(self.folder)
             if (self.folder / f"{run_id}.csv").exists():
                 return
-            own = (self.study, self.folder.name, run_id, self.machine, self.parameters, self.session)
-            manifest = {"run_id": run_id, "process": number, "parameters": points.public(self.parameters)}
-            run = Run(self.folder, run_id, runs.identity(*own), manifest=manifest, ended_by_another=True)
+            own = (
+                self.study,
+                self.folder.name,
+                run_id,
+                self.machine,
+                self.parameters,
+                self.session,
+            )
+            manifest = {
+                "run_id": run_id,
+                "process": number,
+                "parameters": points.public(self.parameters),
+            }
+            run = Run(
+                self.folder, run_id, runs.identity(*own), manifest=manifest, ended_by_another=True
+            )
         run.fail(status, message)
 
 
 def is_over(done: dict[int, str]) -> bool:
-    """Return whether a point ends with these processes: the next one would fail as well, or has nothing to measure."""
+    """Return whether a point ends with these processes: the next one would fail as well, or has
+    nothing to measure."""
     statuses = list(done.values())
     failed = [status not in records.TRAINED for status in statuses]
     if done.get(CHECK, "ok") != "ok" or not set(statuses).isdisjoint(ENDING):
         return True
-    return any(all(failed[place : place + MOST_FAILURES]) for place in range(len(failed) - MOST_FAILURES + 1))
+    return any(
+        all(failed[place : place + MOST_FAILURES])
+        for place in range(len(failed) - MOST_FAILURES + 1)
+    )

@@ -1,8 +1,9 @@
-"""The calls of a study's notebook: begin, load data, build and try a step, measure in processes, explore settings.
+"""The calls of a study's notebook: begin, load data, build and try a step, measure in processes,
+explore settings.
 
-In JupyterLab and VS Code the kernel computes on the device that is measured, so that a reader can try the step there.
-Otherwise, in `make study` and plain papermill, the kernel leaves every device to the measuring processes, and imports
-no framework.
+In JupyterLab and VS Code the kernel computes on the device that is measured, so that a reader
+can try the step there. Otherwise, in `make study` and plain papermill, the kernel leaves every
+device to the measuring processes, and imports no framework.
 """
 
 import ast
@@ -53,13 +54,16 @@ from benchbook.studies.results.evidence import Evidence
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "samples_per_second"]
-BAR = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
+BAR = (
+    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
+)
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
 
 
 @dataclass
 class Trial:
-    """The notebook's own training loop: its batches, and a figure of loss and throughput that is drawn meanwhile.
+    """The notebook's own training loop: its batches, and a figure of loss and throughput that is
+    drawn meanwhile.
 
     Attributes:
         batches: epoch after epoch.
@@ -74,7 +78,8 @@ class Trial:
     _drawn_at: float = -DRAWN_EVERY_SECONDS
 
     def add(self, loss: float, samples: int, seconds: float) -> None:
-        """Add some steps: the loss of the last one, the samples and seconds of all. Redraw the figure if it is due."""
+        """Add some steps: the loss of the last one, the samples and seconds of all. Redraw the
+        figure if it is due."""
         self.seconds += seconds
         seen = self.table["samples"].max() if len(self.table) else 0
         self.table.loc[len(self.table)] = [seen + samples, loss, samples / seconds]
@@ -92,7 +97,9 @@ class Trial:
     def __str__(self) -> str:
         """Return the last line of the table in words."""
         samples, loss, rate = self.table.iloc[-1]
-        return f"{wording.number(rate)} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
+        return (
+            f"{wording.number(rate)} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
+        )
 
     __repr__ = __str__
 
@@ -100,7 +107,13 @@ class Trial:
         with figures.style():
             figure, axes = figures.canvas(2.8, panels=2)
             for part, name in zip(axes, CURVE[1:], strict=True):
-                part.plot(self.table["samples"], self.table[name], "o-", color=figures.MACHINES[0], markersize=3)
+                part.plot(
+                    self.table["samples"],
+                    self.table[name],
+                    "o-",
+                    color=figures.MACHINES[0],
+                    markersize=3,
+                )
                 part.set(xlabel="samples seen", ylabel=name.replace("_", " "))
             axes[0].set_title(str(self))
             axes[1].set_ylim(bottom=0)
@@ -113,7 +126,8 @@ class PointFailed(RuntimeError):
 
 @dataclass
 class Experiment(Process):
-    """One point of a study, as the cells of its notebook use it. Rows of the kernel itself are discarded.
+    """One point of a study, as the cells of its notebook use it. Rows of the kernel itself are
+    discarded.
 
     Attributes:
         measurement: the processes that measure the point.
@@ -123,7 +137,9 @@ class Experiment(Process):
     measurement: Measurement | None = None
     attended: bool = False
 
-    study_plan = property(lambda self: plan_of(self.measurement.study), doc="The class of the study's plan.")
+    study_plan = property(
+        lambda self: plan_of(self.measurement.study), doc="The class of the study's plan."
+    )
 
     @property
     def try_seconds(self) -> float:
@@ -140,14 +156,17 @@ class Experiment(Process):
 
         Args:
             data: from the plan's `load`.
-            network: a class of the notebook in place of the study's `Network` (torch, not tuned). It is measured and
+            network: a class of the notebook in place of the study's `Network` (torch, not
+            tuned). It is measured and
                 compared with itself in float64; its rows are temporary, and their verdict says so.
 
         Raises:
             ValueError: this is a run of `make study`, which measures the published network.
         """
         if network and context.current().supervisor:
-            raise ValueError(f"network {network.__name__}; allowed in `make study`: none, since its rows are published")
+            raise ValueError(
+                f"network {network.__name__}; allowed in `make study`: none, since its rows are published"
+            )
         self.network = self.measurement.network = network
         if network:
             context.change(outputs=tempfile.mkdtemp(prefix="benchbook-yours-"))
@@ -164,14 +183,17 @@ class Experiment(Process):
         """Search nothing: a process of the measurement does."""
 
     def source(self, *names: str) -> Markdown:
-        """Return the code of the study's network, by the names of classes and functions, and of the training step.
+        """Return the code of the study's network, by the names of classes and functions, and of
+        the training step.
 
         A name that is not defined in this framework's network is left out.
         """
         framework, given = self.device.framework, self.parameters
         library = libraries.FRAMEWORKS[framework].library
         network = Path(inspect.getfile(self.study_plan)).with_name(f"network_{library}.py")
-        training = (Path(frameworks.__file__).parent / framework / "training.py").read_text(encoding="utf-8")
+        training = (Path(frameworks.__file__).parent / framework / "training.py").read_text(
+            encoding="utf-8"
+        )
         text = network.read_text(encoding="utf-8")
         parts = [code(text, name) for name in names]
         is_plain = self.study_plan.PLAIN_STEP and given["variant"] != "tuned"
@@ -196,8 +218,9 @@ class Experiment(Process):
     def measure(self) -> pandas.DataFrame:
         """Measure the point in fresh processes, one after the other, and return their rows.
 
-        The first compares the first steps with float64; each of the others measures the windows of the budget. If this
-        was cut short, the next call continues. An interrupt of the cell ends the process under way.
+        The first compares the first steps with float64; each of the others measures the windows
+        of the budget. If this was cut short, the next call continues. An interrupt of the cell
+        ends the process under way.
 
         Raises:
             PointFailed: no window was measured.
@@ -209,13 +232,21 @@ class Experiment(Process):
             self.measurement.session = runs.new_id()
             left = self.measurement.left()
         planned, count = self.amount(), self.measurement.count
-        total = count * planned.num_repeats * planned.num_windows if "variant" in self.parameters else None
-        check = f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
+        total = (
+            count * planned.num_repeats * planned.num_windows
+            if "variant" in self.parameters
+            else None
+        )
+        check = (
+            f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
+        )
         form = {"unit": " windows", "bar_format": BAR if total else None}
         with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
-                bar.set_description_str(f"process {number} of at most {count}" if number else check, False)
+                bar.set_description_str(
+                    f"process {number} of at most {count}" if number else check, False
+                )
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] == ("train" if total else "calibrate"))
 
@@ -224,7 +255,9 @@ class Experiment(Process):
             self.measurement.measure(show)
             bar.total = bar.total and bar.n  # the point was known before the last process
             if self.attended and "unavailable" in self.measurement.finished().values():
-                print("This kernel holds the device, so that it measures here, once: a range. For an interval, restart")
+                print(
+                    "This kernel holds the device, so that it measures here, once: a range. For an interval, restart"
+                )
                 print("the kernel, and run all cells with try_seconds 0 in the budget.")
                 self.measurement.session, self.measurement.in_kernel = runs.new_id(), True
                 self.measurement.measure(show)
@@ -238,31 +271,37 @@ class Experiment(Process):
         return rows
 
     def pictures(self, draw: Callable[[dict[str, numpy.ndarray]], Drawing]) -> Drawing | None:
-        """Return the drawing of the pictures that the first process saved; None if it failed before."""
+        """Return the drawing of the pictures that the first process saved; None if it failed
+        before."""
         packed = base64.b64decode(self.measurement.manifest().get("pictures", ""))
         return draw(dict(numpy.load(io.BytesIO(packed)))) if packed else None
 
     @property
     def agreement(self) -> Agreement:
-        """Return the agreement with float64 in the precision of the windows, which is compared first."""
+        """Return the agreement with float64 in the precision of the windows, which is compared
+        first."""
         rows = self.measurement.rows()
         compared = rows[rows["phase"] == "parity"]
         compared = compared[compared["run_id"] == compared["run_id"].max()]
         return verdict(compared[compared["precision"].isin(compared["precision"].head(1))])
 
     def end(self) -> Evidence:
-        """Return the rows of this point's last session, and the published rows; print where the former are."""
+        """Return the rows of this point's last session, and the published rows; print where the
+        former are."""
         own = self.measurement
         if seconds := own.manifest().get("first_call_seconds"):
             print(f"A process needs {seconds:g} s from its start to the end of its first step.")
         print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
         if is_attended() and context.current().outputs and not self.network:
-            print(f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}")
+            print(
+                f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}"
+            )
         return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
 
     @contextmanager
     def _moving(self, bar: tqdm) -> Iterator[None]:
-        """Redraw a bar every second while a user watches: a search or a comparison takes minutes without a row."""
+        """Redraw a bar every second while a user watches: a search or a comparison takes minutes
+        without a row."""
         ended = threading.Event()
 
         def redraw() -> None:
@@ -280,7 +319,8 @@ class Experiment(Process):
                 thread.join()
 
     def explore(self, **choice: Iterable) -> Drawing | None:
-        """Draw the rate at several values of one choice, such as batch_size=[16, 64] or precision=["fp32", "bf16"].
+        """Draw the rate at several values of one choice, such as batch_size=[16, 64] or
+        precision=["fp32", "bf16"].
 
         Each value trains for about a second and writes no row. None in an unattended run.
         """
@@ -294,7 +334,11 @@ class Experiment(Process):
             table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in bar])
         with figures.style():
             figure, axes = figures.canvas(1.2 + 0.4 * len(table))
-            bars = axes.barh(table[name].astype(str), table["samples_per_second"].fillna(0), color=figures.MACHINES[0])
+            bars = axes.barh(
+                table[name].astype(str),
+                table["samples_per_second"].fillna(0),
+                color=figures.MACHINES[0],
+            )
             axes.bar_label(bars, table["text"], padding=4)
             axes.invert_yaxis()
             axes.set(xlabel="samples per second, one window", ylabel=name.replace("_", " "))
@@ -302,7 +346,8 @@ class Experiment(Process):
         return Drawing(figure, table, "Bars of throughput")
 
     def _explored(self, name: str, value: Any) -> dict:
-        """Return the rate at a value and the text after its bar, which may be an error of the device or framework."""
+        """Return the rate at a value and the text after its bar, which may be an error of the
+        device or framework."""
         settings, changed = self.settings, {name: value}
         if hasattr(settings, name):
             settings, changed = replace(settings, **changed), {}
@@ -312,7 +357,10 @@ class Experiment(Process):
             rate = train(steps_lasting(EXPLORED_SECONDS, train))["samples_per_second"]
             return {"samples_per_second": rate, "text": wording.number(rate)}
         except Exception as error:  # frameworks raise anything for what a device lacks
-            return {"samples_per_second": None, "text": textwrap.shorten(failures.refusal(error)["message"], 70)}
+            return {
+                "samples_per_second": None,
+                "text": textwrap.shorten(failures.refusal(error)["message"], 70),
+            }
 
 
 def is_attended() -> bool:
@@ -342,7 +390,9 @@ def begin(study: str, parameters: dict) -> Experiment:
         kind = parameters["device"]
         framework = devices.choose_framework(parameters.get("framework", "torch"))
         if kind in KINDS:  # a process asks the framework
-            picked = Device(kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework)
+            picked = Device(
+                kind, this.chip if kind == "cpu" else next(iter(this.accelerators), kind), framework
+            )
         else:
             picked = survey.device(kind, framework)
         given = process.with_device(parameters, picked)
@@ -353,7 +403,10 @@ def begin(study: str, parameters: dict) -> Experiment:
 
 
 def code(text: str, name: str) -> str:
-    """Return the source of a class or function in a file's text, without its indentation; empty if there is none."""
+    """Return the source of a class or function in a file's text, without its indentation; empty
+    if there is none."""
     kinds = ast.FunctionDef | ast.ClassDef
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds) and node.name == name]
+    found = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds) and node.name == name
+    ]
     return textwrap.dedent(ast.get_source_segment(text, found[0], padded=True)) if found else ""

@@ -1,4 +1,5 @@
-"""The base of the studies' plans: a point's choices are checked, and a workload is built from them."""
+"""The base of the studies' plans: a point's choices are checked, and a workload is built from
+them."""
 
 import copy
 import importlib
@@ -26,14 +27,17 @@ Inputs = tuple[Callable[[int], Iterable], Callable[[], Iterable]]
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """A point's choices, and how much of it to measure; each study's `Plan` adds its own. `build` makes the workload.
+    """A point's choices, and how much of it to measure; each study's `Plan` adds its own.
+    `build` makes the workload.
 
-    The annotated fields are the study's parameters, see `parameters`; values out of their bounds never come here.
+    The annotated fields are the study's parameters, see `parameters`; values out of their bounds
+    never come here.
 
     Attributes:
         dataset: what to train on.
         device: where to train, and with which framework.
-        variant: `reference` is the article's protocol, `tuned` the fastest settings found on this device.
+        variant: `reference` is the article's protocol, `tuned` the fastest settings found on
+        this device.
         settings: of the computation; `benchbook.measuring.tuned` finds those of `tuned`.
 
     Raises:
@@ -44,13 +48,21 @@ class StudyPlan:
     MODEL: ClassVar[str]
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     FRAMEWORK: ClassVar[str] = "best"  # the default, if there are several
-    WITHOUT: ClassVar[tuple[str, ...]] = ()  # fields of a base class that are no parameters of this study
+    WITHOUT: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields of a base class that are no parameters of this study
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
-    EXAMPLE: ClassVar[dict] = {}  # parameters of the notebook's executed example, about a minute on a CPU
-    SMALLEST: ClassVar[dict] = {}  # choices of the smallest workload, which tests of all studies build
-    PLAIN_STEP: ClassVar[bool] = False  # whether torch takes `TorchWorkload.plain_step`, without autocast
+    EXAMPLE: ClassVar[
+        dict
+    ] = {}  # parameters of the notebook's executed example, about a minute on a CPU
+    SMALLEST: ClassVar[
+        dict
+    ] = {}  # choices of the smallest workload, which tests of all studies build
+    PLAIN_STEP: ClassVar[bool] = (
+        False  # whether torch takes `TorchWorkload.plain_step`, without autocast
+    )
     shuffles: ClassVar[bool] = True  # whether the seed gives each epoch another order
 
     dataset: Dataset
@@ -59,23 +71,40 @@ class StudyPlan:
     _: KW_ONLY
     batch_size: Annotated[int, Field(ge=1, description="images a step")] = 64
     data_resident: Annotated[
-        bool, Field(description="keep all images on the device, so that no loader runs; not with reference")
+        bool,
+        Field(
+            description="keep all images on the device, so that no loader runs; not with reference"
+        ),
     ] = False
-    num_workers: Annotated[int, Field(ge=0, description="threads or processes that prepare batches ahead")] = 1
+    num_workers: Annotated[
+        int, Field(ge=0, description="threads or processes that prepare batches ahead")
+    ] = 1
     num_processes: Annotated[
-        int, Field(ge=1, description="most fresh processes that measure windows, one after the other"), BUDGET
+        int,
+        Field(ge=1, description="most fresh processes that measure windows, one after the other"),
+        BUDGET,
     ] = 6
-    fewest_processes: Annotated[int, Field(ge=1, description="fewest of them; an interval needs two"), BUDGET] = 2
+    fewest_processes: Annotated[
+        int, Field(ge=1, description="fewest of them; an interval needs two"), BUDGET
+    ] = 2
     processes_part: Annotated[
-        float, Field(ge=0, description="known: the processes' part of half the interval is at most this"), BUDGET
+        float,
+        Field(ge=0, description="known: the processes' part of half the interval is at most this"),
+        BUDGET,
     ] = 0.09
     num_repeats: Annotated[
-        int, Field(ge=1, description="repeats of the measurement, each from the same initial weights"), BUDGET
+        int,
+        Field(ge=1, description="repeats of the measurement, each from the same initial weights"),
+        BUDGET,
     ] = 1
     num_windows: Annotated[int, Field(ge=1, description="timed windows in a repeat"), BUDGET] = 1
-    samples_per_window: Annotated[int, Field(ge=0, description="images in a window; 0: one epoch"), BUDGET] = 0
+    samples_per_window: Annotated[
+        int, Field(ge=0, description="images in a window; 0: one epoch"), BUDGET
+    ] = 0
     window_seconds: Annotated[
-        float, Field(ge=0, description="least length of a window; 0: samples_per_window decides"), BUDGET
+        float,
+        Field(ge=0, description="least length of a window; 0: samples_per_window decides"),
+        BUDGET,
     ] = 0.0
     num_warmup_steps: Annotated[
         int, Field(ge=0, description="steps before the clock starts; undone afterwards"), BUDGET
@@ -83,21 +112,33 @@ class StudyPlan:
     num_parity_steps: Annotated[
         int, Field(ge=0, description="steps compared with the CPU in float64; 0: none"), BUDGET
     ] = 3
-    parity_batch_size: Annotated[int, Field(ge=1, description="most samples of a compared step"), BUDGET] = 64
+    parity_batch_size: Annotated[
+        int, Field(ge=1, description="most samples of a compared step"), BUDGET
+    ] = 64
     seed: Annotated[
-        int, Field(ge=0, description="of weights, dropout, data order and other random numbers"), BUDGET
+        int,
+        Field(ge=0, description="of weights, dropout, data order and other random numbers"),
+        BUDGET,
     ] = 1
     try_seconds: Annotated[
-        float, Field(ge=0, description="how long the notebook's own loop trains; 0 in `benchbook study`"), BUDGET
+        float,
+        Field(ge=0, description="how long the notebook's own loop trains; 0 in `benchbook study`"),
+        BUDGET,
     ] = 3.0
     explore: Annotated[
-        bool, Field(description="whether the last cell tries other settings; false in `benchbook study`"), BUDGET
+        bool,
+        Field(description="whether the last cell tries other settings; false in `benchbook study`"),
+        BUDGET,
     ] = True
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
         may_reside = self.variant != "reference" or not self.data_resident
-        self.require("data_resident", may_reside, "False with variant reference (the article loads its batches)")
+        self.require(
+            "data_resident",
+            may_reside,
+            "False with variant reference (the article loads its batches)",
+        )
         if self.device.framework not in self.FRAMEWORKS:
             study, allowed = self.__module__.split(".")[-2], ", ".join(self.FRAMEWORKS)
             raise NotImplementedError(f"{self.device.framework} with {study}; allowed: {allowed}")
@@ -113,7 +154,8 @@ class StudyPlan:
 
         Args:
             values, choices: of the plan's fields.
-            network_class: a class in place of the study's `Network`; the reference is a copy of it in float64.
+            network_class: a class in place of the study's `Network`; the reference is a copy of
+            it in float64.
 
         Raises:
             ValueError: the framework, the variant or the study takes no other network.
@@ -122,9 +164,15 @@ class StudyPlan:
         module = cls._network(plan.device.framework)
         if network_class is None:
             return module.build(plan)
-        if plan.device.framework != "torch" or plan.variant == "tuned" or not hasattr(module, "Network"):
+        if (
+            plan.device.framework != "torch"
+            or plan.variant == "tuned"
+            or not hasattr(module, "Network")
+        ):
             name = network_class.__name__
-            raise ValueError(f"network class {name}; allowed: with torch, variants reference and controlled")
+            raise ValueError(
+                f"network class {name}; allowed: with torch, variants reference and controlled"
+            )
         published, module.Network = module.Network, network_class
         try:
             workload = module.build(plan)
@@ -132,19 +180,27 @@ class StudyPlan:
             module.Network = published
         workload.columns["model"] = records.YOURS
         copied = copy.deepcopy(workload.model).cpu()
-        workload.plain = replace(workload.plain, make_network=lambda: copy.deepcopy(copied), parity_weights=None)
+        workload.plain = replace(
+            workload.plain, make_network=lambda: copy.deepcopy(copied), parity_weights=None
+        )
         return workload
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:
-        """Return the changes that a search tries on a device; None: all of `measuring.tuned.candidates`."""
+        """Return the changes that a search tries on a device; None: all of
+        `measuring.tuned.candidates`."""
         return None
 
     @classmethod
     def load(cls, process: Process) -> Any:
-        """Return the data that a process's parameters name, with at most `num_test_images` test images."""
+        """Return the data that a process's parameters name, with at most `num_test_images` test
+        images."""
         data = process.load(cls.find, process.parameters["dataset"])
-        return data.with_tests(process.parameters.get("num_test_images", 0)) if isinstance(data, Dataset) else data
+        return (
+            data.with_tests(process.parameters.get("num_test_images", 0))
+            if isinstance(data, Dataset)
+            else data
+        )
 
     @classmethod
     def start(cls, process: Process, data: Any) -> Workload:
@@ -165,11 +221,18 @@ class StudyPlan:
         """Return the plain version in torch, for a framework without float64."""
         return self._network("torch").plain(self)
 
-    def common(self, train: Callable[[int], Iterable], test: Callable[[], Iterable], **counted: float) -> dict:
-        """Return the arguments that every framework's workload takes: choices, `Inputs`, and columns with counts."""
+    def common(
+        self, train: Callable[[int], Iterable], test: Callable[[], Iterable], **counted: float
+    ) -> dict:
+        """Return the arguments that every framework's workload takes: choices, `Inputs`, and
+        columns with counts."""
         columns = self.columns() | counted
         inputs = {"train_batches": train, "test_batches": test, "columns": columns}
-        return {"device": self.device, "batch_size": self.batch_size, "settings": self.settings} | inputs
+        return {
+            "device": self.device,
+            "batch_size": self.batch_size,
+            "settings": self.settings,
+        } | inputs
 
     @property
     def image_size(self) -> int:
@@ -207,14 +270,16 @@ class StudyPlan:
         return batches.full_batches(self.num_samples, self.batch_size, seed, epoch)
 
     def repeated(self, batch: tuple) -> Inputs:
-        """Return `Inputs` that repeat one batch: `steps_per_epoch` times for training, once for the test."""
+        """Return `Inputs` that repeat one batch: `steps_per_epoch` times for training, once for
+        the test."""
         return lambda epoch: itertools.repeat(batch, self.steps_per_epoch), lambda: [batch]
 
     def inputs(self, reside: Callable, load: Callable, test_batch_size: int) -> Inputs:
         """Return functions to an epoch's training batches and to the test batches.
 
         Args:
-            reside: from all images and labels to an object that keeps them on the device and has `batches(order)`.
+            reside: from all images and labels to an object that keeps them on the device and has
+            `batches(order)`.
             load: from the images and labels of a batch on the host to the batch; threads call it.
             test_batch_size: images per test batch.
         """
@@ -225,8 +290,12 @@ class StudyPlan:
             test = reside(data.test_images, data.test_labels)
             return lambda epoch: train.batches(self.order(epoch)), lambda: test.batches(test_order)
 
-        def loaded(order: list[numpy.ndarray], images: numpy.ndarray, labels: numpy.ndarray) -> Iterable:
-            return batches.prefetch(order, lambda indices: load(images[indices], labels[indices]), self.workers)
+        def loaded(
+            order: list[numpy.ndarray], images: numpy.ndarray, labels: numpy.ndarray
+        ) -> Iterable:
+            return batches.prefetch(
+                order, lambda indices: load(images[indices], labels[indices]), self.workers
+            )
 
         return (
             lambda epoch: loaded(self.order(epoch), data.train_images, data.train_labels),

@@ -1,9 +1,11 @@
-"""One process of a point: it builds the step from the parameters, and compares it with float64 or measures windows.
+"""One process of a point: it builds the step from the parameters, and compares it with float64
+or measures windows.
 
-Windows of one process agree better than processes of one point, so a point is measured in several processes, one after
-the other; see `notebook.Experiment.measure`. Process 0 searches for settings, if the point is tuned, and compares
-the first steps with float64. Processes from 1 on measure windows; the first of them also evaluates. Each writes a run
-of its own. How is said by the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
+Windows of one process agree better than processes of one point, so a point is measured in
+several processes, one after the other; see `notebook.Experiment.measure`. Process 0 searches for
+settings, if the point is tuned, and compares the first steps with float64. Processes from 1 on
+measure windows; the first of them also evaluates. Each writes a run of its own. How is said by
+the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
 """
 
 import base64
@@ -28,8 +30,15 @@ from benchbook.studies.datasets import EMBEDDED, Collection
 from benchbook.studies.experiments.parameters import plan_of, point_name
 
 CHECK = 0  # the number of the process that compares with float64
-GROUP_SECONDS = 300.0  # a rank waits this long for others, which may compile or read a large data set
-DESCRIBED = ("batch_size", "image_size", "precision", "device_count")  # in the row of a run that fails, too
+GROUP_SECONDS = (
+    300.0  # a rank waits this long for others, which may compile or read a large data set
+)
+DESCRIBED = (
+    "batch_size",
+    "image_size",
+    "precision",
+    "device_count",
+)  # in the row of a run that fails, too
 
 
 @dataclass
@@ -60,32 +69,46 @@ class Process:
     is_warm: bool = False
     network: type | None = None
 
-    is_first = property(lambda self: self.number == 1, doc="Whether what is measured once is measured here.")
-    whole_epochs = property(lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs.")
+    is_first = property(
+        lambda self: self.number == 1, doc="Whether what is measured once is measured here."
+    )
+    whole_epochs = property(
+        lambda self: self.amount(evaluate_each_epoch=False).whole_epochs, doc="Windows are epochs."
+    )
 
     def load(self, make: Callable[..., Any], *given: Any) -> Any:
-        """Return the data set that a function makes of these arguments; its time becomes a row of phase `setup`.
+        """Return the data set that a function makes of these arguments; its time becomes a row
+        of phase `setup`.
 
-        The function also gets the parameters data_root and allow_embedded if the notebook has them. It returns None for
-        synthetic data.
+        The function also gets the parameters data_root and allow_embedded if the notebook has
+        them. It returns None for synthetic data.
         """
-        named = {name: self.parameters[name] for name in ("data_root", "allow_embedded") if name in self.parameters}
+        named = {
+            name: self.parameters[name]
+            for name in ("data_root", "allow_embedded")
+            if name in self.parameters
+        }
         with self.run.during("setup"):
             started = time.perf_counter()
             data = make(*given, **named)
             seconds = time.perf_counter() - started
-            named = {"dataset": getattr(data, "name", given[0]), "dataset_samples": getattr(data, "num_samples", None)}
+            named = {
+                "dataset": getattr(data, "name", given[0]),
+                "dataset_samples": getattr(data, "num_samples", None),
+            }
             if given[0] in EMBEDDED and named["dataset"] != given[0]:
                 self.run.add_settings(replaced={given[0]: named["dataset"]})
             self.run.append(**named, seconds=seconds)
         return data
 
     def build(self, plan: Any, data: Any, **choices: Any) -> Workload:
-        """Return the workload of the parameters. Its first step becomes a row of phase `compile` and is undone.
+        """Return the workload of the parameters. Its first step becomes a row of phase `compile`
+        and is undone.
 
-        For `tuned`, process CHECK first searches for settings that are faster and pass parity; the others take over its
-        choice. Then windows of the chosen settings and of the reference alternate. If the chosen ones are not faster,
-        the reference is measured. See `benchbook.measuring.tuned`.
+        For `tuned`, process CHECK first searches for settings that are faster and pass parity;
+        the others take over its choice. Then windows of the chosen settings and of the reference
+        alternate. If the chosen ones are not faster, the reference is measured. See
+        `benchbook.measuring.tuned`.
 
         Args:
             plan: of the study; the parameters named like its fields become its choices.
@@ -93,15 +116,21 @@ class Process:
             choices: replace parameters; `settings` are those of a point that is not tuned.
         """
         known = {each.name for each in fields(plan)} - {"dataset", "device", "variant"}
-        choices = {name: value for name, value in self.parameters.items() if name in known} | choices
+        choices = {
+            name: value for name, value in self.parameters.items() if name in known
+        } | choices
         choices |= {"group": self.group} if "group" in known else {}
         if self.network:
             choices["network_class"] = self.network
             self.run.add_settings(replaced={"the study's network": f"your {self.network.__name__}"})
-        self.settings = choices.pop("settings", Settings(self.parameters.get("precision", Settings.precision)))
+        self.settings = choices.pop(
+            "settings", Settings(self.parameters.get("precision", Settings.precision))
+        )
         plain = {name: value for name, value in choices.items() if name not in tuned.ONLY_TUNED}
         reference = functools.partial(plan.build, data, self.device, **plain)
-        self.make = functools.partial(plan.build, data, self.device, **choices, variant=self.parameters["variant"])
+        self.make = functools.partial(
+            plan.build, data, self.device, **choices, variant=self.parameters["variant"]
+        )
         if self.parameters["variant"] == "tuned":
             self._search(reference, plan.candidates(self.device))
         with self.run.during("setup"):
@@ -111,64 +140,98 @@ class Process:
         return self.workload
 
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
-        """Set `make` and `settings` to the fastest settings found, or to the reference if none are faster."""
+        """Set `make` and `settings` to the fastest settings found, or to the reference if none
+        are faster."""
         given, trial = self.parameters, self.make
-        limits = {"search_seconds": given["search_seconds"], "parity_steps": given["num_parity_steps"]}
-        limits |= {"window_seconds": given["window_seconds"], "plain": self.settings, "changes": changes}
+        limits = {
+            "search_seconds": given["search_seconds"],
+            "parity_steps": given["num_parity_steps"],
+        }
+        limits |= {
+            "window_seconds": given["window_seconds"],
+            "plain": self.settings,
+            "changes": changes,
+        }
         if most := given.get("trial_batch_size"):  # per device
             size = min(self.make.keywords["batch_size"], most * self.device.count)
-            data = None if isinstance(self.make.args[0], Collection) else self.make.args[0]  # decoding takes longer
-            trial = functools.partial(self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size}))
+            data = (
+                None if isinstance(self.make.args[0], Collection) else self.make.args[0]
+            )  # decoding takes longer
+            trial = functools.partial(
+                self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size})
+            )
         chosen = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
         self.make, self.settings = chosen
 
     def compare(self) -> Agreement:
-        """Compare the first steps with float64; return the agreement in the workload's own precision.
+        """Compare the first steps with float64; return the agreement in the workload's own
+        precision.
 
         The parameter parity_precisions may name further precisions, separated by blanks.
         """
         own = self.workload.description()["precision"]
-        others = [name for name in self.parameters.get("parity_precisions", "").split() if name != own]
+        others = [
+            name for name in self.parameters.get("parity_precisions", "").split() if name != own
+        ]
         steps = self.parameters["num_parity_steps"]
-        agreement, *_ = [parity.check(self.workload, self.run, steps, precision) for precision in (own, *others)]
+        agreement, *_ = [
+            parity.check(self.workload, self.run, steps, precision) for precision in (own, *others)
+        ]
         return agreement
 
     def measure(self, **changed: Any) -> None:
-        """Warm up, and measure the windows of the budget, one row each; the first process also evaluates.
+        """Warm up, and measure the windows of the budget, one row each; the first process also
+        evaluates.
 
         Args:
             changed: see `amount`.
         """
-        seconds = protocol.warm_up(self.workload, self.run, self.parameters["num_warmup_steps"], has_begun=True)
+        seconds = protocol.warm_up(
+            self.workload, self.run, self.parameters["num_warmup_steps"], has_begun=True
+        )
         if minutes := self.parameters.get("sustained_minutes"):
             protocol.measure_minutes(self.workload, self.run, minutes)
         else:
             amount = self.amount(**{"evaluates": self.is_first} | changed)
-            # After the windows that confirm, `tuned` was slower for about a second of steps; the search adds them.
+            # After the windows that confirm, `tuned` was slower for about a second of steps; the
+            # search adds them.
             known = 0.0 if self.parameters["variant"] == "tuned" else seconds
             protocol.measure_windows(self.workload, self.run, amount, known)
 
     def save_pictures(self, rows: dict[str, numpy.ndarray]) -> None:
-        """Keep rows of pictures, by name, in the run's manifest; `Experiment.pictures` draws them."""
+        """Keep rows of pictures, by name, in the run's manifest; `Experiment.pictures` draws
+        them."""
         packed = io.BytesIO()
         numpy.savez_compressed(packed, **rows)
         self.run.manifest["pictures"] = base64.b64encode(packed.getvalue()).decode()
 
     def amount(self, **changed: Any) -> protocol.Amount:
-        """Return the windows to measure: those of the budget, with some fields of `protocol.Amount` changed."""
+        """Return the windows to measure: those of the budget, with some fields of
+        `protocol.Amount` changed."""
         known = {each.name for each in fields(protocol.Amount)}
-        if self.group.size > 1:  # ranks with clocks of their own would disagree on the number of steps
+        if (
+            self.group.size > 1
+        ):  # ranks with clocks of their own would disagree on the number of steps
             changed |= {"window_seconds": 0.0}
-        return protocol.Amount(**{name: value for name, value in self.parameters.items() if name in known} | changed)
+        return protocol.Amount(
+            **{name: value for name, value in self.parameters.items() if name in known} | changed
+        )
 
 
 def with_device(parameters: dict, device: Device) -> dict:
     """Return a point's parameters with the kind and the framework of the device that was picked."""
-    return parameters | {"device": device.kind} | ({"framework": device.framework} if "framework" in parameters else {})
+    return (
+        parameters
+        | {"device": device.kind}
+        | ({"framework": device.framework} if "framework" in parameters else {})
+    )
 
 
-def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, drafts: bool = False) -> Process:
-    """Begin a process of a point, on the device that its parameters name; a rank of torchrun joins its group.
+def begin(
+    study: str, parameters: dict, run_id: str = "", number: int = 1, drafts: bool = False
+) -> Process:
+    """Begin a process of a point, on the device that its parameters name; a rank of torchrun
+    joins its group.
 
     Args:
         study: its name.
@@ -189,17 +252,27 @@ def begin(study: str, parameters: dict, run_id: str = "", number: int = 1, draft
 
         group = replicas.join(device, GROUP_SECONDS)
         index = device.index if device.is_cpu else int(os.environ["LOCAL_RANK"])
-        device = replace(device, index=index, count=0 if group.rank else count)  # rank 0 reads the energy of all
+        device = replace(
+            device, index=index, count=0 if group.rank else count
+        )  # rank 0 reads the energy of all
     folder = runs.scratch() if drafts or group.rank else None
     parameters = with_device(parameters, device)
-    run = runs.start(study, point_name(study, parameters), parameters, device, run_id, number, folder)
+    run = runs.start(
+        study, point_name(study, parameters), parameters, device, run_id, number, folder
+    )
     run.describe(**{name: parameters[name] for name in DESCRIBED if name in parameters})
     with run.during("setup"):
         return Process(parameters, devices.with_count(device, count), run, number, group)
 
 
 def run(
-    study: str, parameters: dict, run_id: str, number: int, is_warm: bool = False, waited: float = 0.0, network=None
+    study: str,
+    parameters: dict,
+    run_id: str,
+    number: int,
+    is_warm: bool = False,
+    waited: float = 0.0,
+    network=None,
 ) -> None:
     """Do the work of one process of a point, and write its run; `launch.call` calls this.
 
@@ -223,7 +296,9 @@ def run(
         plan.measure(process)
     else:
         agreement = process.compare()
-        process.run.manifest["agrees"] = agreement.passed or not agreement.num_steps  # else it is unproven
+        process.run.manifest["agrees"] = (
+            agreement.passed or not agreement.num_steps
+        )  # else it is unproven
     if process.group.size > 1:
         from benchbook.frameworks.torch import replicas
 

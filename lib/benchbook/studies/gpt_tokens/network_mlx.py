@@ -48,10 +48,14 @@ class Attention(nn.Module):
     def __call__(self, hidden: mx.array) -> mx.array:
         """Return the outputs of attention."""
         parts = self.qkv(hidden).reshape(*hidden.shape[:2], 3, self.heads, -1)
-        query, key, value = parts.transpose(2, 0, 3, 1, 4)  # each (n, heads, tokens, width of a head)
+        query, key, value = parts.transpose(
+            2, 0, 3, 1, 4
+        )  # each (n, heads, tokens, width of a head)
         scale, length = 1 / math.sqrt(query.shape[-1]), hidden.shape[1]
         if self.fused:
-            mixed = mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask="causal")
+            mixed = mx.fast.scaled_dot_product_attention(
+                query, key, value, scale=scale, mask="causal"
+            )
         else:
             later = mx.arange(length)[None] > mx.arange(length)[:, None]
             scores = mx.where(later, -math.inf, (query * scale) @ key.swapaxes(-1, -2))
@@ -60,7 +64,8 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens, width) to the same."""
+    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens,
+    width) to the same."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
@@ -74,7 +79,9 @@ class Block(nn.Module):
     def __call__(self, hidden: mx.array, computed: mx.Dtype) -> mx.array:
         """Return the block's outputs, computed in this precision."""
         hidden = hidden + self.dropout(self.attention(self.norm1(hidden, computed)))
-        return hidden + self.dropout(self.projection(nn.gelu(self.expansion(self.norm2(hidden, computed)))))
+        return hidden + self.dropout(
+            self.projection(nn.gelu(self.expansion(self.norm2(hidden, computed))))
+        )
 
 
 class Network(nn.Module):
@@ -96,7 +103,9 @@ class Network(nn.Module):
         fused, rank = plan.settings.fused_attention, plan.lora_rank
         self.blocks = [Block(shape, fused, rank) for _ in range(shape.layers)]
         self.norm = Norm(shape.width, bias=shape.has_biases)
-        assign(self, {name: mx.array(part.detach().numpy()) for name, part in first.named_parameters()})
+        assign(
+            self, {name: mx.array(part.detach().numpy()) for name, part in first.named_parameters()}
+        )
         if rank:
             self.freeze()
             for block in self.blocks:
@@ -111,12 +120,15 @@ class Network(nn.Module):
 
 
 class AdamW(optimizers.AdamW):
-    """AdamW with weight decay on matrices only; the plan's learning rate counts steps taken and steps skipped."""
+    """AdamW with weight decay on matrices only; the plan's learning rate counts steps taken and
+    steps skipped."""
 
     def __init__(self, plan: Plan) -> None:
         shape, start = plan.shape, plan.rate(0)
         rise = optimizers.linear_schedule(start, shape.peak_rate, shape.warm_up)
-        fall = optimizers.cosine_decay(shape.peak_rate, shape.steps - shape.warm_up, shape.peak_rate / 10)
+        fall = optimizers.cosine_decay(
+            shape.peak_rate, shape.steps - shape.warm_up, shape.peak_rate / 10
+        )
         rate = optimizers.join_schedules([rise, fall], [shape.warm_up])
         super().__init__(start, [0.9, shape.beta2], weight_decay=WEIGHT_DECAY, bias_correction=True)
         self.state["passed"] = mx.array(0, mx.uint64)
@@ -135,14 +147,20 @@ def build(plan: Plan) -> MlxWorkload:
         NotImplementedError: fused attention with dropout, which MLX lacks.
     """
     if plan.settings.fused_attention and plan.shape.dropout:
-        raise NotImplementedError(f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0")
+        raise NotImplementedError(
+            f"fused_attention with dropout {plan.shape.dropout} on MLX; allowed: dropout 0"
+        )
     mx.random.seed(plan.seed)
     first = network_torch.Network(plan)
 
     def take(text: mx.array | numpy.ndarray, starts: numpy.ndarray) -> mx.array | numpy.ndarray:
         """Return sequences, gathered on the device or the host, where the text is."""
         places = starts[:, None] + numpy.arange(plan.length + 1)
-        return text[mx.array(places)] if isinstance(text, mx.array) else text[places].astype(numpy.int32)
+        return (
+            text[mx.array(places)]
+            if isinstance(text, mx.array)
+            else text[places].astype(numpy.int32)
+        )
 
     train, test = plan.inputs(lambda tokens: mx.array(tokens.astype(numpy.int32)), take)
     return MlxWorkload(
@@ -157,4 +175,6 @@ def build(plan: Plan) -> MlxWorkload:
 
 def _empty(inputs: int, outputs: int, bias: bool) -> tuple[numpy.ndarray, numpy.ndarray | None]:
     """Return kernel and bias of a dense layer, zeros until the weights are assigned."""
-    return numpy.zeros((inputs, outputs), numpy.float32), numpy.zeros(outputs, numpy.float32) if bias else None
+    return numpy.zeros((inputs, outputs), numpy.float32), numpy.zeros(
+        outputs, numpy.float32
+    ) if bias else None

@@ -14,13 +14,14 @@ from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Sha
 
 MULTIPLE = 64  # a padded vocabulary has a multiple of this
 DEVIATION = 0.02  # standard deviation of initial weights
-# With initial weights each token attends to all others equally, which hides faults of attention. For the comparison
-# with float64, queries and keys are scaled up so that scores have this variance.
+# With initial weights each token attends to all others equally, which hides faults of attention.
+# For the comparison with float64, queries and keys are scaled up so that scores have this variance.
 SCORE_VARIANCE = 1.5
 
 
 class LoraLinear(nn.Linear):
-    """A frozen dense layer plus a trained adapter of low rank: x W + x A B, where B begins as zeros.
+    """A frozen dense layer plus a trained adapter of low rank: x W + x A B, where B begins as
+    zeros.
 
     Source: https://arxiv.org/abs/2106.09685, with alpha equal to the rank.
     """
@@ -45,7 +46,9 @@ class Attention(nn.Module):
         self.projection = nn.Linear(shape.width, shape.width, shape.has_biases)
         self.dropout = nn.Dropout(shape.dropout)
         self.heads, self.mix = shape.heads, self.fused if fused else self.explicit
-        self.register_buffer("masked", torch.ones(shape.context, shape.context).triu(1).bool(), persistent=False)
+        self.register_buffer(
+            "masked", torch.ones(shape.context, shape.context).triu(1).bool(), persistent=False
+        )
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the outputs of attention."""
@@ -67,7 +70,8 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens, width) to the same."""
+    """Attention, then two dense layers, each after a layer norm and with a residual: (n, tokens,
+    width) to the same."""
 
     def __init__(self, shape: Shape, fused: bool, lora_rank: int) -> None:
         super().__init__()
@@ -85,14 +89,20 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """A GPT with its initial weights: tokens (n, tokens) to logits of each next token (n, tokens, vocabulary).
+    """A GPT with its initial weights: tokens (n, tokens) to logits of each next token (n,
+    tokens, vocabulary).
 
     If the vocabulary is padded, padding tokens have probability 0.
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
-        shape, vocabulary, padded, rank = plan.shape, plan.vocabulary, plan.settings.padded, plan.lora_rank
+        shape, vocabulary, padded, rank = (
+            plan.shape,
+            plan.vocabulary,
+            plan.settings.padded,
+            plan.lora_rank,
+        )
         rows = -(-vocabulary // MULTIPLE) * MULTIPLE if padded else vocabulary
         self.tokens = nn.Embedding(rows, shape.width)
         self.positions = nn.Embedding(shape.context, shape.width)
@@ -100,7 +110,9 @@ class Network(nn.Module):
         fused = plan.settings.fused_attention
         self.blocks = nn.ModuleList(Block(shape, fused, rank) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, bias=shape.has_biases)
-        self.register_buffer("padding", torch.arange(rows) >= vocabulary if padded else None, persistent=False)
+        self.register_buffer(
+            "padding", torch.arange(rows) >= vocabulary if padded else None, persistent=False
+        )
         for name, part in self.named_parameters() if rank else ():
             part.requires_grad_(name.endswith((".down", ".up")))
         self.draw(plan.seed, vocabulary)
@@ -113,7 +125,11 @@ class Network(nn.Module):
             if name.endswith("bias") or name.endswith(".up") or name == "tokens.weight":
                 part.zero_()
             elif "norm" not in name:
-                part.normal_(std=DEVIATION / math.sqrt(2 * len(self.blocks)) if "projection" in name else DEVIATION)
+                part.normal_(
+                    std=DEVIATION / math.sqrt(2 * len(self.blocks))
+                    if "projection" in name
+                    else DEVIATION
+                )
         self.tokens.weight[:vocabulary].normal_(std=DEVIATION)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -122,7 +138,11 @@ class Network(nn.Module):
         for block in self.blocks:
             hidden = block(hidden)
         hidden = self.norm(hidden)
-        offsets = None if self.padding is None else torch.where(self.padding, -math.inf, 0.0).to(hidden.dtype)
+        offsets = (
+            None
+            if self.padding is None
+            else torch.where(self.padding, -math.inf, 0.0).to(hidden.dtype)
+        )
         return F.linear(hidden, self.tokens.weight, offsets)
 
 
@@ -136,13 +156,18 @@ def build(plan: Plan) -> TorchWorkload:
     settings, shape = plan.settings, plan.shape
     model = Network(plan)
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
-    options = {"betas": (0.9, shape.beta2), "weight_decay": WEIGHT_DECAY, "fused": settings.fused or None}
+    options = {
+        "betas": (0.9, shape.beta2),
+        "weight_decay": WEIGHT_DECAY,
+        "fused": settings.fused or None,
+    }
     optimizer = torch.optim.AdamW(parameter_groups(model), plan.rate(shape.warm_up), **options)
     kind = plan.device.torch_type
     span = torch.arange(plan.length + 1, device=plan.device.torch_type)
 
     def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
-        """Return sequences on the device, gathered there or on the host (in pinned memory if the device uses it)."""
+        """Return sequences on the device, gathered there or on the host (in pinned memory if the
+        device uses it)."""
         if isinstance(text, torch.Tensor):
             return text[torch.from_numpy(starts).to(kind)[:, None] + span].long()
         rows = [text[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
@@ -156,7 +181,9 @@ def build(plan: Plan) -> TorchWorkload:
         model=model,
         loss=loss,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / shape.peak_rate),
+        scheduler=torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: plan.rate(step) / shape.peak_rate
+        ),
         metric=None,
         rate_by_step=True,
         max_norm=MOST_NORM,
@@ -165,18 +192,22 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def parameter_groups(model: nn.Module) -> list[dict]:
-    """Return the trained parameters in two groups: matrices with weight decay, biases and layer norms without."""
+    """Return the trained parameters in two groups: matrices with weight decay, biases and layer
+    norms without."""
     trained = [part for part in model.parameters() if part.requires_grad]
-    matrices, others = ([part for part in trained if (part.dim() > 1) == wanted] for wanted in (True, False))
+    matrices, others = (
+        [part for part in trained if (part.dim() > 1) == wanted] for wanted in (True, False)
+    )
     groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
 def counts(plan: Plan, model: Network) -> dict:
-    """Return the network's parameters and the operations of training on a sequence, without the vocabulary's padding.
+    """Return the network's parameters and the operations of training on a sequence, without the
+    vocabulary's padding.
 
-    Each of T tokens takes 6N + 12 L d T operations; as in nanoGPT, N is without position embeddings. A frozen weight
-    counts 4 instead of 6, because its gradient is not computed.
+    Each of T tokens takes 6N + 12 L d T operations; as in nanoGPT, N is without position
+    embeddings. A frozen weight counts 4 instead of 6, because its gradient is not computed.
 
     Source: https://arxiv.org/abs/2204.02311, appendix B.
     """
@@ -191,10 +222,12 @@ def counts(plan: Plan, model: Network) -> dict:
 
 
 def plain(plan: Plan, model: Network) -> Plain:
-    """Return the plain version that training is compared with: AdamW at the highest rate, with nanoGPT's constants.
+    """Return the plain version that training is compared with: AdamW at the highest rate, with
+    nanoGPT's constants.
 
-    The constants are written here again, to check `plan.SHAPES`. Steps are compared right after the warm-up, when the
-    rate falls by less than a thousandth in 20 steps. Frozen weights are the model's.
+    The constants are written here again, to check `plan.SHAPES`. Steps are compared right after
+    the warm-up, when the rate falls by less than a thousandth in 20 steps. Frozen weights are
+    the model's.
     """
     peak_rate, beta2 = (6e-4, 0.95) if plan.model.startswith("gpt2") else (1e-3, 0.99)
 
@@ -209,7 +242,8 @@ def plain(plan: Plan, model: Network) -> Plain:
         return (batch[0] == text[places]).all(1) & (batch[1] == text[places + 1]).all(1)
 
     def parity_weights(make: object, begun: Arrays) -> Arrays:
-        """Return weights with which attention differs between tokens, and adapters change the outputs."""
+        """Return weights with which attention differs between tokens, and adapters change the
+        outputs."""
         random = numpy.random.default_rng(plan.seed)
         larger = math.sqrt(SCORE_VARIANCE / plan.shape.width) / DEVIATION
         changed = {}
@@ -224,7 +258,9 @@ def plain(plan: Plan, model: Network) -> Plain:
     return Plain(
         make_network=lambda: PlainNetwork(plan.shape.heads, plan.vocabulary, model),
         loss=plain_loss,
-        make_optimizer=lambda: Adam(lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix),
+        make_optimizer=lambda: Adam(
+            lambda step: peak_rate, weight_decay=0.1, beta2=beta2, is_decayed=is_matrix
+        ),
         batch_size=plan.parity_batch_size,
         labels=labels if plan.dataset else None,
         parity_weights=parity_weights,

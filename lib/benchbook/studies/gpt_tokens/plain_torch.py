@@ -1,7 +1,8 @@
-"""The same GPT, rewritten from its formulas for float64; its weights have the names of `network_torch`.
+"""The same GPT, rewritten from its formulas for float64; its weights have the names of
+`network_torch`.
 
-Sources: https://arxiv.org/abs/1706.03762 (attention), https://arxiv.org/abs/1607.06450 (layer norm),
-https://arxiv.org/abs/1606.08415 (GELU), https://arxiv.org/abs/2106.09685 (adapters).
+Sources: https://arxiv.org/abs/1706.03762 (attention), https://arxiv.org/abs/1607.06450 (layer
+norm), https://arxiv.org/abs/1606.08415 (GELU), https://arxiv.org/abs/2106.09685 (adapters).
 """
 
 import copy
@@ -33,18 +34,26 @@ class PlainNetwork(nn.Module):
         hidden = embedding[tokens] + weights["positions.weight"][torch.arange(tokens.shape[1])]
         while f"blocks.{number}.norm1.weight" in weights:
             start = f"blocks.{number}."
-            block = {name.removeprefix(start): part for name, part in weights.items() if name.startswith(start)}
+            block = {
+                name.removeprefix(start): part
+                for name, part in weights.items()
+                if name.startswith(start)
+            }
             hidden = hidden + self._attended(_normed(hidden, block, "norm1"), block)
             wide = _dense(_normed(hidden, block, "norm2"), block, "expansion")
             hidden = hidden + _dense(wide * (1 + torch.erf(wide / 2**0.5)) / 2, block, "projection")
             number += 1
-        return torch.einsum("ntw,vw->ntv", _normed(hidden, weights, "norm"), embedding[: self.vocabulary])
+        return torch.einsum(
+            "ntw,vw->ntv", _normed(hidden, weights, "norm"), embedding[: self.vocabulary]
+        )
 
     def _attended(self, hidden: torch.Tensor, block: dict) -> torch.Tensor:
         count, length, width = hidden.shape
         each = width // self.heads
         query, key, value = _dense(hidden, block, "attention.qkv").split(width, dim=2)
-        query, key, value = (part.reshape(count, length, self.heads, each) for part in (query, key, value))
+        query, key, value = (
+            part.reshape(count, length, self.heads, each) for part in (query, key, value)
+        )
         place = torch.arange(length)
         scores = torch.einsum("nqhe,nkhe->nhqk", query, key) / each**0.5
         weights = torch.where(place[None, :] <= place[:, None], torch.exp(scores), 0.0)
@@ -62,11 +71,17 @@ def plain_loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
 def _dense(hidden: torch.Tensor, weights: dict, name: str) -> torch.Tensor:
     outputs = torch.einsum("nti,oi->nto", hidden, weights[f"{name}.weight"])
     if f"{name}.up" in weights:
-        outputs = outputs + torch.einsum("nti,ri,or->nto", hidden, weights[f"{name}.down"], weights[f"{name}.up"])
+        outputs = outputs + torch.einsum(
+            "nti,ri,or->nto", hidden, weights[f"{name}.down"], weights[f"{name}.up"]
+        )
     return outputs + weights[f"{name}.bias"] if f"{name}.bias" in weights else outputs
 
 
 def _normed(hidden: torch.Tensor, weights: dict, name: str) -> torch.Tensor:
     centred = hidden - hidden.mean(-1, keepdim=True)
-    scaled = centred / (centred.square().mean(-1, keepdim=True) + EPSILON).sqrt() * weights[f"{name}.weight"]
+    scaled = (
+        centred
+        / (centred.square().mean(-1, keepdim=True) + EPSILON).sqrt()
+        * weights[f"{name}.weight"]
+    )
     return scaled + weights[f"{name}.bias"] if f"{name}.bias" in weights else scaled

@@ -1,7 +1,8 @@
 """The networks' shapes, nanoGPT's protocol and a point's choices, the same for every framework.
 
-Source: https://github.com/karpathy/nanoGPT at 3adf61e: train.py, config/train_shakespeare_char.py, and the README for
-the small network; GPT-2's shape is from https://cdn.openai.com/better-language-models/language_models.pdf.
+Source: https://github.com/karpathy/nanoGPT at 3adf61e: train.py,
+config/train_shakespeare_char.py, and the README for the small network; GPT-2's shape is from
+https://cdn.openai.com/better-language-models/language_models.pdf.
 """
 
 import math
@@ -23,7 +24,13 @@ from benchbook.studies.experiments.process import Process
 
 WEIGHT_DECAY, MOST_NORM = 0.1, 1.0
 MOST_TEST_SEQUENCES = 64  # in a test batch
-SWITCHES = ("fused_attention", "fused", "compiled", "padded", "graphs")  # of `Settings`, for transformers
+SWITCHES = (
+    "fused_attention",
+    "fused",
+    "compiled",
+    "padded",
+    "graphs",
+)  # of `Settings`, for transformers
 FOR_IMAGES = {"channels_last", "autotuned"}
 
 
@@ -32,7 +39,8 @@ class Shape:
     """A network's sizes, and the constants of its training.
 
     Attributes:
-        layers, heads, width, context: blocks, heads per block, embedding size, and the most tokens of a sequence.
+        layers, heads, width, context: blocks, heads per block, embedding size, and the most
+        tokens of a sequence.
         vocabulary: number of different tokens; 0: those of the text.
         has_biases: in dense layers and layer norms.
         dropout: share dropped from embeddings, attention and each branch.
@@ -68,11 +76,12 @@ SHAPES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices. Training uses AdamW with weight decay on matrices only, and clips gradients to norm 1.
+    """A point's choices. Training uses AdamW with weight decay on matrices only, and clips
+    gradients to norm 1.
 
-    `reference` gathers each batch on the host, as nanoGPT does, and computes explicit attention in float32.
-    `controlled` takes the same batches in the same order. The sequences of a batch begin at places in the text that are
-    drawn with replacement.
+    `reference` gathers each batch on the host, as nanoGPT does, and computes explicit attention
+    in float32. `controlled` takes the same batches in the same order. The sequences of a batch
+    begin at places in the text that are drawn with replacement.
 
     Attributes:
         dataset: from `load`; None: train on one batch of random tokens on the device.
@@ -86,16 +95,27 @@ class Plan(StudyPlan):
     VARIANTS = ("reference", "controlled", "tuned")
     WITHOUT = ("num_workers",)
     EXAMPLE = {"dataset": "excerpt", "samples_per_window": 240, "num_test_sequences": 40}
-    SMALLEST = {"variant": "controlled", "sequence_length": 16, "steps_per_epoch": 2, "parity_batch_size": 8}
+    SMALLEST = {
+        "variant": "controlled",
+        "sequence_length": 16,
+        "steps_per_epoch": 2,
+        "parity_batch_size": 8,
+    }
     workers = 0  # nanoGPT's batches are made by the training thread
     image_size = None
 
     dataset: Text | None = field(kw_only=False)
     model: Annotated[Literal[*SHAPES], Field(description="the network's shape")] = MODEL
     batch_size: Annotated[int, Field(ge=1, description="sequences a step")] = 12
-    sequence_length: Annotated[int, Field(ge=0, description="tokens of a sequence; 0: the model's context")] = 0
+    sequence_length: Annotated[
+        int, Field(ge=0, description="tokens of a sequence; 0: the model's context")
+    ] = 0
     lora_rank: Annotated[
-        int, Field(ge=0, description="above 0: all weights are frozen, and adapters of this rank are trained")
+        int,
+        Field(
+            ge=0,
+            description="above 0: all weights are frozen, and adapters of this rank are trained",
+        ),
     ] = 0
     ladder: Annotated[
         str,
@@ -103,9 +123,15 @@ class Plan(StudyPlan):
         Field(description="settings of the computation, controlled"),
     ] = ""
     evaluate_each_epoch: Annotated[
-        bool, Field(description="test after every window, each being an epoch; else once, at a repeat's end"), BUDGET
+        bool,
+        Field(
+            description="test after every window, each being an epoch; else once, at a repeat's end"
+        ),
+        BUDGET,
     ] = False
-    num_test_sequences: Annotated[int, Field(ge=0, description="sequences of the test; 0: all"), BUDGET] = 0
+    num_test_sequences: Annotated[
+        int, Field(ge=0, description="sequences of the test; 0: all"), BUDGET
+    ] = 0
     parity_batch_size: int = 2
     search_seconds: SearchSeconds = 120.0
     allow_embedded: AllowEmbedded = True
@@ -119,23 +145,42 @@ class Plan(StudyPlan):
     def __post_init__(self) -> None:
         super().__post_init__()
         shape, most_tokens = self.shape, self.device.longest_product
-        self.require("sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}")
+        self.require(
+            "sequence_length", 0 <= self.sequence_length <= shape.context, f"0 to {shape.context}"
+        )
         self.require("lora_rank", 0 <= self.lora_rank <= shape.width, f"0 to {shape.width}")
         # A weight's gradient is a product over all tokens of a step.
         if most_tokens and self.batch_size * self.length > most_tokens:
-            reason = f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"
+            reason = (
+                f"beyond {most_tokens} tokens a step, {self.device.name} computes wrong products"
+            )
             allowed = f"up to {most_tokens // self.length}; {reason}"
             raise NotImplementedError(f"batch_size {self.batch_size}; allowed: {allowed}")
-        if self.dataset and (shortest := min(len(self.dataset.train), len(self.dataset.test))) <= self.length:
-            raise ValueError(f"sequence_length {self.length}; allowed with {self.dataset.name}: below {shortest}")
-        self.require("dataset", self.dataset or shape.vocabulary, f"a text ({self.model} takes its vocabulary from it)")
+        if (
+            self.dataset
+            and (shortest := min(len(self.dataset.train), len(self.dataset.test))) <= self.length
+        ):
+            raise ValueError(
+                f"sequence_length {self.length}; allowed with {self.dataset.name}: below {shortest}"
+            )
+        self.require(
+            "dataset",
+            self.dataset or shape.vocabulary,
+            f"a text ({self.model} takes its vocabulary from it)",
+        )
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict]:
-        """Return the changes that a search tries on a device: its precisions, then settings for transformers."""
+        """Return the changes that a search tries on a device: its precisions, then settings for
+        transformers."""
         general = [change for change in tuned.candidates(device) if not FOR_IMAGES & change.keys()]
         precisions = [change for change in general if "precision" in change]
-        return [*precisions, {"fused_attention": True}, {"padded": True}, *general[len(precisions) :]]
+        return [
+            *precisions,
+            {"fused_attention": True},
+            {"padded": True},
+            *general[len(precisions) :],
+        ]
 
     @property
     def shape(self) -> Shape:
@@ -172,10 +217,13 @@ class Plan(StudyPlan):
     def order(self, epoch: int) -> numpy.ndarray:
         """Return the starts of an epoch's sequences in the text, shape (steps, n)."""
         random = numpy.random.default_rng([self.seed, epoch])
-        return random.integers(len(self.dataset.train) - self.length, size=(self.steps_per_epoch, self.batch_size))
+        return random.integers(
+            len(self.dataset.train) - self.length, size=(self.steps_per_epoch, self.batch_size)
+        )
 
     def test_order(self) -> list[numpy.ndarray]:
-        """Return the starts of the sequences of each test batch; together they cover the test text once."""
+        """Return the starts of the sequences of each test batch; together they cover the test
+        text once."""
         starts = numpy.arange(0, len(self.dataset.test) - self.length, self.length)
         starts = starts[: self.num_test_sequences or None]
         return numpy.split(starts, range(MOST_TEST_SEQUENCES, len(starts), MOST_TEST_SEQUENCES))
@@ -185,7 +233,8 @@ class Plan(StudyPlan):
 
         Args:
             reside: copies tokens from the host to the device.
-            take: from a text, resident or not, and the starts of sequences to sequences of `length` + 1 tokens.
+            take: from a text, resident or not, and the starts of sequences to sequences of
+            `length` + 1 tokens.
         """
         if self.dataset is None:
             random = numpy.random.default_rng([self.seed, 0])
@@ -200,11 +249,14 @@ class Plan(StudyPlan):
                 sequences = take(text, starts)
                 yield sequences[:, :-1], sequences[:, 1:]
 
-        return lambda epoch: batches(train, self.order(epoch)), lambda: batches(test, self.test_order())
+        return lambda epoch: batches(train, self.order(epoch)), lambda: batches(
+            test, self.test_order()
+        )
 
 
 def read_settings(text: str) -> Settings:
-    """Return settings from words separated by blanks: `SWITCHES`, and precisions, the last of which is used."""
+    """Return settings from words separated by blanks: `SWITCHES`, and precisions, the last of
+    which is used."""
     words = text.split()
     precision = ["fp32", *(word for word in words if word in PRECISIONS)][-1]
     return Settings(precision, **{word: True for word in words if word in SWITCHES})

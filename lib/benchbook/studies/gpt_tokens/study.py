@@ -1,4 +1,5 @@
-"""The results of the GPT study: tokens per second, the speed-up of each setting, time and money to a published loss."""
+"""The results of the GPT study: tokens per second, the speed-up of each setting, time and money
+to a published loss."""
 
 from dataclasses import replace
 
@@ -17,12 +18,32 @@ from benchbook.studies.study import Headline, Study
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
 ARTICLE_BATCH_SIZE = 8  # of the article on settings
-ARTICLE_LADDER = "tf32 fused bf16 fused_attention compiled padded"  # its settings, in the order in which it adds them
+# its settings, in the order in which it adds them
+ARTICLE_LADDER = "tf32 fused bf16 fused_attention compiled padded"
 TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
 _SETTINGS = ["lora_rank", "ladder"]
-_WORK = ["machine", "device", "framework", "source", "network", "dataset", "sequence_length", "lora_rank"]
+_WORK = [
+    "machine",
+    "device",
+    "framework",
+    "source",
+    "network",
+    "dataset",
+    "sequence_length",
+    "lora_rank",
+]
 _POINT = [*_WORK, "variant", "precision", "batch_size", "ladder"]
-_CURVE = ["machine", "device", "framework", "variant", "source", "model", "network", "dataset", "precision"]
+_CURVE = [
+    "machine",
+    "device",
+    "framework",
+    "variant",
+    "source",
+    "model",
+    "network",
+    "dataset",
+    "precision",
+]
 _CURVE += ["batch_size", "run_id", "repeat"]
 
 
@@ -31,16 +52,22 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed, memory, energy and cost of each point, or the status of its failure.
 
     Returns:
-        Columns: machine, chip, device, framework, source, model, network (its title), dataset, sequence_length,
-        lora_rank, variant, precision, batch_size, ladder, parameters, tokens_per_second, low, high, interval (its
-        kind), num_windows, verdict, joules_per_million (tokens; missing without a sensor), energy_boundary,
-        dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, status, message,
-        point.
+        Columns: machine, chip, device, framework, source, model, network (its title), dataset,
+        sequence_length, lora_rank, variant, precision, batch_size, ladder, parameters,
+        tokens_per_second, low, high, interval (its kind), num_windows, verdict,
+        joules_per_million (tokens; missing without a sensor), energy_boundary,
+        dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, status,
+        message, point.
     """
-    printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
+    printed = shared.with_bounds(
+        evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second"
+    )
     parts = evidence.points(NAME), printed.assign(num_samples=0)
     both = [statistics.with_settings(part, _SETTINGS) for part in parts]
-    columns = [*dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]), "samples_per_second"]
+    columns = [
+        *dict.fromkeys(["machine", "chip", *_POINT, "model", "parameters"]),
+        "samples_per_second",
+    ]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
     columns += ["session", "status", "message", "point"]
     table = shared.with_printed(*map(_titled, both), columns=columns, alike=_POINT)
@@ -58,11 +85,13 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 
 def ladder(evidence: Evidence) -> pandas.DataFrame:
-    """Return the speed-up of each controlled point with settings over the same point without settings.
+    """Return the speed-up of each controlled point with settings over the same point without
+    settings.
 
     Returns:
-        Columns: machine, device, framework, source, network, dataset, sequence_length, lora_rank, batch_size, step (the
-        setting added last), ladder (all settings), tokens_per_second, ratio, low, high, interval, num_windows, verdict.
+        Columns: machine, device, framework, source, network, dataset, sequence_length,
+        lora_rank, batch_size, step (the setting added last), ladder (all settings),
+        tokens_per_second, ratio, low, high, interval, num_windows, verdict.
     """
     alike, lines = [*_WORK, "batch_size"], []
     table = rates(evidence)
@@ -77,8 +106,18 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
             lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
-    columns = [*_WORK, "batch_size", "step", "ladder", "tokens_per_second", "ratio", *shared.MEASURED]
-    return pandas.DataFrame(lines, columns=columns).sort_values(["machine", "device", "ladder"], ignore_index=True)
+    columns = [
+        *_WORK,
+        "batch_size",
+        "step",
+        "ladder",
+        "tokens_per_second",
+        "ratio",
+        *shared.MEASURED,
+    ]
+    return pandas.DataFrame(lines, columns=columns).sort_values(
+        ["machine", "device", "ladder"], ignore_index=True
+    )
 
 
 @cached
@@ -86,45 +125,59 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
     """Return each test loss of each run, with the training before it.
 
     Returns:
-        Columns: machine, device, framework, variant, source, model, network, dataset, precision, batch_size, run_id,
-        repeat, steps, loss, joules, dollars and minutes (see `tables.evaluations`), whole (the test was complete).
+        Columns: machine, device, framework, variant, source, model, network, dataset, precision,
+        batch_size, run_id, repeat, steps, loss, joules, dollars and minutes (see
+        `tables.evaluations`), whole (the test was complete).
     """
     columns = [*_CURVE, "settings", "steps", "loss", "hours", "joules", "dollars"]
     table = pandas.DataFrame(shared.evaluations(evidence, NAME, "loss"), columns=columns)
     table = table.astype(dict.fromkeys(("loss", "hours", "joules", "dollars"), float))
     whole = [not settings.get("num_test_sequences") for settings in table["settings"]]
-    table = _titled(table).assign(minutes=60 * table["hours"], whole=pandas.Series(whole, table.index, dtype=bool))
+    table = _titled(table).assign(
+        minutes=60 * table["hours"], whole=pandas.Series(whole, table.index, dtype=bool)
+    )
     return table.drop(columns=["hours", "settings"])
 
 
 def to_target(table: pandas.DataFrame) -> pandas.DataFrame:
-    """Return when each run first reached its network's published loss; runs on the whole text with complete tests only.
+    """Return when each run first reached its network's published loss; runs on the whole text
+    with complete tests only.
 
     Args:
         table: from `curves`.
 
     Returns:
-        Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing if it was not reached).
+        Columns: those of a curve, target, best_loss, steps, minutes, joules, dollars (missing if
+        it was not reached).
     """
     ends = ["steps", "minutes", "joules", "dollars"]
     own = table[table["model"].isin(TARGETS) & table["dataset"].eq(TEXT) & table["whole"]]
-    reached = shared.to_target(own.assign(target=own["model"].map(TARGETS)), "loss", ends, least=True)
+    reached = shared.to_target(
+        own.assign(target=own["model"].map(TARGETS)), "loss", ends, least=True
+    )
     return reached[[*_CURVE, "target", "best_loss", *ends]].astype({"minutes": float})
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return quantities for claims: the speed-up of each of the article's settings of GPT-2 small, and best losses."""
+    """Return quantities for claims: the speed-up of each of the article's settings of GPT-2
+    small, and best losses."""
     chips, steps = rates(evidence).set_index("machine")["chip"].to_dict(), ladder(evidence)
-    steps = steps.loc[[f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]]
+    steps = steps.loc[
+        [f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]
+    ]
     own = f"network == 'GPT-2 small' and batch_size == {ARTICLE_BATCH_SIZE} and sequence_length == 1024"
     own += " and lora_rank == 0 and framework == 'torch' and device != 'cpu' and dataset in ('random tokens', 'book')"
     values = [
-        quantities.between(line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio")
+        quantities.between(
+            line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio"
+        )
         for line in steps.query(own).to_dict("records")
     ]
     best = curves(evidence).query("dataset == @TEXT and whole").sort_values("loss")
     return values + [
-        quantities.exact(line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"])
+        quantities.exact(
+            line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"]
+        )
         for line in best.drop_duplicates(["machine", "model"]).to_dict("records")
     ]
 
@@ -132,8 +185,12 @@ def claimed(evidence: Evidence) -> list[dict]:
 def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return lines with the network's title, which names the excerpt if that was the text."""
     titles = table["model"].map(networks.title, na_action="ignore")
-    network = titles.mask(table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text")
-    return table.assign(network=network, dataset=table["dataset"].replace("synthetic", "random tokens"))
+    network = titles.mask(
+        table["dataset"].eq(EXCERPT).fillna(False), titles + " on an excerpt of its text"
+    )
+    return table.assign(
+        network=network, dataset=table["dataset"].replace("synthetic", "random tokens")
+    )
 
 
 RATE = Sentence(
@@ -143,7 +200,9 @@ RATE = Sentence(
     best="most",
     where="status == 'ok'",
 )
-BILLION = replace(RATE, more=lambda line: f"; a billion{money(1e9 / line['tokens_per_second'])[1:]}")
+BILLION = replace(
+    RATE, more=lambda line: f"; a billion{money(1e9 / line['tokens_per_second'])[1:]}"
+)
 LABEL = ("variant", "precision", "batch_size", "ladder")
 WORK = ("network", "dataset", "sequence_length", "lora_rank")
 STUDY = Study(
@@ -166,12 +225,24 @@ STUDY = Study(
             "gpt-loss",
             table=curves,
             title=Sentence(
-                "{network} reaches a test loss of {value} on {place}", "No test loss was measured", "loss", best="least"
+                "{network} reaches a test loss of {value} on {place}",
+                "No test loss was measured",
+                "loss",
+                best="least",
             ),
             alike=("network", "dataset"),
             tables={"gpt-target": lambda evidence: to_target(curves(evidence))},
             x="minutes",
-            by=["machine", "device", "variant", "precision", "network", "dataset", "run_id", "repeat"],
+            by=[
+                "machine",
+                "device",
+                "variant",
+                "precision",
+                "network",
+                "dataset",
+                "run_id",
+                "repeat",
+            ],
             label=("variant", "precision"),
             xlabel="minutes of training",
             ylabel="test loss (nats a token)",
@@ -179,7 +250,11 @@ STUDY = Study(
         Points(
             "gpt-batches",
             table=rates,
-            title=replace(RATE, text="Over the batch sizes drawn, training reaches {value} tokens a second", best=""),
+            title=replace(
+                RATE,
+                text="Over the batch sizes drawn, training reaches {value} tokens a second",
+                best="",
+            ),
             x="batch_size",
             by=[name for name in _POINT if name != "batch_size"],
             label=tuple(name for name in LABEL if name != "batch_size"),

@@ -1,6 +1,7 @@
 """The MNIST network on MLX, with the layers, dropout and Adadelta of the torch version.
 
-MLX has no loader. Threads of this process prepare whole batches; with torch, each worker is a process.
+MLX has no loader. Threads of this process prepare whole batches; with torch, each worker is a
+process.
 """
 
 import functools
@@ -64,6 +65,7 @@ def build(plan: Plan) -> MlxWorkload:
 
 
 def normalise(images: numpy.ndarray) -> numpy.ndarray:
-    """Return the network's input, float32 of shape (n, 28, 28, 1), from uint8 pixels of shape (n, 28, 28)."""
+    """Return the network's input, float32 of shape (n, 28, 28, 1), from uint8 pixels of shape
+    (n, 28, 28)."""
     pixels = images[..., None].astype(numpy.float32) / numpy.float32(255)
     return (pixels - numpy.float32(MEAN)) / numpy.float32(STANDARD_DEVIATION)

@@ -1,4 +1,5 @@
-"""The MNIST network of the PyTorch examples, and the loaders behind a published speed-up; see `plan`."""
+"""The MNIST network of the PyTorch examples, and the loaders behind a published speed-up; see
+`plan`."""
 
 from collections.abc import Iterable
 
@@ -9,7 +10,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from benchbook.frameworks.plain import Adadelta, LabelsByImage, Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, flops_per_sample, order_generator
+from benchbook.frameworks.torch.runtime import (
+    ResidentArrays,
+    TransformedImages,
+    flops_per_sample,
+    order_generator,
+)
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.studies.experiments.plan import Inputs
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
@@ -18,9 +24,11 @@ BYTE_VALUES = 256
 
 
 class ByteDropout(nn.Dropout):
-    """Dropout that draws its mask eight values at a time: each 64-bit random number gives a byte to eight values.
+    """Dropout that draws its mask eight values at a time: each 64-bit random number gives a byte
+    to eight values.
 
-    torch's dropout draws one random number per value, one after the other. That takes a tenth of an MNIST step.
+    torch's dropout draws one random number per value, one after the other. That takes a tenth of
+    an MNIST step.
 
     Args:
         p: the share of values that is dropped, exactly; a multiple of 1/256, from 0 to less than 1.
@@ -39,22 +47,28 @@ class ByteDropout(nn.Dropout):
         if not self.training or not self.p:
             return hidden
         numbers = torch.empty(-(-hidden.numel() // 8), dtype=torch.int64, device=hidden.device)
-        drawn = numbers.random_(-(2**63), None).view(torch.uint8)[: hidden.numel()].view(hidden.shape)
-        return hidden * (drawn >= round(self.p * BYTE_VALUES)).to(hidden.dtype).mul_(1 / (1 - self.p))
+        drawn = (
+            numbers.random_(-(2**63), None).view(torch.uint8)[: hidden.numel()].view(hidden.shape)
+        )
+        return hidden * (drawn >= round(self.p * BYTE_VALUES)).to(hidden.dtype).mul_(
+            1 / (1 - self.p)
+        )
 
 
 class FormatKeepingMaxPool2d(nn.MaxPool2d):
     """Max-pooling that takes its output's gradient in the output's own memory format.
 
-    Flattening the output makes this gradient contiguous. If the images are channels-last, a contiguous gradient makes
-    torch's backward pass slow.
+    Flattening the output makes this gradient contiguous. If the images are channels-last, a
+    contiguous gradient makes torch's backward pass slow.
     """
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the pooled images."""
         pooled = super().forward(hidden)
         if pooled.requires_grad and pooled.is_contiguous(memory_format=torch.channels_last):
-            pooled.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
+            pooled.register_hook(
+                lambda gradient: gradient.contiguous(memory_format=torch.channels_last)
+            )
         return pooled
 
 
@@ -81,7 +95,8 @@ class Network(nn.Module):
 
 
 class LeanNetwork(Network):
-    """The same function, faster on a CPU: ReLUs work in place, the second one on the quarter that pooling leaves."""
+    """The same function, faster on a CPU: ReLUs work in place, the second one on the quarter
+    that pooling leaves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +116,9 @@ def build(plan: Plan) -> TorchWorkload:
     torch.manual_seed(plan.seed)
     lean = plan.variant == "tuned" and plan.device.is_cpu
     model = (LeanNetwork() if lean else Network()).to(plan.device.torch_type)
-    optimizer = torch.optim.Adadelta(model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0)
+    optimizer = torch.optim.Adadelta(
+        model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0
+    )
     counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
     return TorchWorkload(
         **plan.common(*inputs(plan, TEST_BATCH_SIZE), flops_per_sample=counted),
@@ -114,7 +131,8 @@ def build(plan: Plan) -> TorchWorkload:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return the plain version: Adadelta at learning rate 1, as in the first epoch; later ones are not compared."""
+    """Return the plain version: Adadelta at learning rate 1, as in the first epoch; later ones
+    are not compared."""
     mean, deviation = 0.1307, 0.3081  # not imported: the comparison checks these constants as well
     stored = LabelsByImage(plan.dataset.train_images, plan.dataset.train_labels)
     return Plain(
@@ -122,32 +140,45 @@ def plain(plan: Plan) -> Plain:
         loss=F.nll_loss,
         make_optimizer=lambda: Adadelta(lambda step: 1.0),
         batch_size=plan.parity_batch_size,
-        labels=lambda batch, place: stored.matches((batch[0][:, 0] * deviation + mean) * 255, batch[1]),
+        labels=lambda batch, place: stored.matches(
+            (batch[0][:, 0] * deviation + mean) * 255, batch[1]
+        ),
     )
 
 
 def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
     """Return two functions: one from an epoch to its training batches, one to the test batches.
 
-    As in the examples' script, a loader shuffles the test images as well. Resident test images keep their order.
+    As in the examples' script, a loader shuffles the test images as well. Resident test images
+    keep their order.
 
     Args:
         plan: the point's choices; its images are 28x28.
         test_batch_size: images per test batch.
-        normalised: whether pixels are normalised by MNIST's mean and standard deviation; if not, they are 0 to 1.
+        normalised: whether pixels are normalised by MNIST's mean and standard deviation; if not,
+        they are 0 to 1.
     """
     data = plan.dataset
     parts = (data.train_images, data.train_labels), (data.test_images, data.test_labels)
     if plan.data_resident:
-        train, test = (ResidentArrays(plan.device, pixels(images, normalised), labels) for images, labels in parts)
+        train, test = (
+            ResidentArrays(plan.device, pixels(images, normalised), labels)
+            for images, labels in parts
+        )
 
         def shuffled(epoch: int) -> Iterable[torch.Tensor]:
-            order = torch.randperm(len(data.train_labels), generator=order_generator(plan.seed, epoch))
+            order = torch.randperm(
+                len(data.train_labels), generator=order_generator(plan.seed, epoch)
+            )
             return order.to(plan.device.torch_type).split(plan.batch_size)
 
         whole = torch.arange(len(data.test_labels), device=plan.device.torch_type)
-        return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(whole.split(test_batch_size))
-    from torchvision import transforms  # its import takes seconds, and resident images do not need it
+        return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(
+            whole.split(test_batch_size)
+        )
+    from torchvision import (
+        transforms,
+    )  # its import takes seconds, and resident images do not need it
 
     normalise = [transforms.Normalize((MEAN,), (STANDARD_DEVIATION,))] if normalised else []
     transform = transforms.Compose([transforms.ToTensor(), *normalise])
@@ -156,12 +187,17 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
     pinned = plan.device.features.pins_memory
     options = {"num_workers": plan.workers, "shuffle": plan.shuffles, "pin_memory": pinned}
     return (
-        lambda epoch: DataLoader(train, plan.batch_size, generator=order_generator(plan.seed, epoch), **options),
-        lambda: DataLoader(test, test_batch_size, generator=torch.Generator().manual_seed(plan.seed), **options),
+        lambda epoch: DataLoader(
+            train, plan.batch_size, generator=order_generator(plan.seed, epoch), **options
+        ),
+        lambda: DataLoader(
+            test, test_batch_size, generator=torch.Generator().manual_seed(plan.seed), **options
+        ),
     )
 
 
 def pixels(images: numpy.ndarray, normalised: bool) -> numpy.ndarray:
-    """Return float32 images of shape (n, 1, 28, 28), computed as torchvision's transforms compute each image."""
+    """Return float32 images of shape (n, 1, 28, 28), computed as torchvision's transforms
+    compute each image."""
     floats = torch.tensor(images).unsqueeze(1).float().div(255)
     return (floats.sub(MEAN).div(STANDARD_DEVIATION) if normalised else floats).numpy()

@@ -1,7 +1,7 @@
 """The MNIST protocol: its constants, and one point's choices, the same for every framework.
 
-Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022, and the Chinese PyTorch blog post of
-2022-05-19 for the published figures.
+Source: https://github.com/pytorch/examples/tree/main/mnist as of May 2022, and the Chinese
+PyTorch blog post of 2022-05-19 for the published figures.
 """
 
 from dataclasses import dataclass
@@ -18,11 +18,13 @@ TEST_BATCH_SIZE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: 28x28 images in ten classes; Adadelta at learning rate 1, times 0.7 after each epoch.
+    """A point's choices: 28x28 images in ten classes; Adadelta at learning rate 1, times 0.7
+    after each epoch.
 
-    `reference` has the article's loaders: no worker and no shuffling on the CPU; one worker, pinned memory and
-    shuffling on an accelerator. `controlled` shuffles and has `num_workers` workers on every device. `tuned` does the
-    same, and trains `LeanNetwork` with torch on a CPU. torch has no fused Adadelta: `fused` compiles its step instead.
+    `reference` has the article's loaders: no worker and no shuffling on the CPU; one worker,
+    pinned memory and shuffling on an accelerator. `controlled` shuffles and has `num_workers`
+    workers on every device. `tuned` does the same, and trains `LeanNetwork` with torch on a CPU.
+    torch has no fused Adadelta: `fused` compiles its step instead.
     """
 
     PLAIN_STEP = True
@@ -40,7 +42,8 @@ class Plan(StudyPlan):
 
     @property
     def workers(self) -> int:
-        """Return the number of workers that prepare batches; the article's script has one, on accelerators only."""
+        """Return the number of workers that prepare batches; the article's script has one, on
+        accelerators only."""
         return int(not self.device.is_cpu) if self.variant == "reference" else super().workers
 
     @property
@@ -51,4 +54,6 @@ class Plan(StudyPlan):
     def order(self, epoch: int) -> list[numpy.ndarray]:
         """Return the image indices of each batch of an epoch; the last batch may be smaller."""
         count = len(self.dataset.train_labels)
-        return batches.batch_indices(count, self.batch_size, self.seed if self.shuffles else None, epoch)
+        return batches.batch_indices(
+            count, self.batch_size, self.seed if self.shuffles else None, epoch
+        )

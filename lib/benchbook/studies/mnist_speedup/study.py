@@ -1,11 +1,18 @@
-"""Results of the MNIST study: seconds per epoch, the accelerator's speed-up, the input's share, the cost of a step."""
+"""Results of the MNIST study: seconds per epoch, the accelerator's speed-up, the input's share,
+the cost of a step."""
 
 import pandas
 
 from benchbook.judging import confirmation, statistics, wording
 from benchbook.studies.charts.plots import Bars
 from benchbook.studies.results import tables as shared
-from benchbook.studies.results.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
+from benchbook.studies.results.epochs import (
+    BOUNDS,
+    RATE,
+    ArticleEpoch,
+    input_shares,
+    share_sentence,
+)
 from benchbook.studies.results.evidence import Evidence, cached, most_samples
 from benchbook.studies.results.findings import Sentence
 from benchbook.studies.study import Headline, Study
@@ -30,33 +37,50 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return the seconds of what the article timed: data set-up, one training epoch and the test.
 
     Returns:
-        The columns of `ArticleEpoch.table` and loader (reference, equal loader, resident, or a name from
-        `confirmation.name`), for points at the article's batch size and points that failed before they had one.
+        The columns of `ArticleEpoch.table` and loader (reference, equal loader, resident, or a
+        name from `confirmation.name`), for points at the article's batch size and points that
+        failed before they had one.
     """
     points = _points(evidence)
     points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
-    return EPOCH.table(evidence, points, evidence.printed(NAME, "phase == 'total'").assign(loader="reference"))
+    return EPOCH.table(
+        evidence, points, evidence.printed(NAME, "phase == 'total'").assign(loader="reference")
+    )
 
 
 def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
-    """Return, per machine, framework and loader, how many times faster the accelerator's epoch is than the CPU's.
+    """Return, per machine, framework and loader, how many times faster the accelerator's epoch
+    is than the CPU's.
 
     Args:
         times: from `epochs`.
 
     Returns:
-        Columns: machine, device (the accelerator's), framework, variant, loader, source, dataset, speedup, low, high,
-        interval (its kind), num_windows (the smaller number), verdict (the worse one).
+        Columns: machine, device (the accelerator's), framework, variant, loader, source,
+        dataset, speedup, low, high, interval (its kind), num_windows (the smaller number),
+        verdict (the worse one).
     """
     alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
     times = times.query("status == 'ok' and seconds.notna()", engine="python").to_dict("records")
-    on_cpu = {tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"}
+    on_cpu = {
+        tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"
+    }
     lines = []
     for line in (line for line in times if line["device"] != "cpu"):
         if base := on_cpu.get(tuple(line[name] for name in alike)):
             faster = shared.ratio(base, line, "seconds")
             lines.append(line | faster | {"speedup": faster["ratio"]})
-    columns = ["machine", "device", "framework", "variant", "loader", "source", "dataset", "speedup", *shared.MEASURED]
+    columns = [
+        "machine",
+        "device",
+        "framework",
+        "variant",
+        "loader",
+        "source",
+        "dataset",
+        "speedup",
+        *shared.MEASURED,
+    ]
     return pandas.DataFrame(lines, columns=columns)
 
 
@@ -64,8 +88,8 @@ def shares(evidence: Evidence) -> pandas.DataFrame:
     """Return how much of a training step is input, for each loader at the article's batch size.
 
     Returns:
-        The columns of `input_shares`, framework and loader. A point is compared with the resident point of the same
-        machine, device, framework and data set.
+        The columns of `input_shares`, framework and loader. A point is compared with the
+        resident point of the same machine, device, framework and data set.
     """
     points = _points(evidence)
     points = points[points["batch_size"] == BATCH_SIZE]
@@ -78,32 +102,48 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
     """Return the resident step's time by batch size, split into a fixed part and a part per image.
 
     Returns:
-        Columns: machine, device, framework, dataset, batch_size, seconds_per_step, low, high, interval, num_windows,
-        verdict, status, fixed_seconds, seconds_per_image, misfit (distance of the fitted line from this step time, as
-        a fraction of it). Machines with fewer than two batch sizes are left out.
+        Columns: machine, device, framework, dataset, batch_size, seconds_per_step, low, high,
+        interval, num_windows, verdict, status, fixed_seconds, seconds_per_image, misfit
+        (distance of the fitted line from this step time, as a fraction of it). Machines with
+        fewer than two batch sizes are left out.
     """
     resident, splits = "loader == 'resident' and seconds_per_step.notna()", []
     points = _points(evidence).query(resident, engine="python")
     for _, group in points.groupby(PLACE, sort=True):
         if group["batch_size"].nunique() > 1:
-            fixed, per_image = statistics.fit_step_time(group["batch_size"], group["seconds_per_step"])
+            fixed, per_image = statistics.fit_step_time(
+                group["batch_size"], group["seconds_per_step"]
+            )
             fitted = fixed + per_image * group["batch_size"]
             parts = {"fixed_seconds": fixed, "seconds_per_image": per_image}
-            times = shared.inverse(group, "samples_per_second", "seconds_per_step", group["batch_size"])
+            times = shared.inverse(
+                group, "samples_per_second", "seconds_per_step", group["batch_size"]
+            )
             misfit = abs(fitted / group["seconds_per_step"] - 1)
-            split = group.assign(batch_size=group["batch_size"].astype(int), misfit=misfit, **times, **parts)
+            split = group.assign(
+                batch_size=group["batch_size"].astype(int), misfit=misfit, **times, **parts
+            )
             splits.append(split.sort_values("batch_size"))
     columns = [*PLACE, "batch_size", "seconds_per_step", *shared.MEASURED, "status"]
     columns += ["fixed_seconds", "seconds_per_image", "misfit"]
-    return pandas.concat(splits, ignore_index=True)[columns] if splits else pandas.DataFrame(columns=columns)
+    return (
+        pandas.concat(splits, ignore_index=True)[columns]
+        if splits
+        else pandas.DataFrame(columns=columns)
+    )
 
 
 @cached
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return the study's measured points with their loader; of equal points the one that measured more images."""
+    """Return the study's measured points with their loader; of equal points the one that
+    measured more images."""
     points = statistics.with_settings(evidence.points(NAME), ["data_resident"])
-    controlled = points["data_resident"].map(lambda resident: "resident" if resident else "equal loader")
-    points = points.assign(loader=points["variant"].where(points["variant"] != "controlled", controlled))
+    controlled = points["data_resident"].map(
+        lambda resident: "resident" if resident else "equal loader"
+    )
+    points = points.assign(
+        loader=points["variant"].where(points["variant"] != "controlled", controlled)
+    )
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
@@ -115,7 +155,9 @@ STUDY = Study(
     article="Chinese PyTorch blog post, 2022",
     claim="mnist-m1-speedup",
     dataset="mnist",
-    headline=Headline("mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, True, EPOCH.train_images),
+    headline=Headline(
+        "mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, True, EPOCH.train_images
+    ),
     charts=(
         Bars(
             "mnist-epochs",
@@ -155,5 +197,7 @@ STUDY = Study(
             **LABEL,
         ),
     ),
-    quantities=lambda evidence: EPOCH.quantities(epochs(evidence).query("framework == 'torch'"), "seconds"),
+    quantities=lambda evidence: EPOCH.quantities(
+        epochs(evidence).query("framework == 'torch'"), "seconds"
+    ),
 )

@@ -18,7 +18,9 @@ def build(plan: Plan) -> KerasWorkload:
         return keras.ops.take(keras.ops.take(pixels, rows, axis=1), columns, axis=2)
 
     train, test = plan.inputs(
-        lambda images, labels: runtime.ResidentArrays(plan.device, images, labels.astype("int32"), enlarged),
+        lambda images, labels: runtime.ResidentArrays(
+            plan.device, images, labels.astype("int32"), enlarged
+        ),
         lambda images, labels: (enlarge(images, plan.image_size), labels.astype("int32")),
         runtime.evaluation_batch_size(len(plan.dataset.test_labels), plan.MOST_TEST_IMAGES),
     )
@@ -26,7 +28,9 @@ def build(plan: Plan) -> KerasWorkload:
         **plan.common(train, test),
         make_model=functools.partial(make_model, plan),
         make_optimizer=lambda: keras.optimizers.Adam(
-            keras.optimizers.schedules.ExponentialDecay(plan.learning_rate, plan.DECAY_STEPS, plan.DECAY_RATE)
+            keras.optimizers.schedules.ExponentialDecay(
+                plan.learning_rate, plan.DECAY_STEPS, plan.DECAY_RATE
+            )
         ),
         plain=plan.plain(functools.partial(make_model, plan), cross_entropy, uses_epsilon_hat=True),
         seed=plan.seed,
@@ -35,7 +39,8 @@ def build(plan: Plan) -> KerasWorkload:
 
 @runtime.zero_kernels()
 def make_model(plan: Plan):
-    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the softmax."""
+    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the
+    softmax."""
     import keras
 
     shape = (plan.image_size, plan.image_size, 3)
@@ -43,7 +48,9 @@ def make_model(plan: Plan):
     base.trainable = plan.trainable  # a frozen batch norm uses its moving statistics
     hidden = keras.layers.GlobalAveragePooling2D(name="pool")(base.output)
     hidden = keras.layers.Dropout(plan.DROPOUT, name="dropout")(hidden)
-    model = keras.Model(base.input, keras.layers.Dense(plan.dataset.num_classes, name=weights.HEAD)(hidden))
+    model = keras.Model(
+        base.input, keras.layers.Dense(plan.dataset.num_classes, name=weights.HEAD)(hidden)
+    )
     for layer in model.layers:
         if layer.weights:
             layer.set_weights(plan.arrays[layer.name])

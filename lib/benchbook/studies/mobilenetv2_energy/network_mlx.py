@@ -14,7 +14,8 @@ from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Block(nn.Module):
-    """An inverted residual: expansion, depthwise convolution, projection, and a shortcut where the shapes allow it.
+    """An inverted residual: expansion, depthwise convolution, projection, and a shortcut where
+    the shapes allow it.
 
     Args:
         make: returns a convolution with its batch norm, given its name, stride and padding.
@@ -25,9 +26,13 @@ class Block(nn.Module):
         residual: whether the input is added to the output.
     """
 
-    def __init__(self, make, prefix: str, stride: int, side: int, expanded: bool, residual: bool) -> None:
+    def __init__(
+        self, make, prefix: str, stride: int, side: int, expanded: bool, residual: bool
+    ) -> None:
         super().__init__()
-        padding = (1, 1) if stride == 1 else (side % 2, 1)  # keras.src.applications.imagenet_utils.correct_pad
+        padding = (
+            (1, 1) if stride == 1 else (side % 2, 1)
+        )  # keras.src.applications.imagenet_utils.correct_pad
         self.inner = [make(f"{prefix}_expand")] if expanded else []
         self.inner.append(make(f"{prefix}_depthwise", stride, padding))
         self.project = make(f"{prefix}_project")
@@ -45,7 +50,8 @@ class Block(nn.Module):
 class Network(nn.Module):
     """MobileNetV2 with a new head: (n, size, size, 3) to logits (n, classes).
 
-    In evaluation it uses the unbiased moving variance, as torch does; see `Network` in `network_torch`.
+    In evaluation it uses the unbiased moving variance, as torch does; see `Network` in
+    `network_torch`.
 
     Args:
         plan: the point's choices.
@@ -97,14 +103,18 @@ def build(plan: Plan) -> MlxWorkload:
         **plan.common(train, test),
         make_model=lambda: Network(plan),
         make_optimizer=lambda: optimizers.Adam(
-            lambda step: plan.learning_rate * plan.decay(step), eps=plan.ADAM_EPSILON, bias_correction=True
+            lambda step: plan.learning_rate * plan.decay(step),
+            eps=plan.ADAM_EPSILON,
+            bias_correction=True,
         ),
         sample_shape=(plan.image_size, plan.image_size, 3),
         make_plain=plan.plain_in_torch,
     )
 
 
-def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)) -> ConvolutionBlock:
+def _convolve(
+    plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] = (0, 0)
+) -> ConvolutionBlock:
     """Return a convolution and its batch norm; only an offset remains of a folded batch norm."""
     [kernel], norm = plan.arrays[name], plan.arrays[weights.convolutions()[name][0]]
     depthwise = "depthwise" in name
@@ -112,6 +122,8 @@ def _convolve(plan: Plan, name: str, stride: int = 1, padding: tuple[int, int] =
         scale, offset, mean, variance = norm
         factor = scale / numpy.sqrt(variance + plan.NORM_EPSILON)
         folded = kernel * (factor[:, None] if depthwise else factor)
-        return ConvolutionBlock(Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor))
+        return ConvolutionBlock(
+            Convolution(folded, None, stride, padding, depthwise), Shift(offset - mean * factor)
+        )
     batch_norm = BatchNorm(norm, plan.NORM_EPSILON, 1 - plan.momentum, plan.trainable)
     return ConvolutionBlock(Convolution(kernel, None, stride, padding, depthwise), batch_norm)

@@ -1,4 +1,5 @@
-"""torchvision's MobileNetV2 with Keras's padding, constants and weights, so that both are the same function."""
+"""torchvision's MobileNetV2 with Keras's padding, constants and weights, so that both are the
+same function."""
 
 import functools
 
@@ -16,7 +17,8 @@ from benchbook.studies.mobilenetv2_energy.plan import Plan, enlarge
 
 
 class Padding(nn.Module):
-    """Keras's padding before a 3x3 convolution of stride 2: a pixel below and right; above and left for odd sizes only.
+    """Keras's padding before a 3x3 convolution of stride 2: a pixel below and right; above and
+    left for odd sizes only.
 
     Source: keras.src.applications.imagenet_utils.correct_pad
     """
@@ -30,21 +32,34 @@ class Padding(nn.Module):
 class Network(nn.Module):
     """MobileNetV2 with a new head: (n, 3, size, size) to logits (n, classes).
 
-    In training it equals Keras's network up to rounding. In evaluation of a trained network, one thing differs: torch's
-    moving variance is the unbiased one, n / (n - 1) times Keras's, where n counts a batch's values in a channel (1,024
-    or more with 64 images of 128 px).
+    In training it equals Keras's network up to rounding. In evaluation of a trained network, one
+    thing differs: torch's moving variance is the unbiased one, n / (n - 1) times Keras's, where
+    n counts a batch's values in a channel (1,024 or more with 64 images of 128 px).
 
     Args:
-        plan: the point's choices. As in Keras, the batch norms of frozen features are in inference mode.
+        plan: the point's choices. As in Keras, the batch norms of frozen features are in
+        inference mode.
     """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         options = {"num_classes": plan.dataset.num_classes, "dropout": plan.DROPOUT}
         base = torchvision.models.mobilenet_v2(weights=None, **options)
-        self.features, self.classifier, self.trainable = base.features, base.classifier, plan.trainable
-        layers = [layer for layer in self.features.modules() if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))]
-        names = [name for convolution, (norm, _) in weights.convolutions().items() for name in (convolution, norm)]
+        self.features, self.classifier, self.trainable = (
+            base.features,
+            base.classifier,
+            plan.trainable,
+        )
+        layers = [
+            layer
+            for layer in self.features.modules()
+            if isinstance(layer, (nn.Conv2d, nn.BatchNorm2d))
+        ]
+        names = [
+            name
+            for convolution, (norm, _) in weights.convolutions().items()
+            for name in (convolution, norm)
+        ]
         for layer, name in zip([*layers, self.classifier[-1]], [*names, weights.HEAD], strict=True):
             load_keras_arrays(layer, plan.arrays[name])
         for module in list(self.features.modules()):  # a list, because paddings are inserted
@@ -75,21 +90,29 @@ def build(plan: Plan) -> TorchWorkload:
         fold(model.features)
     model.to(plan.device.torch_type)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.Adam(trained, plan.learning_rate, eps=plan.ADAM_EPSILON, fused=plan.settings.fused or None)
-    rows, columns = (torch.from_numpy(side).to(plan.device.torch_type) for side in plan.chosen_pixels)
+    optimizer = torch.optim.Adam(
+        trained, plan.learning_rate, eps=plan.ADAM_EPSILON, fused=plan.settings.fused or None
+    )
+    rows, columns = (
+        torch.from_numpy(side).to(plan.device.torch_type) for side in plan.chosen_pixels
+    )
 
     def enlarged(images: torch.Tensor) -> torch.Tensor:
         return images.float().div(255)[:, :, rows][:, :, :, columns]
 
     train, test = plan.inputs(
-        lambda images, labels: ResidentArrays(plan.device, images.transpose(0, 3, 1, 2), labels, enlarged),
+        lambda images, labels: ResidentArrays(
+            plan.device, images.transpose(0, 3, 1, 2), labels, enlarged
+        ),
         lambda images, labels: (
             torch.from_numpy(enlarge(images, plan.image_size, channels_first=True)),
             torch.from_numpy(labels.astype("int64")),
         ),
         plan.MOST_TEST_IMAGES,
     )
-    example = torch.zeros(2, 3, plan.image_size, plan.image_size)  # batch norms need more than one value a channel
+    example = torch.zeros(
+        2, 3, plan.image_size, plan.image_size
+    )  # batch norms need more than one value a channel
     return TorchWorkload(
         **plan.common(train, test, flops_per_sample=flops_per_sample(model, example)),
         model=model,
@@ -108,7 +131,8 @@ def plain(plan: Plan) -> Plain:
 
 @torch.no_grad()
 def fold(features: nn.Module) -> None:
-    """Fold each batch norm into the convolution before it: the same function with fewer passes over the images.
+    """Fold each batch norm into the convolution before it: the same function with fewer passes
+    over the images.
 
     Args:
         features: frozen layers, so that the batch norms are in inference mode.

@@ -1,7 +1,8 @@
 """The MobileNetV2 protocol: its constants, and one point's choices, the same for every framework.
 
-Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook. In these, training and test shared one
-cache file, so "validation" replayed training images; no variant reproduces that.
+Source: Chris Van Pelt, Weights & Biases, 2021, from two copies of its notebook. In these,
+training and test shared one cache file, so "validation" replayed training images; no variant
+reproduces that.
 """
 
 from collections.abc import Callable
@@ -31,10 +32,12 @@ from benchbook.studies.mobilenetv2_energy.weights import MOMENTUM, Weights, choo
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: colour images in classes, scaled to 0 to 1, enlarged to their nearest neighbours.
+    """A point's choices: colour images in classes, scaled to 0 to 1, enlarged to their nearest
+    neighbours.
 
-    Adam with a learning rate that falls by 4 % in 50,000 steps; categorical cross-entropy; dropout before the head.
-    With `tuned`, torch and MLX fold a frozen network's batch norms into its convolutions.
+    Adam with a learning rate that falls by 4 % in 50,000 steps; categorical cross-entropy;
+    dropout before the head. With `tuned`, torch and MLX fold a frozen network's batch norms into
+    its convolutions.
 
     Attributes:
         drawn: the kind and the arrays that `weights.choose` returns; None: choose them.
@@ -42,10 +45,25 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
-    EXAMPLE = {"framework": "torch", "dataset": "shapes", "weights": "random", "trainable": True, "image_size": 64}
-    EXAMPLE |= {"batch_size": 16, "samples_per_window": 64, "num_test_images": 100, "num_warmup_steps": 2}
+    EXAMPLE = {
+        "framework": "torch",
+        "dataset": "shapes",
+        "weights": "random",
+        "trainable": True,
+        "image_size": 64,
+    }
+    EXAMPLE |= {
+        "batch_size": 16,
+        "samples_per_window": 64,
+        "num_test_images": 100,
+        "num_warmup_steps": 2,
+    }
     SMALLEST = {"variant": "tuned", "image_size": 32, "weights": "random"}
-    DROPOUT, DECAY_STEPS, DECAY_RATE = 0.4, 50_000, 0.96  # from the two copies of the article's notebook
+    DROPOUT, DECAY_STEPS, DECAY_RATE = (
+        0.4,
+        50_000,
+        0.96,
+    )  # from the two copies of the article's notebook
     # Keras's values, for its MobileNetV2 and its Adam; torch's defaults differ.
     NORM_EPSILON, ADAM_EPSILON = 1e-3, 1e-7
     MOST_TEST_IMAGES = 128  # per test batch
@@ -53,13 +71,22 @@ class Plan(StudyPlan):
     num_workers: int = 2
     parity_batch_size: int = 16
     trainable: Annotated[
-        bool, Field(description="train all layers; else the head alone, with batch norms in inference mode")
+        bool,
+        Field(
+            description="train all layers; else the head alone, with batch norms in inference mode"
+        ),
     ] = False
-    weights: Annotated[Literal["imagenet", "random"], Field(description="random: drawn from the seed")] = "imagenet"
+    weights: Annotated[
+        Literal["imagenet", "random"], Field(description="random: drawn from the seed")
+    ] = "imagenet"
     image_size: ImageSize = 128
     learning_rate: LearningRate = 5e-4
     allow_random: Annotated[
-        bool, Field(description="if ImageNet's weights are unavailable, use random ones, which the rows name"), BUDGET
+        bool,
+        Field(
+            description="if ImageNet's weights are unavailable, use random ones, which the rows name"
+        ),
+        BUDGET,
     ] = True
     num_test_images: TestImages = 0
     search_seconds: SearchSeconds = 120.0
@@ -69,7 +96,8 @@ class Plan(StudyPlan):
 
     @classmethod
     def start(cls, process: Process, data: Dataset) -> Workload:
-        """Return the workload of a process's parameters; its rows have the kind of the initial weights."""
+        """Return the workload of a process's parameters; its rows have the kind of the initial
+        weights."""
         given = process.parameters
         choices = [given[name] for name in ("image_size", "seed", "data_root", "allow_random")]
         with process.run.during("setup"):
@@ -77,7 +105,9 @@ class Plan(StudyPlan):
         process.run.add_settings(weights=chosen[0], batch_norm_momentum=MOMENTUM[chosen[0]])
         if chosen[0] != given["weights"]:
             others = process.run.settings_with().get("replaced", {})
-            process.run.add_settings(replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"})
+            process.run.add_settings(
+                replaced=others | {f"{given['weights']} weights": f"{chosen[0]} weights"}
+            )
         workload = process.build(cls, data, drawn=chosen)
         process.run.add_settings(trainable_parameters=workload.trainable_parameters())
         return workload
@@ -96,37 +126,51 @@ class Plan(StudyPlan):
 
     @property
     def momentum(self) -> float:
-        """Return the momentum of the batch norms in Keras's convention: the share that each step keeps."""
+        """Return the momentum of the batch norms in Keras's convention: the share that each step
+        keeps."""
         return MOMENTUM[self.drawn[0]]
 
     @property
     def folded(self) -> bool:
-        """Return whether batch norms are folded into their convolutions, if the framework can do that."""
+        """Return whether batch norms are folded into their convolutions, if the framework can do
+        that."""
         return self.variant == "tuned" and not self.trainable
 
     def decay(self, step: Any) -> Any:
-        """Return the share of the first learning rate that is left at a step, a number or a framework's array."""
+        """Return the share of the first learning rate that is left at a step, a number or a
+        framework's array."""
         return self.DECAY_RATE ** (step / self.DECAY_STEPS)
 
     @property
     def chosen_pixels(self) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return the original's row for each row of an enlarged image, and its column for each column."""
-        return tuple(nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3])
+        """Return the original's row for each row of an enlarged image, and its column for each
+        column."""
+        return tuple(
+            nearest(side, self.image_size) for side in self.dataset.train_images.shape[1:3]
+        )
 
     def columns(self) -> dict:
         """Return the columns of a row that are the same for every framework.
 
         As in Keras, the parameters include the moving statistics of batch norms.
         """
-        return super().columns() | {"parameters": sum(part.size for parts in self.arrays.values() for part in parts)}
+        return super().columns() | {
+            "parameters": sum(part.size for parts in self.arrays.values() for part in parts)
+        }
 
     def plain(
-        self, make_network: Callable, loss: Callable, *, channels_first: bool = False, uses_epsilon_hat: bool = False
+        self,
+        make_network: Callable,
+        loss: Callable,
+        *,
+        channels_first: bool = False,
+        uses_epsilon_hat: bool = False,
     ) -> Plain:
         """Return the plain version: Adam with a learning rate that falls by 4 % in 50,000 steps.
 
-        If all layers are trained, they are compared at the weights of `weights.for_parity`; a head alone is compared at
-        its present weights. To find an enlarged image's label, one copy of each original pixel is read.
+        If all layers are trained, they are compared at the weights of `weights.for_parity`; a
+        head alone is compared at its present weights. To find an enlarged image's label, one
+        copy of each original pixel is read.
 
         Args:
             make_network, loss: see `benchbook.frameworks.plain.Plain`.
@@ -156,9 +200,11 @@ class Plan(StudyPlan):
 
 
 def nearest(size: int, image_size: int) -> numpy.ndarray:
-    """Return the original pixel for each pixel along an enlarged side, int32, as tf.image.resize chooses it.
+    """Return the original pixel for each pixel along an enlarged side, int32, as tf.image.resize
+    chooses it.
 
-    Source: https://www.tensorflow.org/api_docs/python/tf/image/resize (the nearest by the pixels' centres)
+    Source: https://www.tensorflow.org/api_docs/python/tf/image/resize (the nearest by the
+    pixels' centres)
     """
     return numpy.floor((numpy.arange(image_size) + 0.5) * size / image_size).astype(numpy.int32)
 
@@ -169,10 +215,13 @@ def enlarge(images: numpy.ndarray, image_size: int, channels_first: bool = False
     Args:
         images: uint8, shape (n, height, width, 3).
         image_size: height and width of the result.
-        channels_first: return shape (n, 3, image_size, image_size) instead of (n, image_size, image_size, 3).
+        channels_first: return shape (n, 3, image_size, image_size) instead of (n, image_size,
+        image_size, 3).
     """
     rows, columns = (nearest(side, image_size) for side in images.shape[1:3])
-    pixels = images.astype(numpy.float32) / numpy.float32(255)  # before enlarging: fewer pixels to divide
+    pixels = images.astype(numpy.float32) / numpy.float32(
+        255
+    )  # before enlarging: fewer pixels to divide
     if channels_first:
         return numpy.ascontiguousarray(pixels.transpose(0, 3, 1, 2))[:, :, rows][:, :, :, columns]
     return pixels[:, rows][:, :, columns]

@@ -1,6 +1,8 @@
-"""The input pipeline of ResNet-50, the same for all frameworks: a random crop, resized and perhaps flipped.
+"""The input pipeline of ResNet-50, the same for all frameworks: a random crop, resized and
+perhaps flipped.
 
-An image's crop depends only on the seed, the epoch and the image's index, in whichever process decodes it.
+An image's crop depends only on the seed, the epoch and the image's index, in whichever process
+decodes it.
 """
 
 import math
@@ -9,7 +11,10 @@ import numpy
 
 from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION, Pictures
 
-CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # Inception's, the defaults of torchvision's RandomResizedCrop
+CROP_AREA, CROP_RATIO = (
+    (0.08, 1.0),
+    (3 / 4, 4 / 3),
+)  # Inception's, the defaults of torchvision's RandomResizedCrop
 FLIPPED = 0.5  # probability
 TRIES = 10
 TEST_MARGIN = 256 / 224  # shorter side of a test image over the side of its crop
@@ -17,7 +22,8 @@ Box = tuple[float, float, float, float]
 
 
 def random_box(width: int, height: int, random: numpy.random.Generator) -> Box:
-    """Return a box (left, upper, right, lower): 8 to 100 % of the area, ratio 3:4 to 4:3; the middle if none fits.
+    """Return a box (left, upper, right, lower): 8 to 100 % of the area, ratio 3:4 to 4:3; the
+    middle if none fits.
 
     Source: https://github.com/pytorch/vision, RandomResizedCrop.get_params
     """
@@ -28,7 +34,9 @@ def random_box(width: int, height: int, random: numpy.random.Generator) -> Box:
         if 0 < across <= width and 0 < down <= height:
             left, upper = random.integers(width - across + 1), random.integers(height - down + 1)
             return float(left), float(upper), float(left + across), float(upper + down)
-    return _middle(width, height, min(width, height * CROP_RATIO[1]), min(height, width / CROP_RATIO[0]))
+    return _middle(
+        width, height, min(width, height * CROP_RATIO[1]), min(height, width / CROP_RATIO[0])
+    )
 
 
 def middle_box(width: int, height: int) -> Box:
@@ -38,17 +46,21 @@ def middle_box(width: int, height: int) -> Box:
 
 
 class Crops:
-    """One crop of each picture, decoded on access; at module level, so that worker processes can import it.
+    """One crop of each picture, decoded on access; at module level, so that worker processes can
+    import it.
 
     Args:
         pictures: pictures to crop.
         image_size: pixels a side of a crop.
         seed: determines crops and flips together with the epoch.
-        epoch: epoch of the indices below len(pictures); indices beyond it belong to later epochs, so that worker
+        epoch: epoch of the indices below len(pictures); indices beyond it belong to later
+        epochs, so that worker
             processes can keep this object. None: the centre square, for tests.
     """
 
-    def __init__(self, pictures: Pictures, image_size: int, seed: int = 0, epoch: int | None = None) -> None:
+    def __init__(
+        self, pictures: Pictures, image_size: int, seed: int = 0, epoch: int | None = None
+    ) -> None:
         self.pictures, self.image_size, self.seed, self.epoch = pictures, image_size, seed, epoch
 
     def __len__(self) -> int:
@@ -67,7 +79,9 @@ class Crops:
             box, flipped = random_box(*picture.size, random=random), random.random() < FLIPPED
         crop = picture.resize((self.image_size, self.image_size), Image.Resampling.BILINEAR, box)
         pixels = numpy.asarray(crop)
-        return numpy.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels.copy(), int(self.pictures.labels[index])
+        return numpy.ascontiguousarray(pixels[:, ::-1]) if flipped else pixels.copy(), int(
+            self.pictures.labels[index]
+        )
 
     def batch(self, indices: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
         """Return normalised images, float32, shape (n, size, size, 3), and labels, int32."""
@@ -76,7 +90,8 @@ class Crops:
 
 
 def normalise(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Return uint8 pixels of shape (..., 3) normalised by ImageNet's mean and standard deviation, float32."""
+    """Return uint8 pixels of shape (..., 3) normalised by ImageNet's mean and standard
+    deviation, float32."""
     mean, deviation = (numpy.array(values, numpy.float32) for values in (MEAN, STANDARD_DEVIATION))
     return (pixels.astype(numpy.float32) / numpy.float32(255) - mean) / deviation
 

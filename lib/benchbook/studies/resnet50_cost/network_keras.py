@@ -1,10 +1,17 @@
-"""torchvision's ResNet-50 in Keras, on TensorFlow and JAX, with the same padding, constants, names and optimiser."""
+"""torchvision's ResNet-50 in Keras, on TensorFlow and JAX, with the same padding, constants,
+names and optimiser."""
 
 import functools
 
 from benchbook.frameworks.keras.runtime import evaluation_batch_size, import_keras, zero_kernels
 from benchbook.frameworks.keras.training import KerasWorkload, cross_entropy
-from benchbook.studies.resnet50_cost.plan import BATCH_NORM, MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
+from benchbook.studies.resnet50_cost.plan import (
+    BATCH_NORM,
+    MOMENTUM,
+    MOST_TEST_IMAGES,
+    WEIGHT_DECAY,
+    Plan,
+)
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, Convolution, blocks
 
 
@@ -30,7 +37,8 @@ def build(plan: Plan) -> KerasWorkload:
 
 @zero_kernels()
 def make_model(plan: Plan):
-    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the softmax."""
+    """Return the network, (n, size, size, 3) to logits (n, classes); the loss computes the
+    softmax."""
     from keras import Input, Model, layers
 
     def convolved(images, part: Convolution):
@@ -42,7 +50,9 @@ def make_model(plan: Plan):
 
     pixels = Input((plan.image_size, plan.image_size, 3))
     hidden = layers.ReLU()(convolved(pixels, STEM))
-    hidden = layers.MaxPooling2D(3, 2)(layers.ZeroPadding2D(1)(hidden))  # after a ReLU no value is below the padding
+    hidden = layers.MaxPooling2D(3, 2)(
+        layers.ZeroPadding2D(1)(hidden)
+    )  # after a ReLU no value is below the padding
     for block in blocks():
         shortcut = convolved(hidden, block.shortcut) if block.shortcut else hidden
         for part in block.convolutions[:2]:
@@ -57,10 +67,11 @@ def make_model(plan: Plan):
 
 
 def make_optimizer(plan: Plan):
-    """Return SGD with torch's form of Nesterov momentum, which the article's scripts use; no decay of batch norms.
+    """Return SGD with torch's form of Nesterov momentum, which the article's scripts use; no
+    decay of batch norms.
 
-    Keras's SGD multiplies the gradient by the learning rate before the momentum, which differs while the rate changes.
-    It also applies weight decay apart from the gradient.
+    Keras's SGD multiplies the gradient by the learning rate before the momentum, which differs
+    while the rate changes. It also applies weight decay apart from the gradient.
     """
     import keras
 
@@ -73,14 +84,20 @@ def make_optimizer(plan: Plan):
             return plan.rate(as_number(step), keras.ops.minimum, as_number)
 
     class Nesterov(keras.optimizers.SGD):
-        """Accumulates gradients without their learning rates, and applies the current rate at each step."""
+        """Accumulates gradients without their learning rates, and applies the current rate at
+        each step."""
 
         def update_step(self, gradient, variable, learning_rate):
             """Change one variable by its gradient."""
             ops = keras.ops
-            rate, gradient = (ops.cast(value, variable.dtype) for value in (learning_rate, gradient))
+            rate, gradient = (
+                ops.cast(value, variable.dtype) for value in (learning_rate, gradient)
+            )
             index = self._get_variable_index(variable)
-            if self._trainable_variables[index].path.rpartition("/")[2] not in ("gamma", "beta"):  # a batch norm's
+            if self._trainable_variables[index].path.rpartition("/")[2] not in (
+                "gamma",
+                "beta",
+            ):  # a batch norm's
                 gradient = gradient + WEIGHT_DECAY * variable
             velocity = self.momentums[index]
             updated = MOMENTUM * velocity + gradient

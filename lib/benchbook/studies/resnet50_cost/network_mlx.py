@@ -8,14 +8,21 @@ from mlx.utils import tree_map_with_path
 
 from benchbook.frameworks.mlx.layers import BatchNorm, Convolution, ConvolutionBlock, Dense
 from benchbook.frameworks.mlx.training import MlxWorkload
-from benchbook.studies.resnet50_cost.plan import BATCH_NORM, MOMENTUM, MOST_TEST_IMAGES, WEIGHT_DECAY, Plan
+from benchbook.studies.resnet50_cost.plan import (
+    BATCH_NORM,
+    MOMENTUM,
+    MOST_TEST_IMAGES,
+    WEIGHT_DECAY,
+    Plan,
+)
 from benchbook.studies.resnet50_cost.weights import HEAD, STEM, blocks
 from benchbook.studies.resnet50_cost.weights import Block as Shapes
 from benchbook.studies.resnet50_cost.weights import Convolution as Shape
 
 
 class Block(nn.Module):
-    """A bottleneck: three convolutions, and one in the shortcut if input and output have different shapes."""
+    """A bottleneck: three convolutions, and one in the shortcut if input and output have
+    different shapes."""
 
     def __init__(self, plan: Plan, block: Shapes) -> None:
         super().__init__()
@@ -31,7 +38,8 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, size, size, 3) to logits (n, classes)."""
+    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, size, size, 3) to logits (n,
+    classes)."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__()
@@ -87,4 +95,6 @@ def _convolved(plan: Plan, part: Shape) -> ConvolutionBlock:
 
 def rate(plan: Plan, step: mx.array) -> mx.array:
     """Return a step's learning rate, computed with MLX's operations."""
-    return plan.rate(step.astype(mx.float32), mx.minimum, lambda reached: reached.astype(mx.float32))
+    return plan.rate(
+        step.astype(mx.float32), mx.minimum, lambda reached: reached.astype(mx.float32)
+    )

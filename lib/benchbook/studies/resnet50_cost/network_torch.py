@@ -23,7 +23,8 @@ from benchbook.studies.resnet50_cost.plan import MOMENTUM, MOST_TEST_IMAGES, WEI
 
 
 class Network(torchvision.models.ResNet):
-    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, 3, size, size) to logits (n, classes)."""
+    """ResNet-50 v1.5, whose 3x3 convolutions have the stride: (n, 3, size, size) to logits (n,
+    classes)."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(torchvision.models.resnet.Bottleneck, [3, 4, 6, 3], plan.num_classes)
@@ -36,7 +37,8 @@ class Classifier(TorchWorkload):
     """The network with its images.
 
     Attributes:
-        group: the devices that train together; each has a copy of the network, and gradients are averaged.
+        group: the devices that train together; each has a copy of the network, and gradients are
+        averaged.
     """
 
     group: Group = field(default_factory=Group)
@@ -45,10 +47,17 @@ class Classifier(TorchWorkload):
         super().__post_init__()
         if self.group.size > 1:
             copy = replicas.replicate(self.model, self.device)
-            self.network = prepare(copy, replace(self.settings, channels_last=False))  # the copy has the format
-        # The constants are on the device from the start; sending them in every step would make the step wait.
-        constants = (torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION))
-        self.mean, self.deviation = (constant.view(3, 1, 1).to(self.device.torch_type) for constant in constants)
+            self.network = prepare(
+                copy, replace(self.settings, channels_last=False)
+            )  # the copy has the format
+        # The constants are on the device from the start; sending them in every step would make the
+        # step wait.
+        constants = (
+            torch.tensor(values) * 255 for values in (inputs.MEAN, inputs.STANDARD_DEVIATION)
+        )
+        self.mean, self.deviation = (
+            constant.view(3, 1, 1).to(self.device.torch_type) for constant in constants
+        )
 
     def num_samples(self, batch: Batch) -> int:
         """Return the images in a batch, for all devices together."""
@@ -77,7 +86,12 @@ class Classifier(TorchWorkload):
             sums += torch.stack([self.loss(outputs, labels) * len(labels), right, count])
         self.model.train()
         loss, correct, samples = replicas.add(sums, self.group.size).tolist()
-        return Evaluation(loss / samples, correct / samples if self.metric else math.nan, int(samples), self.metric)
+        return Evaluation(
+            loss / samples,
+            correct / samples if self.metric else math.nan,
+            int(samples),
+            self.metric,
+        )
 
     def _move(self, part: torch.Tensor) -> torch.Tensor:
         """Return a tensor on the device; pixels are sent as bytes and normalised there."""
@@ -95,13 +109,17 @@ def build(plan: Plan) -> Classifier:
     arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     groups = parameter_groups(model)
-    optimizer = torch.optim.SGD(groups, plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None)
+    optimizer = torch.optim.SGD(
+        groups, plan.peak, MOMENTUM, nesterov=True, fused=settings.fused or None
+    )
     return Classifier(
         **plan.common(*_inputs(plan), flops_per_sample=arithmetic),
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: plan.rate(step) / plan.peak),
+        scheduler=torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: plan.rate(step) / plan.peak
+        ),
         rate_by_step=True,
         plain=plain(plan),
         group=plan.group,
@@ -115,12 +133,18 @@ def plain(plan: Plan) -> Plain:
 
 
 def parameter_groups(model: nn.Module) -> list[dict]:
-    """Return the optimiser's two parameter groups: with weight decay, and without it for batch norms."""
-    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    """Return the optimiser's two parameter groups: with weight decay, and without it for batch
+    norms."""
+    norms = [
+        module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)
+    ]
     of_norms = [part for norm in norms for part in norm.parameters()]
     known = {id(part) for part in of_norms}
     others = [part for part in model.parameters() if id(part) not in known]
-    return [{"params": others, "weight_decay": WEIGHT_DECAY}, {"params": of_norms, "weight_decay": 0.0}]
+    return [
+        {"params": others, "weight_decay": WEIGHT_DECAY},
+        {"params": of_norms, "weight_decay": 0.0},
+    ]
 
 
 def _inputs(plan: Plan):
@@ -128,9 +152,13 @@ def _inputs(plan: Plan):
     if plan.dataset is None:
         kind, size = plan.device.torch_type, plan.device_batch_size
         generator = torch.Generator(kind).manual_seed(plan.seed + plan.group.rank)
-        images = torch.randn(size, 3, plan.image_size, plan.image_size, generator=generator, device=kind)
+        images = torch.randn(
+            size, 3, plan.image_size, plan.image_size, generator=generator, device=kind
+        )
         labels = torch.randint(plan.num_classes, (size,), generator=generator, device=kind)
-        return plan.repeated((move(images, plan.device, plan.settings), labels))  # in the format of a step's input
+        return plan.repeated(
+            (move(images, plan.device, plan.settings), labels)
+        )  # in the format of a step's input
 
     def loader(crops: inputs.Crops, order: list) -> Iterable[Batch]:
         pinned = plan.device.features.pins_memory
@@ -138,7 +166,9 @@ def _inputs(plan: Plan):
         # A loader without a generator draws from the host's.
         return DataLoader(crops, batch_sampler=order, generator=torch.Generator(), **options)
 
-    tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[plan.group.rank :: plan.group.size]
+    tested = torch.arange(len(plan.dataset.test)).split(MOST_TEST_IMAGES)[
+        plan.group.rank :: plan.group.size
+    ]
     crops = plan.crops(0)  # higher indices are crops of later epochs
 
     def order(epoch: int) -> list:
@@ -148,7 +178,8 @@ def _inputs(plan: Plan):
 
 
 def _plain_inputs(batch: tuple) -> tuple:
-    """Return the network's input and the labels of a batch on the host; a loader's pixels are normalised here."""
+    """Return the network's input and the labels of a batch on the host; a loader's pixels are
+    normalised here."""
     images, labels = batch
     if images.dtype == numpy.uint8:
         images = numpy.ascontiguousarray(inputs.normalise(images).transpose(0, 3, 1, 2))

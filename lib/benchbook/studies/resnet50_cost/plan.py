@@ -1,7 +1,9 @@
-"""The ResNet-50 protocol: its constants, the schedule, and one point's choices, the same for every framework.
+"""The ResNet-50 protocol: its constants, the schedule, and one point's choices, the same for
+every framework.
 
-Source: Elmar Haussmann (RiseML), Comparing Google's TPUv2 against Nvidia's V100 on ResNet-50, 2018-04-26. The network
-is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with convolution biases, is not used.
+Source: Elmar Haussmann (RiseML), Comparing Google's TPUv2 against Nvidia's V100 on ResNet-50,
+2018-04-26. The network is torchvision's (v1.5) in every framework; Keras's own ResNet50, v1 with
+convolution biases, is not used.
 """
 
 from collections.abc import Callable
@@ -36,25 +38,32 @@ MOMENTUM, WEIGHT_DECAY = 0.9, 1e-4
 RATE_BATCH_SIZE = 256  # images a step to which the learning rate belongs
 WARM_UP_EPOCHS, DROP_EPOCHS, DROP = 5, (30, 60, 80, 90), 0.1
 EPOCHS = 90
-BATCH_NORM = {"epsilon": 1e-5, "momentum": 0.9}  # torchvision's values as arguments of Keras, whose defaults differ
+BATCH_NORM = {
+    "epsilon": 1e-5,
+    "momentum": 0.9,
+}  # torchvision's values as arguments of Keras, whose defaults differ
 IMAGENET_IMAGES, IMAGENET_CLASSES = 1_281_167, 1000
 MOST_TEST_IMAGES = 128  # per test batch
-# Learning rate of the steps compared with float64. In the warm-up's first steps, the changes are so small that float32
-# rounds them away. At the highest rates, the loss on the few compared images swings so far that rounding alone decides
-# its value after ten steps.
+# Learning rate of the steps compared with float64. In the warm-up's first steps, the changes are so
+# small that float32 rounds them away. At the highest rates, the loss on the few compared images
+# swings so far that rounding alone decides its value after ten steps.
 PARITY_RATE = 3e-4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(StudyPlan):
-    """A point's choices: Nesterov momentum; weight decay on all but batch norms; a learning rate for each step.
+    """A point's choices: Nesterov momentum; weight decay on all but batch norms; a learning rate
+    for each step.
 
-    On several devices, JAX's batch norms see the whole batch, and torch's their device's part, as the article's did.
+    On several devices, JAX's batch norms see the whole batch, and torch's their device's part,
+    as the article's did.
 
     Attributes:
         dataset: from `collect`; None: one synthetic batch on the device, without augmentation.
-        device: with JAX, its count is the number of devices that train together, all in this process.
-        group: with torch, the devices that train together, each in a process of its own, and this process's rank.
+        device: with JAX, its count is the number of devices that train together, all in this
+        process.
+        group: with torch, the devices that train together, each in a process of its own, and
+        this process's rank.
     """
 
     MODEL = "resnet50"
@@ -67,7 +76,9 @@ class Plan(StudyPlan):
     find = staticmethod(datasets.collect)
 
     dataset: Collection | None = field(kw_only=False)
-    device_count: Annotated[int, Field(ge=1, description="devices that train together; on a CPU, processes")] = 1
+    device_count: Annotated[
+        int, Field(ge=1, description="devices that train together; on a CPU, processes")
+    ] = 1
     batch_size: Annotated[int, Field(ge=1, description="images a step, all devices together")] = 32
     image_size: ImageSize = 224
     precision: Precision = "fp32"
@@ -77,20 +88,34 @@ class Plan(StudyPlan):
     ] = False
     allow_embedded: AllowEmbedded = True
     target_accuracy: Annotated[
-        float, Field(gt=0, le=1, description="time, energy and cost to this accuracy are read off the curve"), BUDGET
+        float,
+        Field(
+            gt=0, le=1, description="time, energy and cost to this accuracy are read off the curve"
+        ),
+        BUDGET,
     ] = 0.757
-    price_per_hour: Annotated[float, Field(ge=0, description="US dollars for this machine; 0: unknown"), BUDGET] = 0.0
-    electricity_per_kwh: Annotated[float, Field(ge=0, description="US dollars; 0: unknown"), BUDGET] = 0.0
+    price_per_hour: Annotated[
+        float, Field(ge=0, description="US dollars for this machine; 0: unknown"), BUDGET
+    ] = 0.0
+    electricity_per_kwh: Annotated[
+        float, Field(ge=0, description="US dollars; 0: unknown"), BUDGET
+    ] = 0.0
     num_windows: int = 3
     samples_per_window: int = 320
     parity_batch_size: int = 8
     search_seconds: SearchSeconds = 120.0
     trial_batch_size: TrialBatchSize = 64
     learning_rate: Annotated[
-        float, Field(gt=0, description="the highest for 256 images a step; it is scaled to the batch size"), BUDGET
+        float,
+        Field(
+            gt=0, description="the highest for 256 images a step; it is scaled to the batch size"
+        ),
+        BUDGET,
     ] = 0.1
     schedule_epochs: Annotated[
-        float, Field(gt=0, description="epochs for which the learning rate's schedule is planned"), BUDGET
+        float,
+        Field(gt=0, description="epochs for which the learning rate's schedule is planned"),
+        BUDGET,
     ] = float(EPOCHS)
     data_root: DataRoot = ""
     group: Group = field(default_factory=Group)
@@ -100,19 +125,24 @@ class Plan(StudyPlan):
         # torch has a process for each device, JAX one for all devices.
         count = self.group.size if self.device.framework == "torch" else self.device.count
         if self.batch_size % count:
-            raise ValueError(f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}")
+            raise ValueError(
+                f"batch_size {self.batch_size}; allowed on {count} devices: a multiple of {count}"
+            )
         if self.dataset:
             batches.check_batch_size(self.batch_size, len(self.dataset.train))
 
     @classmethod
     def start(cls, process: Process, data: Collection | None) -> Workload:
-        """Return the workload of a process's parameters; with several devices in torch, one device's part of it."""
+        """Return the workload of a process's parameters; with several devices in torch, one
+        device's part of it."""
         given = process.parameters
         synchronised = process.device.framework == "jax" and given["device_count"] > 1
         process.run.add_settings(batch_norm="synchronised" if synchronised else "per replica")
         if process.device.framework != "torch" or given["device_count"] == process.group.size:
             return process.build(cls, data)
-        return process.build(cls, data, batch_size=max(1, given["batch_size"] // given["device_count"]))
+        return process.build(
+            cls, data, batch_size=max(1, given["batch_size"] // given["device_count"])
+        )
 
     @cached_property
     def arrays(self) -> weights.Weights:
@@ -131,7 +161,8 @@ class Plan(StudyPlan):
 
     @property
     def device_batch_size(self) -> int:
-        """Return the images a step of each process: a device's part in torch, the whole batch in other frameworks."""
+        """Return the images a step of each process: a device's part in torch, the whole batch in
+        other frameworks."""
         return self.batch_size // self.group.size
 
     @property
@@ -146,14 +177,17 @@ class Plan(StudyPlan):
         return self.learning_rate * self.batch_size / RATE_BATCH_SIZE
 
     def rate(self, step: Any, minimum: Callable = min, number: Callable = float) -> Any:
-        """Return a step's learning rate: a linear warm-up of 5 epochs, then a tenth after 30, 60, 80 and 90 epochs.
+        """Return a step's learning rate: a linear warm-up of 5 epochs, then a tenth after 30,
+        60, 80 and 90 epochs.
 
         Args:
             step: step from 0, a number or a framework's array; the rate of step 0 is above 0.
             minimum: the framework's minimum of two arrays.
             number: the framework's conversion of a bool array to 0 and 1.
         """
-        epoch_steps = self.steps_per_epoch * self.schedule_epochs / EPOCHS  # per epoch of the protocol's 90
+        epoch_steps = (
+            self.steps_per_epoch * self.schedule_epochs / EPOCHS
+        )  # per epoch of the protocol's 90
         warm_up = minimum(1.0, (step + 1) / (WARM_UP_EPOCHS * epoch_steps))
         num_drops = sum(number(step >= epoch * epoch_steps) for epoch in DROP_EPOCHS)
         return self.peak * warm_up * DROP**num_drops
@@ -174,14 +208,19 @@ class Plan(StudyPlan):
         return self.num_workers if self.dataset else 0
 
     def decoded(self, test_batch_size: int) -> Inputs:
-        """Return two functions: one from an epoch to its training batches, one to the test batches; threads decode."""
+        """Return two functions: one from an epoch to its training batches, one to the test
+        batches; threads decode."""
         test_order = batches.batch_indices(len(self.dataset.test), test_batch_size)
         return (
-            lambda epoch: batches.prefetch(self.order(epoch), self.crops(epoch).batch, self.workers),
+            lambda epoch: batches.prefetch(
+                self.order(epoch), self.crops(epoch).batch, self.workers
+            ),
             lambda: batches.prefetch(test_order, self.crops(None).batch, self.workers),
         )
 
-    def plain(self, make_network: Callable, loss: Callable, inputs: Callable = split_target) -> Plain:
+    def plain(
+        self, make_network: Callable, loss: Callable, inputs: Callable = split_target
+    ) -> Plain:
         """Return the plain version: the article's momentum and weight decay.
 
         The compared steps begin where the warm-up reaches PARITY_RATE, or where it ends.
@@ -208,7 +247,9 @@ class Plan(StudyPlan):
         return Plain(
             make_network=make_network,
             loss=loss,
-            make_optimizer=lambda: SGD(rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed),
+            make_optimizer=lambda: SGD(
+                rate, 0.9, nesterov=True, weight_decay=1e-4, is_decayed=is_decayed
+            ),
             batch_size=self.parity_batch_size,
             inputs=inputs,
             labels=labels if self.dataset else None,
@@ -225,7 +266,8 @@ class Plan(StudyPlan):
         return super().columns() | {"parameters": sum(part.size for part in trained)}
 
     def synthetic_batch(self, size: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Return a batch of noise on the host: images, float32 (n, size, size, 3), and labels, int32."""
+        """Return a batch of noise on the host: images, float32 (n, size, size, 3), and labels,
+        int32."""
         random = numpy.random.default_rng([self.seed, 0])
         images = random.standard_normal((size, self.image_size, self.image_size, 3), numpy.float32)
         return images, random.integers(self.num_classes, size=size, dtype="int32")

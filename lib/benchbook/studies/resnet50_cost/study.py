@@ -1,4 +1,5 @@
-"""Results of the ResNet-50 study: images a second by batch and device count, dollars, and the cost of an accuracy."""
+"""Results of the ResNet-50 study: images a second by batch and device count, dollars, and the
+cost of an accuracy."""
 
 from dataclasses import replace
 
@@ -22,8 +23,8 @@ from benchbook.studies.study import Headline, Study
 
 NAME = "resnet50_cost"
 NUM_DEVICES = 4  # chips in the article's claims
-# A jump exceeds the gains of so many epochs before a drop of the learning rate, and this accuracy: at a high rate two
-# tests of one network already differ by a hundredth.
+# A jump exceeds the gains of so many epochs before a drop of the learning rate, and this accuracy:
+# at a high rate two tests of one network already differ by a hundredth.
 NUM_BEFORE, LEAST_JUMP = 10, 0.02
 TWO_CORES = r"TPU v[23]\b"  # each of their chips is two devices of JAX
 CLAIMED_RATES = {  # by data set and global batch
@@ -33,8 +34,11 @@ CLAIMED_RATES = {  # by data set and global batch
 }
 TARGET_ACCURACY = 0.757  # the article's
 HALF = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
-TRAINED = "variant == 'reference' and status == 'ok' and device != 'cpu' and samples_per_second.notna()"
-LARGER = "framework == 'tensorflow' and precision == 'fp32' and image_size == 128"  # of the MobileNetV2 article
+TRAINED = (
+    "variant == 'reference' and status == 'ok' and device != 'cpu' and samples_per_second.notna()"
+)
+# of the MobileNetV2 article
+LARGER = "framework == 'tensorflow' and precision == 'fp32' and image_size == 128"
 ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 # What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
@@ -43,37 +47,72 @@ NOT_AT_THE_WALL = {
     "package": "electricity of the CPU's package only, without the rest of the computer",
 }
 
-_ALIKE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "image_size"]
+_ALIKE = [
+    "machine",
+    "device",
+    "framework",
+    "variant",
+    "source",
+    "dataset",
+    "precision",
+    "image_size",
+]
 _POINT = [*_ALIKE, "batch_size", "device_count"]
 _SETTING = [name for name in _ALIKE if name != "source"]
 _STATED = ["price_per_hour", "electricity_per_kwh"]
 _ENERGY = ["energy_method", "energy_boundary"]
-_CURVE = ["machine", "device", "framework", "variant", "source", "dataset", "precision", "device_count"]
+_CURVE = [
+    "machine",
+    "device",
+    "framework",
+    "variant",
+    "source",
+    "dataset",
+    "precision",
+    "device_count",
+]
 _CURVE += ["run_id", "repeat"]
 
 
 @cached
 def points(evidence: Evidence) -> pandas.DataFrame:
-    """Return one line per point: images a second and the share of the measured ceiling, or how the point failed.
+    """Return one line per point: images a second and the share of the measured ceiling, or how
+    the point failed.
 
-    If two points have the same setting, the one that measured more images counts. The ceiling is that of one device,
-    calibrated in the same session, times the number of devices. Processes on one CPU share its cores and therefore its
-    ceiling. Published rates have the bounds of their rounding.
+    If two points have the same setting, the one that measured more images counts. The ceiling is
+    that of one device, calibrated in the same session, times the number of devices. Processes on
+    one CPU share its cores and therefore its ceiling. Published rates have the bounds of their
+    rounding.
 
     Returns:
-        Columns: machine, chip, device, framework, variant, source, dataset, precision, batch_size, image_size,
-        device_count, images_per_second, low, high, interval (kind of these bounds), num_windows, verdict,
-        efficiency (the share), energy_per_sample, energy_method, energy_boundary, price_per_hour, electricity_per_kwh
-        (these two from the run's parameters), status, message, point.
+        Columns: machine, chip, device, framework, variant, source, dataset, precision,
+        batch_size, image_size, device_count, images_per_second, low, high, interval (kind of
+        these bounds), num_windows, verdict, efficiency (the share), energy_per_sample,
+        energy_method, energy_boundary, price_per_hour, electricity_per_kwh (these two from the
+        run's parameters), status, message, point.
     """
-    printed = shared.with_bounds(evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second")
+    printed = shared.with_bounds(
+        evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second"
+    )
     measured = statistics.with_settings(evidence.points(NAME), _STATED)
-    shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])["efficiency"]
+    shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])[
+        "efficiency"
+    ]
     measured = measured.join(shares, on=["machine", "point"])
     devices = measured["device_count"].mask(measured["device"] == "cpu", 1).astype(float)
     measured = measured.assign(efficiency=measured["efficiency"].astype(float) / devices)
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
-    columns = ["machine", "chip", "device", "framework", "variant", "source", "dataset", "precision", "batch_size"]
+    columns = [
+        "machine",
+        "chip",
+        "device",
+        "framework",
+        "variant",
+        "source",
+        "dataset",
+        "precision",
+        "batch_size",
+    ]
     columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
     columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message", "point"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
@@ -85,19 +124,19 @@ def points(evidence: Evidence) -> pandas.DataFrame:
 def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rate of several devices over that of one.
 
-    A point with several devices is compared with one device that has the same batch per device (weak scaling). Without
-    such a point, it is compared with one device that has the same global batch (strong scaling). Ideally, n devices are
-    n times as fast as one. Processes on one CPU share its cores; ideally they are as fast as one process with all of
-    them.
+    A point with several devices is compared with one device that has the same batch per device
+    (weak scaling). Without such a point, it is compared with one device that has the same global
+    batch (strong scaling). Ideally, n devices are n times as fast as one. Processes on one CPU
+    share its cores; ideally they are as fast as one process with all of them.
 
     Args:
         table: from `points`.
 
     Returns:
-        Columns: machine, device, framework, variant, dataset, precision, image_size, several (such as 2 processes),
-        device_count, batch_size, kind (weak, strong), ratio (rate over the rate of one), efficiency (ratio over the
-        ideal ratio), low, high, interval (the kind of these bounds), num_windows (the smaller number), verdict (the
-        worse one).
+        Columns: machine, device, framework, variant, dataset, precision, image_size, several
+        (such as 2 processes), device_count, batch_size, kind (weak, strong), ratio (rate over
+        the rate of one), efficiency (ratio over the ideal ratio), low, high, interval (the kind
+        of these bounds), num_windows (the smaller number), verdict (the worse one).
     """
     measured = "source == 'measured' and status == 'ok' and images_per_second.notna()"
     measured = table.query(measured, engine="python").to_dict("records")
@@ -106,13 +145,21 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
     lines = []
     for several in measured:
         count, batch_size = several["device_count"], several["batch_size"]
-        for kind, size in {"weak": batch_size // count, "strong": batch_size}.items() if count > 1 else ():
+        for kind, size in (
+            {"weak": batch_size // count, "strong": batch_size}.items() if count > 1 else ()
+        ):
             if one := ones.get((*(several[name] for name in _ALIKE), size)):
                 ideal = 1 if several["device"] == "cpu" else count
                 ratio = shared.ratio(several, one, "images_per_second")
                 shares = {name: ratio[name] / ideal for name in ("low", "high")}
-                shares |= {"several": wording.count(count, "process" if several["device"] == "cpu" else "device")}
-                lines.append(several | ratio | shares | {"efficiency": ratio["ratio"] / ideal, "kind": kind})
+                shares |= {
+                    "several": wording.count(
+                        count, "process" if several["device"] == "cpu" else "device"
+                    )
+                }
+                lines.append(
+                    several | ratio | shares | {"efficiency": ratio["ratio"] / ideal, "kind": kind}
+                )
                 break
     names = [*_SETTING, "several", "device_count", "batch_size", "kind", "ratio", "efficiency"]
     return pandas.DataFrame(lines, columns=[*names, *shared.MEASURED])
@@ -120,13 +167,15 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
 
 @cached
 def costs(evidence: Evidence) -> pandas.DataFrame:
-    """Return the cost of a million training images at every known price, at the fastest point of each machine and view.
+    """Return the cost of a million training images at every known price, at the fastest point of
+    each machine and view.
 
     Returns:
-        Columns: machine, device, device_count, variant, source, precision, dataset, batch_size, kind (on_demand,
-        reserved, stated by the run, or electricity), per_hour, images_per_second, per_million, low, high (of
-        per_million), interval (their kind), num_windows, verdict, energy_method and energy_boundary (of the
-        electricity's joules), note (what that boundary leaves out).
+        Columns: machine, device, device_count, variant, source, precision, dataset, batch_size,
+        kind (on_demand, reserved, stated by the run, or electricity), per_hour,
+        images_per_second, per_million, low, high (of per_million), interval (their kind),
+        num_windows, verdict, energy_method and energy_boundary (of the electricity's joules),
+        note (what that boundary leaves out).
     """
     lines, listed = [], {}
     for price in prices.rented(evidence.prices).to_dict("records"):
@@ -135,7 +184,9 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     best = best.assign(view=[figures.view(line) for line in best.to_dict("records")])
     best = best.sort_values("images_per_second", kind="stable")
     best = best.drop_duplicates(["machine", "device", "source", "dataset", "view"], keep="last")
-    for line in best.sort_values(["source", "machine", "dataset", "view"], kind="stable").to_dict("records"):
+    for line in best.sort_values(["source", "machine", "dataset", "view"], kind="stable").to_dict(
+        "records"
+    ):
         hourly = dict(listed.get(line["machine"], {}))
         if line["price_per_hour"] > 0:
             hourly["stated by the run"] = line["price_per_hour"]
@@ -148,41 +199,63 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
             note = NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
             lines.append(line | energy | cost | {"kind": kind, "per_hour": per_hour, "note": note})
-    names = ["machine", "device", "device_count", "variant", "source", "precision", "dataset", "batch_size", "kind"]
+    names = [
+        "machine",
+        "device",
+        "device_count",
+        "variant",
+        "source",
+        "precision",
+        "dataset",
+        "batch_size",
+        "kind",
+    ]
     names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 
 @cached
 def curves(evidence: Evidence) -> pandas.DataFrame:
-    """Return accuracy by epoch for each run, with the hours, joules and dollars of the training before it.
+    """Return accuracy by epoch for each run, with the hours, joules and dollars of the training
+    before it.
 
-    Measured values come from `tables.evaluations`. For an article, the hours are its epochs at its printed rate,
-    without evaluation, as in its own formula; the dollars are at the machine's on-demand price.
+    Measured values come from `tables.evaluations`. For an article, the hours are its epochs at
+    its printed rate, without evaluation, as in its own formula; the dollars are at the machine's
+    on-demand price.
 
     Returns:
-        Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, epoch,
-        accuracy, hours, joules (missing if a window has none), dollars (missing without a price).
+        Columns: machine, device, framework, variant, source, dataset, precision, device_count,
+        run_id, repeat, epoch, accuracy, hours, joules (missing if a window has none), dollars
+        (missing without a price).
     """
     tested = shared.evaluations(evidence, NAME, "accuracy")
     listed = prices.on_demand(evidence.prices)
-    rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index("machine")
+    rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index(
+        "machine"
+    )
     rates = rates["samples_per_second"].to_dict()
-    for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict("records"):
+    for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict(
+        "records"
+    ):
         rate = rates.get(row["machine"], numpy.nan)
         hours = row["epoch"] * row["dataset_samples"] / rate / 3600
-        tested.append(row | {"hours": hours, "dollars": hours * listed.get(row["machine"], numpy.nan)})
-    table = pandas.DataFrame(tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "dollars"])
+        tested.append(
+            row | {"hours": hours, "dollars": hours * listed.get(row["machine"], numpy.nan)}
+        )
+    table = pandas.DataFrame(
+        tested, columns=[*_CURVE, "epoch", "accuracy", "hours", "joules", "dollars"]
+    )
     table = table.astype(dict.fromkeys(("hours", "joules", "dollars"), float))
     return table.sort_values(["source", "machine", "run_id", "repeat", "epoch"], ignore_index=True)
 
 
 def to_target(table: pandas.DataFrame, target: float = TARGET_ACCURACY) -> pandas.DataFrame:
-    """Return when each run of `curves` first reached a target accuracy, a fraction; see `tables.to_target`.
+    """Return when each run of `curves` first reached a target accuracy, a fraction; see
+    `tables.to_target`.
 
     Returns:
-        Columns: machine, device, framework, variant, source, dataset, precision, device_count, run_id, repeat, target,
-        best_accuracy, epoch, hours, joules, dollars.
+        Columns: machine, device, framework, variant, source, dataset, precision, device_count,
+        run_id, repeat, target, best_accuracy, epoch, hours, joules, dollars.
     """
     ends = ["epoch", "hours", "joules", "dollars"]
     reached = shared.to_target(table.assign(target=target), "accuracy", ends)
@@ -198,16 +271,22 @@ def pictures(collection: Collection) -> Drawing:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the quantities of claims: each curve's best accuracy, its epochs and first jump, hourly prices, and rates.
+    """Return the quantities of claims: each curve's best accuracy, its epochs and first jump,
+    hourly prices, and rates.
 
-    Measured accuracies and rates come from points with as many devices as the article had. Accuracies are those on
-    ImageNet; of several runs the longest counts, then the last. Rates are those of CLAIMED_RATES, of reference points
-    with 16 bits; of several frameworks and precisions the fastest counts. larger_rate is that of the MobileNetV2
-    article's setting, for which this network is the larger one. A price is the run's or, without one, the list price;
+    Measured accuracies and rates come from points with as many devices as the article had.
+    Accuracies are those on ImageNet; of several runs the longest counts, then the last. Rates
+    are those of CLAIMED_RATES, of reference points with 16 bits; of several frameworks and
+    precisions the fastest counts. larger_rate is that of the MobileNetV2 article's setting, for
+    which this network is the larger one. A price is the run's or, without one, the list price;
     purchase_price is the newest on record, of four chips.
     """
     printed = evidence.printed(NAME, "phase == 'evaluate'")
-    values = _purchases(evidence.printed(NAME, "dataset == 'synthetic' and batch_size == 1024 and device_count == 4"))
+    values = _purchases(
+        evidence.printed(
+            NAME, "dataset == 'synthetic' and batch_size == 1024 and device_count == 4"
+        )
+    )
     for _, curve in printed.groupby("machine"):
         best = _best(curve)
         values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
@@ -223,16 +302,27 @@ def claimed(evidence: Evidence) -> list[dict]:
         before = gains.loc[DROP_EPOCHS[0] - NUM_BEFORE + 1 : DROP_EPOCHS[0]]
         after = gains.get(DROP_EPOCHS[0] + 1)
         if after is not None and len(before) == NUM_BEFORE:
-            values.append(quantities.exact(best, "jumped_at_first_drop", after > max(LEAST_JUMP, before.max())))
+            values.append(
+                quantities.exact(
+                    best, "jumped_at_first_drop", after > max(LEAST_JUMP, before.max())
+                )
+            )
     listed = prices.on_demand(evidence.prices)
-    measured = points(evidence).query("source == 'measured'").sort_values("price_per_hour", na_position="first")
+    measured = (
+        points(evidence)
+        .query("source == 'measured'")
+        .sort_values("price_per_hour", na_position="first")
+    )
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
         price = prices.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
     trained = evidence.points(NAME).assign(source="measured").query(TRAINED, engine="python")
     trained = trained.sort_values("samples_per_second")
     alike = trained[_has_four_chips(trained) & trained["precision"].isin(HALF)]
-    for rates, names in ((alike, CLAIMED_RATES), (trained.query(LARGER), {("cifar10", 64): "larger_rate"})):
+    for rates, names in (
+        (alike, CLAIMED_RATES),
+        (trained.query(LARGER), {("cifar10", 64): "larger_rate"}),
+    ):
         rates = rates.drop_duplicates(["machine", "dataset", "batch_size"], keep="last")
         for point in rates.to_dict("records"):
             if name := names.get((point["dataset"], point["batch_size"])):
@@ -243,8 +333,14 @@ def claimed(evidence: Evidence) -> list[dict]:
 def _purchases(lines: pandas.DataFrame) -> list[dict]:
     """Return what NUM_DEVICES of each machine's chip cost, where their purchase price is known."""
     lines = lines.drop_duplicates("machine").to_dict("records")
-    newest = [(line, prices.purchase_prices(chips.product(line["device_name"])).head(1)) for line in lines]
-    return [quantities.exact(line, "purchase_price", NUM_DEVICES * usd) for line, own in newest for usd in own["usd"]]
+    newest = [
+        (line, prices.purchase_prices(chips.product(line["device_name"])).head(1)) for line in lines
+    ]
+    return [
+        quantities.exact(line, "purchase_price", NUM_DEVICES * usd)
+        for line, own in newest
+        for usd in own["usd"]
+    ]
 
 
 def _has_four_chips(rows: pandas.DataFrame) -> pandas.Series:
@@ -259,10 +355,13 @@ def _best(curve: pandas.DataFrame) -> dict:
 
 
 def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
-    """Return the epoch of a curve's best accuracy, and the first that reached TARGET_ACCURACY, if one did."""
+    """Return the epoch of a curve's best accuracy, and the first that reached TARGET_ACCURACY,
+    if one did."""
     reached = curve.loc[curve["accuracy"] >= TARGET_ACCURACY, "epoch"].min()
     epochs = {"epochs_to_best": best["epoch"], "epochs_to_757": reached}
-    return [quantities.exact(best, name, epoch) for name, epoch in epochs.items() if pandas.notna(epoch)]
+    return [
+        quantities.exact(best, name, epoch) for name, epoch in epochs.items() if pandas.notna(epoch)
+    ]
 
 
 LABEL = ("device_count", "variant", "framework", "precision")
@@ -314,7 +413,9 @@ STUDY = Study(
             ),
             label=("kind", "batch_size", *LABEL),
             alike=WORK,
-            text=lambda line: f"{wording.percent(line['efficiency'])} ({wording.times(line['ratio'])} times one)",
+            text=lambda line: (
+                f"{wording.percent(line['efficiency'])} ({wording.times(line['ratio'])} times one)"
+            ),
             ticks="{x:.0%}",
             reference=1,
             xlabel="rate over the ideal: n times one device; on a CPU, one process with all cores",
@@ -326,7 +427,9 @@ STUDY = Study(
             label=("variant", "precision", "kind"),
             usual={"kind": ""},
             alike=("dataset",),
-            text=lambda line: f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour",
+            text=lambda line: (
+                f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour"
+            ),
             least_first=True,
             xlabel="US dollars for a million training images, without evaluation",
             tables={"resnet50-accuracy": lambda evidence: to_target(curves(evidence))},

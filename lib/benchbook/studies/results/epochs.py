@@ -1,6 +1,7 @@
 """The epoch that an article timed: how long it takes here, and how much of a step is input.
 
-Measured rows keep training, evaluation and set-up apart. Here they are scaled to the article's images and added.
+Measured rows keep training, evaluation and set-up apart. Here they are scaled to the article's
+images and added.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,17 @@ from benchbook.studies.results.evidence import SECONDS, Evidence
 from benchbook.studies.results.findings import Sentence
 
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
-BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}  # of a share, for charts
-RATE = ["samples_per_second", "low", "high", "interval"]  # of steps on ready batches, with an optional verdict
+BOUNDS = {
+    "share_low": "low",
+    "share_high": "high",
+    "share_interval": "interval",
+}  # of a share, for charts
+RATE = [
+    "samples_per_second",
+    "low",
+    "high",
+    "interval",
+]  # of steps on ready batches, with an optional verdict
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,8 @@ class ArticleEpoch:
         train_images: trained on in an epoch.
         evaluated_images: of one evaluation.
         unit: of the table's times, a key of SECONDS.
-        ways: the column for how a point was run, such as variant, and its values in order, the article's first.
+        ways: the column for how a point was run, such as variant, and its values in order, the
+        article's first.
         described: further columns of points for the table.
         setup_phases: phases before training that are part of the epoch's time.
     """
@@ -43,7 +54,9 @@ class ArticleEpoch:
     described: tuple[str, ...] = ()
     setup_phases: tuple[str, ...] = ()
 
-    def table(self, evidence: Evidence, points: pandas.DataFrame, printed: pandas.DataFrame) -> pandas.DataFrame:
+    def table(
+        self, evidence: Evidence, points: pandas.DataFrame, printed: pandas.DataFrame
+    ) -> pandas.DataFrame:
         """Return the time of an epoch for each point, and the published times.
 
         Args:
@@ -52,38 +65,66 @@ class ArticleEpoch:
             printed: published rows of one epoch; rows without seconds are left out.
 
         Returns:
-            Columns: machine, chip, device, variant, those of `ways` and `described`, source, dataset, setup_seconds (if
-            set-up is part of the epoch), train_seconds, evaluate_seconds, seconds, low, high (with the spread of the
-            training part alone), interval (the kind of bounds), num_windows, verdict, status, point. The columns of
-            times are named by `unit`. All times are missing for a point that failed before its first window; the parts
-            and the point are missing for a published time.
+            Columns: machine, chip, device, variant, those of `ways` and `described`, source,
+            dataset, setup_seconds (if set-up is part of the epoch), train_seconds,
+            evaluate_seconds, seconds, low, high (with the spread of the training part alone),
+            interval (the kind of bounds), num_windows, verdict, status, point. The columns of
+            times are named by `unit`. All times are missing for a point that failed before its
+            first window; the parts and the point are missing for a published time.
         """
         key, rows = ["machine", "point"], evidence.newest(self.study)
-        phases = rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
+        phases = (
+            rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
+        )
         setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
-        evaluated = rows[rows["phase"] == "evaluate"].groupby(key)["samples_per_second"].median().astype(float)
-        rest = points[key].join(setup, on=key).join(self.evaluated_images / evaluated.rename("evaluate"), on=key)
+        evaluated = (
+            rows[rows["phase"] == "evaluate"]
+            .groupby(key)["samples_per_second"]
+            .median()
+            .astype(float)
+        )
+        rest = (
+            points[key]
+            .join(setup, on=key)
+            .join(self.evaluated_images / evaluated.rename("evaluate"), on=key)
+        )
         rest = rest[["setup", "evaluate"]]
-        train = pandas.DataFrame(tables.inverse(points, "samples_per_second", "seconds", self.train_images))
+        train = pandas.DataFrame(
+            tables.inverse(points, "samples_per_second", "seconds", self.train_images)
+        )
         whole = train.add(rest.sum(axis=1), axis=0)
         measured = points.assign(source="measured", train=train["seconds"], **rest, **whole)
-        printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds").assign(point=None)
+        printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds").assign(
+            point=None
+        )
 
         way, order = self.ways
         parts = ["setup", "train", "evaluate"][not self.setup_phases :]
-        columns = ["machine", "chip", "device", "variant", *([way] if way != "variant" else []), *self.described]
+        columns = [
+            "machine",
+            "chip",
+            "device",
+            "variant",
+            *([way] if way != "variant" else []),
+            *self.described,
+        ]
         columns += ["source", "dataset", *parts, "seconds", *tables.MEASURED, "status", "point"]
-        table = pandas.DataFrame([*printed.to_dict("records"), *measured.to_dict("records")], columns=columns)
+        table = pandas.DataFrame(
+            [*printed.to_dict("records"), *measured.to_dict("records")], columns=columns
+        )
         times = [*parts, "seconds", "low", "high"]
         table[times] = table[times].astype(float) / SECONDS[self.unit]
-        ranked = table.assign(rank=table[way].map(order.index)).sort_values(["source", "machine", "device", "rank"])
+        ranked = table.assign(rank=table[way].map(order.index)).sort_values(
+            ["source", "machine", "device", "rank"]
+        )
         named = {part: f"{part}_{self.unit}" for part in parts} | {"seconds": self.unit}
         return ranked[columns].rename(columns=named).reset_index(drop=True)
 
     def quantities(self, table: pandas.DataFrame, name: str) -> list[dict]:
         """Return the seconds of measured epochs that repeat the article's, for claims.
 
-        Such an epoch was run in the article's way on the article's data set, with an evaluation and without a failure.
+        Such an epoch was run in the article's way on the article's data set, with an evaluation
+        and without a failure.
 
         Args:
             table: from `table`.
@@ -93,7 +134,9 @@ class ArticleEpoch:
         alike = "source == 'measured' and dataset == @self.dataset and status == 'ok'"
         alike += f" and {way} == {article_way!r} and evaluate_{self.unit}.notna()"
         whole = table.query(alike, engine="python")
-        whole = whole.assign(**{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")})
+        whole = whole.assign(
+            **{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")}
+        )
         processors = ["cpu" if device == "cpu" else "accelerator" for device in whole["device"]]
         return [
             quantities.between(epoch, f"{processor}_{name}", self.unit)
@@ -101,39 +144,56 @@ class ArticleEpoch:
         ]
 
     def sentence(self, what: str, none: str) -> Sentence:
-        """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST epoch`."""
+        """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST
+        epoch`."""
         text = f"{what} ({{{self.ways[0]}}}) takes {{value}} on {{place}}"
         show, last = lambda time: f"{wording.number(time)} {self.unit}", ", at the measured rate"
         return Sentence(text, none, self.unit, show, "least", measured=last)
 
     @property
     def look(self) -> dict[str, Any]:
-        """Return attributes of `charts.Bars` for a bar of each epoch in `table`, stacked from its parts."""
-        parts = {f"{part}_{self.unit}": name for part, name in PARTS.items() if part != "setup" or self.setup_phases}
+        """Return attributes of `charts.Bars` for a bar of each epoch in `table`, stacked from
+        its parts."""
+        parts = {
+            f"{part}_{self.unit}": name
+            for part, name in PARTS.items()
+            if part != "setup" or self.setup_phases
+        }
         look = {"parts": parts, "alike": ("dataset",)}
-        return look | {"text": lambda line: wording.duration(line[self.unit] * SECONDS[self.unit], 3)}
+        return look | {
+            "text": lambda line: wording.duration(line[self.unit] * SECONDS[self.unit], 3)
+        }
 
 
 def input_shares(
-    points: pandas.DataFrame, ready: pandas.DataFrame, on: list[str], described: tuple[str, ...] = ()
+    points: pandas.DataFrame,
+    ready: pandas.DataFrame,
+    on: list[str],
+    described: tuple[str, ...] = (),
 ) -> pandas.DataFrame:
-    """Return the share of a step that is input: the host's wait, and the time that ready batches would save.
+    """Return the share of a step that is input: the host's wait, and the time that ready batches
+    would save.
 
     Args:
         points: lines of a summary.
-        ready: rates of steps on batches that are already on the device, with the columns of RATE, by `on`.
+        ready: rates of steps on batches that are already on the device, with the columns of
+        RATE, by `on`.
         on: columns that match a point with its rate on ready batches.
         described: further columns of points for the table.
 
     Returns:
-        Columns: machine, device, dataset, variant, those of `described`, waited (host wait over window), waited_low and
-        waited_high (the range of windows), share (1 - step on a ready batch / step; missing if no such step was timed),
-        share_low, share_high, share_interval (the kind of these bounds), num_windows, verdict, status.
+        Columns: machine, device, dataset, variant, those of `described`, waited (host wait over
+        window), waited_low and waited_high (the range of windows), share (1 - step on a ready
+        batch / step; missing if no such step was timed), share_low, share_high, share_interval
+        (the kind of these bounds), num_windows, verdict, status.
     """
     joined = points[points["seconds_per_step"].notna()].join(ready.add_suffix("_ready"), on=on)
     saved = []
     for line in joined.to_dict("records"):
-        rates = Interval.from_row(line, *RATE), Interval.from_row(line, *(f"{name}_ready" for name in RATE))
+        rates = (
+            Interval.from_row(line, *RATE),
+            Interval.from_row(line, *(f"{name}_ready" for name in RATE)),
+        )
         share = intervals.combine(lambda with_input, without: 1 - with_input / without, *rates)
         saved.append(share.columns("share", *BOUNDS))
     names = ["share", *BOUNDS]
@@ -141,12 +201,23 @@ def input_shares(
     if "verdict_ready" in joined:
         joined["verdict"] = list(map(verdicts.worse, joined["verdict"], joined["verdict_ready"]))
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
-    columns = ["machine", "device", "dataset", "variant", *described, "waited", "waited_low", "waited_high", *names]
+    columns = [
+        "machine",
+        "device",
+        "dataset",
+        "variant",
+        *described,
+        "waited",
+        "waited_low",
+        "waited_high",
+        *names,
+    ]
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
 def share_sentence(what: str) -> Sentence:
-    """Return the sentence on the shares of a table with the columns BOUNDS renamed; `what` takes the share."""
+    """Return the sentence on the shares of a table with the columns BOUNDS renamed; `what` takes
+    the share."""
     none = f"The share of a training step that {what[0].lower()}{what[1:]} takes is not distinguishable from 0"
     text = f"{what} takes {{value}} of a training step"
     return Sentence(text, "", "share", wording.percent, equal=0, undecided=none)

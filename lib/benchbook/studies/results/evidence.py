@@ -11,19 +11,34 @@ from benchbook.machine import condition, layout
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, crosschecks
 
-SECONDS = {"milliseconds": 1e-3, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}  # in units of time
-COUNTS = ["batch_size", "image_size", "sequence_length", "num_workers", "device_count", "dataset_samples", "parameters"]
+SECONDS = {
+    "milliseconds": 1e-3,
+    "seconds": 1.0,
+    "minutes": 60.0,
+    "hours": 3600.0,
+}  # in units of time
+COUNTS = [
+    "batch_size",
+    "image_size",
+    "sequence_length",
+    "num_workers",
+    "device_count",
+    "dataset_samples",
+    "parameters",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The rows behind all tables and charts. Attributes derived from them are computed on first use, then cached.
+    """The rows behind all tables and charts. Attributes derived from them are computed on first
+    use, then cached.
 
     Attributes:
         rows: measured and published rows of any studies.
         conditions: from `condition.samples`, for the verdicts; None if there are no samples.
         folder: with the measured rows and their manifests; None if no chart needs a manifest.
-        own_first: whether an answer is about the measured work, even if others are published, as in a notebook.
+        own_first: whether an answer is about the measured work, even if others are published, as
+        in a notebook.
         prices: from `articles.prices`.
         yours: the reader's own machines, in a table of several.
         measured, published: the rows of each source.
@@ -41,15 +56,20 @@ class Evidence:
 
     measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
-    _newest = cached_property(lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions))
+    _newest = cached_property(
+        lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions)
+    )
     summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
-    _by_point = cached_property(lambda self: self.summary.set_index(statistics.POINT_KEY, drop=False))
+    _by_point = cached_property(
+        lambda self: self.summary.set_index(statistics.POINT_KEY, drop=False)
+    )
     ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
     names = cached_property(lambda self: naming.from_rows(self.rows, self.folder, self.yours))
 
     @classmethod
     def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
-        """Return the rows of one machine or all, and the published rows; what `crosschecks.read` leaves out is printed.
+        """Return the rows of one machine or all, and the published rows; what `crosschecks.read`
+        leaves out is printed.
 
         Sessions that do not count are left out, see `verdicts.counting`.
 
@@ -70,7 +90,12 @@ class Evidence:
             print(line)
         conditions = condition.samples(described)
         rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
-        return cls(pandas.concat([rows, articles.rows()], ignore_index=True), conditions, folder, bool(point))
+        return cls(
+            pandas.concat([rows, articles.rows()], ignore_index=True),
+            conditions,
+            folder,
+            bool(point),
+        )
 
     def newest(self, study: str) -> pandas.DataFrame:
         """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
@@ -82,23 +107,31 @@ class Evidence:
         return self._by_point.loc[key].to_dict() if key in self._by_point.index else {}
 
     def printed(self, study: str, query: str = "") -> pandas.DataFrame:
-        """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query` if there is one."""
+        """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query`
+        if there is one."""
         rows = self.published[self.published["study"] == study]
         return rows.query(query, engine="python") if query else rows
 
     def without_wrong(self) -> "Evidence":
-        """Return the evidence without the measured rows of points that trained wrong; see `verdicts`."""
+        """Return the evidence without the measured rows of points that trained wrong; see
+        `verdicts`."""
         wrong = self.summary.loc[self.summary["status"] == verdicts.WRONG, statistics.POINT_KEY]
         if wrong.empty:
             return self
         keys = pandas.MultiIndex.from_frame(self.rows[statistics.POINT_KEY])
-        left_out = keys.isin(pandas.MultiIndex.from_frame(wrong)) & (self.rows["source"] == "measured").array
+        left_out = (
+            keys.isin(pandas.MultiIndex.from_frame(wrong))
+            & (self.rows["source"] == "measured").array
+        )
         return replace(self, rows=self.rows[~left_out])
 
     def points(self, study: str) -> pandas.DataFrame:
-        """Return a study's lines of the summary, with the peak memory of training; counts are whole numbers."""
+        """Return a study's lines of the summary, with the peak memory of training; counts are
+        whole numbers."""
         lines, rows = self.summary[self.summary["study"] == study], self.newest(study)
-        peaks = rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
+        peaks = (
+            rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
+        )
         return lines.astype(dict.fromkeys(COUNTS, "Int64")).join(peaks, on=["machine", "point"])
 
 
@@ -107,7 +140,8 @@ cached = lru_cache(maxsize=8)
 
 
 def most_samples(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
-    """Return the point with the most images among points that agree, such as those of quick and paper.
+    """Return the point with the most images among points that agree, such as those of quick and
+    paper.
 
     Args:
         points: lines of a summary; num_samples may be missing, as for a point that failed.

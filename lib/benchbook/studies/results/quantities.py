@@ -1,4 +1,5 @@
-"""Quantities for claims: named values of each machine, from published rows, studies, prices and counts."""
+"""Quantities for claims: named values of each machine, from published rows, studies, prices and
+counts."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -20,28 +21,36 @@ COLUMNS = ["machine", "chip", "source", "name", "value", "low", "high", "interva
 PRESENT = "is_present"  # a quantity of every machine in an article; it carries the machine's chip
 FLOPS_PER_MULTIPLY_ADD = 6  # in training: two operations, computed once forward and twice backward
 FEWEST_RUNS = 3  # fewer runs have a range
-SETTINGS = ["epochs", "images_seen_in_epoch", "image_size_over", "reading"]  # that the rules may query
+SETTINGS = [
+    "epochs",
+    "images_seen_in_epoch",
+    "image_size_over",
+    "reading",
+]  # that the rules may query
 
 
 def gather(evidence: Evidence, studies: Iterable["Study"]) -> pandas.DataFrame:
     """Return every quantity that the formulas of claims can name.
 
-    Points that trained wrong have no quantities. The rules in record/quantities.csv select published rows and name the
-    column with the value; a rule without a column records an event.
+    Points that trained wrong have no quantities. The rules in record/quantities.csv select
+    published rows and name the column with the value; a rule without a column records an event.
 
     Args:
         evidence: published and measured rows of all studies, and prices.
         studies: each computes its measured quantities.
 
     Returns:
-        Columns: machine, chip (the machine's GPU or TPU if it has one, since claims are about that; by the name that
-        all sizes and boards of a chip share), source, name, value, low, high, interval (the kind of bounds, see
-        `intervals.Interval`), note (how it was measured where that matters, such as the boundary of joules).
-        The bounds of a published value are plus or minus half its last printed digit. Counts of networks have no
-        machine.
+        Columns: machine, chip (the machine's GPU or TPU if it has one, since claims are about
+        that; by the name that all sizes and boards of a chip share), source, name, value, low,
+        high, interval (the kind of bounds, see `intervals.Interval`), note (how it was measured
+        where that matters, such as the boundary of joules). The bounds of a published value are
+        plus or minus half its last printed digit. Counts of networks have no machine.
     """
     evidence = evidence.without_wrong()
-    values = [exact(row, PRESENT, 1) for row in evidence.published.drop_duplicates("machine").to_dict("records")]
+    values = [
+        exact(row, PRESENT, 1)
+        for row in evidence.published.drop_duplicates("machine").to_dict("records")
+    ]
     rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
     for study in studies:
         rows = statistics.with_settings(evidence.printed(study.name), SETTINGS)
@@ -55,11 +64,16 @@ def gather(evidence: Evidence, studies: Iterable["Study"]) -> pandas.DataFrame:
     named = [accelerators.get(*both) for both in zip(table["machine"], table["chip"], strict=True)]
     table["chip"] = [chips.product(name) for name in named]
     further = pandas.DataFrame(_money(evidence, table) + _counts(), columns=COLUMNS)
-    return pandas.concat([part for part in (table, further) if len(part)] or [table], ignore_index=True)
+    return pandas.concat(
+        [part for part in (table, further) if len(part)] or [table], ignore_index=True
+    )
 
 
-def bounded(row: dict, name: str, value: float, low: float, high: float, kind: str = intervals.ROUNDING) -> dict:
-    """Return a quantity of a row's machine with its bounds and their kind; see `intervals.Interval`."""
+def bounded(
+    row: dict, name: str, value: float, low: float, high: float, kind: str = intervals.ROUNDING
+) -> dict:
+    """Return a quantity of a row's machine with its bounds and their kind; see
+    `intervals.Interval`."""
     head = {column: row[column] for column in ("machine", "chip", "source")}
     bounds = {"value": float(value), "low": float(low), "high": float(high), "interval": kind}
     return head | {"name": name} | bounds
@@ -71,18 +85,34 @@ def exact(row: dict, name: str, value: float) -> dict:
 
 
 def event(row: dict, name: str, happened: Sequence[bool]) -> dict:
-    """Return the quantity of an event in several processes or points: 1 in all, 0 in none; some decide nothing."""
+    """Return the quantity of an event in several processes or points: 1 in all, 0 in none; some
+    decide nothing."""
     quantity = bounded(row, name, numpy.mean(happened), min(happened), max(happened))
-    return quantity | {"note": "" if min(happened) == max(happened) else f"in {sum(happened)} of {len(happened)}"}
+    return quantity | {
+        "note": "" if min(happened) == max(happened) else f"in {sum(happened)} of {len(happened)}"
+    }
 
 
 def printed(row: dict, name: str, column: str) -> dict:
-    """Return the quantity in a column of a published row, with the bounds of its rounding; no column: an event."""
-    return bounded(row, name, row[column], *articles.bounds(row, column)) if column else exact(row, name, 1)
+    """Return the quantity in a column of a published row, with the bounds of its rounding; no
+    column: an event."""
+    return (
+        bounded(row, name, row[column], *articles.bounds(row, column))
+        if column
+        else exact(row, name, 1)
+    )
 
 
-def between(point: dict, name: str, column: str, low: str = "low", high: str = "high", kind: str = "interval") -> dict:
-    """Return a quantity of a point, with the point's bounds and their kind; a note marks an unproven point."""
+def between(
+    point: dict,
+    name: str,
+    column: str,
+    low: str = "low",
+    high: str = "high",
+    kind: str = "interval",
+) -> dict:
+    """Return a quantity of a point, with the point's bounds and their kind; a note marks an
+    unproven point."""
     quantity = bounded(point, name, point[column], point[low], point[high], point[kind])
     if verdicts.is_unproven(verdict := point.get("verdict")):
         quantity["note"] = f"{verdicts.UNPROVEN}: {verdict.text(verdicts.UNPROVEN)}"
@@ -98,7 +128,9 @@ def of_runs(row: dict, name: str, values: Sequence[float]) -> dict:
     if len(array) < FEWEST_RUNS:
         return bounded(row, name, array.mean(), array.min(), array.max(), intervals.RANGE)
     half = intervals.half_width(array.var(ddof=1), len(array) - 1, len(array))
-    return bounded(row, name, array.mean(), array.mean() - half, array.mean() + half, intervals.INTERVAL)
+    return bounded(
+        row, name, array.mean(), array.mean() - half, array.mean() + half, intervals.INTERVAL
+    )
 
 
 def _counts() -> list[dict]:
@@ -115,8 +147,15 @@ def _money(evidence: Evidence, table: pandas.DataFrame) -> list[dict]:
     """Return hourly prices, with the rounding of the listed amount as bounds."""
     chips, quantities = table.drop_duplicates("machine").set_index("machine")["chip"].to_dict(), []
     for price in prices.rented(evidence.prices).to_dict("records"):
-        place = {"machine": price["machine"], "chip": chips.get(price["machine"]), "source": "published"}
+        place = {
+            "machine": price["machine"],
+            "chip": chips.get(price["machine"]),
+            "source": "published",
+        }
         half = articles.half_unit(price["amount"])
-        hourly = [prices.hourly(price | {"amount": price["amount"] + change}) for change in (0, -half, half)]
+        hourly = [
+            prices.hourly(price | {"amount": price["amount"] + change})
+            for change in (0, -half, half)
+        ]
         quantities.append(bounded(place, f"{price['kind']}_per_hour", *hourly))
     return quantities

@@ -1,4 +1,5 @@
-"""Parts of the tables of several studies: settings as columns, ratios of two points, curves over runs."""
+"""Parts of the tables of several studies: settings as columns, ratios of two points, curves over
+runs."""
 
 from typing import Any
 
@@ -9,7 +10,13 @@ from benchbook.judging.intervals import Interval
 from benchbook.record import articles, prices
 from benchbook.studies.results.evidence import Evidence, most_samples
 
-MEASURED = ["low", "high", "interval", "num_windows", "verdict"]  # columns next to each measured value
+MEASURED = [
+    "low",
+    "high",
+    "interval",
+    "num_windows",
+    "verdict",
+]  # columns next to each measured value
 
 PUBLISHED, PREDICTED = "published", "predicted"  # kinds of bounds, next to those of `intervals`
 
@@ -26,8 +33,14 @@ def are_measured(table: pandas.DataFrame) -> pandas.Series:
 
 
 def machines_of(lines: pandas.DataFrame) -> pandas.Series:
-    """Return the machine of each line, by its place; several for a line of like machines, see `plots.pooled`."""
-    return lines.get("pooled", lines["machine"]).astype(object).fillna(lines["machine"].astype(object)).explode()
+    """Return the machine of each line, by its place; several for a line of like machines, see
+    `plots.pooled`."""
+    return (
+        lines.get("pooled", lines["machine"])
+        .astype(object)
+        .fillna(lines["machine"].astype(object))
+        .explode()
+    )
 
 
 def bounds_kind(line: dict) -> str:
@@ -40,14 +53,19 @@ def bounds_kind(line: dict) -> str:
 def with_bounds(printed: pandas.DataFrame, column: str) -> pandas.DataFrame:
     """Return published rows with low and high, the bounds of a printed figure's rounding."""
     known = printed[printed[column].notna()].to_dict("records")
-    bounds = pandas.DataFrame([articles.bounds(row, column) for row in known], printed.index[printed[column].notna()])
-    return printed.assign(**bounds.reindex(columns=[0, 1]).set_axis(["low", "high"], axis=1).astype(float))
+    bounds = pandas.DataFrame(
+        [articles.bounds(row, column) for row in known], printed.index[printed[column].notna()]
+    )
+    return printed.assign(
+        **bounds.reindex(columns=[0, 1]).set_axis(["low", "high"], axis=1).astype(float)
+    )
 
 
 def with_printed(
     measured: pandas.DataFrame, printed: pandas.DataFrame, columns: list[str], alike: list[str]
 ) -> pandas.DataFrame:
-    """Return one table of published rows and measured points, one of each group of points; see `study.most_samples`.
+    """Return one table of published rows and measured points, one of each group of points; see
+    `study.most_samples`.
 
     Args:
         measured: lines of a summary.
@@ -68,7 +86,8 @@ def ratio(line: dict, base: dict, column: str) -> dict:
         column: of the values.
 
     Returns:
-        ratio, low, high, interval (the kind of bounds), num_windows (the smaller number), verdict (the worse one).
+        ratio, low, high, interval (the kind of bounds), num_windows (the smaller number),
+        verdict (the worse one).
     """
     value = intervals.divide(Interval.from_row(line, column), Interval.from_row(base, column))
     return value.columns("ratio") | {
@@ -102,12 +121,15 @@ def over_runs(rows: pandas.DataFrame, key: list[str], measure: str) -> pandas.Da
         measure: such as loss.
 
     Returns:
-        Columns: the key, the measure, low and high (minimum and maximum over runs), status (diverged if one of
-        the runs diverged), num_runs.
+        Columns: the key, the measure, low and high (minimum and maximum over runs), status
+        (diverged if one of the runs diverged), num_runs.
     """
     measures = {measure: (measure, "median"), "low": (measure, "min"), "high": (measure, "max")}
     if "status" in rows:
-        measures["status"] = "status", lambda statuses: "diverged" if (statuses == "diverged").any() else "ok"
+        measures["status"] = (
+            "status",
+            lambda statuses: "diverged" if (statuses == "diverged").any() else "ok",
+        )
     runs = rows.groupby(key, dropna=False, sort=True)
     return runs.agg(**measures, num_runs=("run_id", "nunique")).reset_index()
 
@@ -123,36 +145,61 @@ def images_seen(windows: pandas.DataFrame, key: list[str]) -> pandas.Series:
 
 
 def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:
-    """Return the evaluations that have a measure, with the steps, hours, joules and dollars of training before each.
+    """Return the evaluations that have a measure, with the steps, hours, joules and dollars of
+    training before each.
 
-    A sum over training windows is missing if a window lacks the value. Dollars are hours at the price that the run
-    states, else at the machine's on-demand price.
+    A sum over training windows is missing if a window lacks the value. Dollars are hours at the
+    price that the run states, else at the machine's on-demand price.
     """
     newest, rows, listed = evidence.newest(study), [], prices.on_demand(evidence.prices)
     tested = newest.loc[newest["phase"].eq("evaluate") & newest[measure].notna(), "run_id"]
     newest = newest[newest["run_id"].isin(tested)]
     for (_, _, machine), run in newest.groupby(["run_id", "repeat", "machine"], sort=True):
         trains = run["phase"].eq("train") & run["seconds"].notna()
-        sums = run[["seconds", "energy_joules", "steps"]].astype(float).where(trains, 0).cumsum(skipna=False)
-        per_hour = prices.price_of_hour(machine, run["settings"].iloc[0].get("price_per_hour"), listed)
+        sums = (
+            run[["seconds", "energy_joules", "steps"]]
+            .astype(float)
+            .where(trains, 0)
+            .cumsum(skipna=False)
+        )
+        per_hour = prices.price_of_hour(
+            machine, run["settings"].iloc[0].get("price_per_hour"), listed
+        )
         hours = sums["seconds"] / 3600
-        spent = {"steps": sums["steps"], "hours": hours, "joules": sums["energy_joules"], "dollars": hours * per_hour}
-        rows += run.assign(**spent)[run["phase"].eq("evaluate") & run[measure].notna()].to_dict("records")
+        spent = {
+            "steps": sums["steps"],
+            "hours": hours,
+            "joules": sums["energy_joules"],
+            "dollars": hours * per_hour,
+        }
+        rows += run.assign(**spent)[run["phase"].eq("evaluate") & run[measure].notna()].to_dict(
+            "records"
+        )
     return rows
 
 
-def to_target(curves: pandas.DataFrame, measure: str, ends: list[str], *, least: bool = False) -> pandas.DataFrame:
-    """Return when each run first met its target; missing for a run that did not, because curves are not extrapolated.
+def to_target(
+    curves: pandas.DataFrame, measure: str, ends: list[str], *, least: bool = False
+) -> pandas.DataFrame:
+    """Return when each run first met its target; missing for a run that did not, because curves
+    are not extrapolated.
 
     Args:
         curves: with run_id, repeat, target, the measure and the columns of `ends`.
         measure: compared with the target; its best value becomes a column, such as best_loss.
-        ends: columns of the effort so far, such as steps and minutes; the first one orders the curve.
+        ends: columns of the effort so far, such as steps and minutes; the first one orders the
+        curve.
         least: whether less is better.
     """
     run = ["run_id", "repeat"]
     best = curves.groupby(run)[measure].agg("min" if least else "max").rename(f"best_{measure}")
-    met = curves[curves[measure] <= curves["target"] if least else curves[measure] >= curves["target"]]
+    met = curves[
+        curves[measure] <= curves["target"] if least else curves[measure] >= curves["target"]
+    ]
     met = met.sort_values(ends[0]).drop_duplicates(run).set_index(run)[ends]
-    runs = curves.drop(columns=[measure, *ends]).drop_duplicates(run).sort_values(run, ignore_index=True)
+    runs = (
+        curves.drop(columns=[measure, *ends])
+        .drop_duplicates(run)
+        .sort_values(run, ignore_index=True)
+    )
     return runs.join(best, on=run).join(met, on=run)

@@ -28,22 +28,44 @@ MASK_COLOUR = (1.0, 0.4, 0.0)
 
 @cached
 def image_times(evidence: Evidence) -> pandas.DataFrame:
-    """Return the milliseconds of training per image, of each measured point and of the published ones.
+    """Return the milliseconds of training per image, of each measured point and of the published
+    ones.
 
     Returns:
-        Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset, batch_size,
-        image_size, width, sustained_minutes, ms_per_image (missing if the point failed), low, high, interval,
-        num_windows, verdict, hours (for 100,000 images), peak_gibibytes, iou (after the last epoch), status, message,
-        note, point.
+        Columns: machine, chip, device, framework, variant, source, precision, compiled, dataset,
+        batch_size, image_size, width, sustained_minutes, ms_per_image (missing if the point
+        failed), low, high, interval, num_windows, verdict, hours (for 100,000 images),
+        peak_gibibytes, iou (after the last epoch), status, message, note, point.
     """
-    printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(note=OTHER_CODE, point=None)
+    printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(
+        note=OTHER_CODE, point=None
+    )
     points = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
     times = shared.inverse(points, "samples_per_second", "seconds")
-    points = points.assign(**times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30)
+    points = points.assign(
+        **times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30
+    )
     whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
     points = points.assign(note=whole.map({True: "", False: SMALLER}))
-    columns = ["machine", "chip", "device", "framework", "variant", "source", "precision", "compiled", "dataset"]
-    columns += ["batch_size", "image_size", "width", "sustained_minutes", "seconds", *shared.MEASURED]
+    columns = [
+        "machine",
+        "chip",
+        "device",
+        "framework",
+        "variant",
+        "source",
+        "precision",
+        "compiled",
+        "dataset",
+    ]
+    columns += [
+        "batch_size",
+        "image_size",
+        "width",
+        "sustained_minutes",
+        "seconds",
+        *shared.MEASURED,
+    ]
     columns += ["hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
     table = shared.with_printed(points, printed, columns, ["machine", "point", "device"])
     table["hours"] = NUM_IMAGES * table["seconds"].astype(float) / 3600
@@ -55,19 +77,24 @@ def core_pairs() -> pandas.DataFrame:
     """Return the published pairs of chips of one architecture.
 
     Returns:
-        Columns: publication, work, family, chip, chip_over (which has more cores), core_ratio and ratio (of the
-        speeds). A chip sold in several sizes counts as the largest, unless the publication names the size.
+        Columns: publication, work, family, chip, chip_over (which has more cores), core_ratio
+        and ratio (of the speeds). A chip sold in several sizes counts as the largest, unless the
+        publication names the size.
     """
     known = chips.table()[["architecture", "cores"]].dropna()
     lines = pairs.table().join(known, on="chip").join(known.add_suffix("_over"), on="chip_over")
-    lines = lines[lines["architecture"].eq(lines["architecture_over"]) & lines["cores"].lt(lines["cores_over"])]
+    lines = lines[
+        lines["architecture"].eq(lines["architecture_over"])
+        & lines["cores"].lt(lines["cores_over"])
+    ]
     lines = lines.assign(core_ratio=lines["cores_over"] / lines["cores"])
     columns = ["publication", "work", "family", "chip", "chip_over", "core_ratio", "ratio"]
     return lines[columns].reset_index(drop=True)
 
 
 def core_sentence(lines: pandas.DataFrame) -> str:
-    """Return how well the number of cores predicts the speed of a larger chip, in a sentence; see `core_pairs`."""
+    """Return how well the number of cores predicts the speed of a larger chip, in a sentence;
+    see `core_pairs`."""
     error = (lines["core_ratio"] / lines["ratio"] - 1).abs()
     return (
         f"In proportion to its cores, the speed of a larger chip is missed by {wording.percent(error.median())} (median"
@@ -77,11 +104,16 @@ def core_sentence(lines: pandas.DataFrame) -> str:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds per image of each kind of processor, and an accelerator's watts, for claims.
+    """Return the seconds per image of each kind of processor, and an accelerator's watts, for
+    claims.
 
-    They are those of the article's released network at its size and batch, in TensorFlow and float32.
+    They are those of the article's released network at its size and batch, in TensorFlow and
+    float32.
     """
-    points, values = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]), []
+    points, values = (
+        statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]),
+        [],
+    )
     own = "framework == 'tensorflow' and variant == 'reference' and precision == 'fp32' and status == 'ok'"
     own += f" and image_size == {ARTICLE_SIZE} and batch_size == {BATCH_SIZE} and width == 1"
     points = points.query(f"{own} and samples_per_second > 0").fillna({"sustained_minutes": 0})
@@ -96,7 +128,10 @@ def claimed(evidence: Evidence) -> list[dict]:
             joules = Interval.from_row(point, *statistics.ENERGY_COLUMNS)
             watts = intervals.combine(operator.mul, joules, rate)
             read = f"{point['energy_method']}, {point['energy_boundary']}"
-            values.append(quantities.between(point | watts.columns("watts"), "watts", "watts") | {"note": read})
+            values.append(
+                quantities.between(point | watts.columns("watts"), "watts", "watts")
+                | {"note": read}
+            )
     return values
 
 
@@ -112,7 +147,11 @@ def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
         mask = rows[stage]
         drawn[stage] = numpy.where(mask[..., None], (images + MASK_COLOUR) / 2, images)
         overlaps.append(numpy.mean([iou(*pair) for pair in zip(mask, triangles, strict=True)]))
-    title = "Masks overlap the triangles by {:.2f} before training and by {:.2f} after (IoU)".format(*overlaps)
+    title = (
+        "Masks overlap the triangles by {:.2f} before training and by {:.2f} after (IoU)".format(
+            *overlaps
+        )
+    )
     return Drawing.of_pictures(drawn, title)
 
 
@@ -142,7 +181,14 @@ STUDY = Study(
             "segmentation-times",
             table=image_times,
             title=IMAGE,
-            label=("framework", "variant", "precision", "compiled", "batch_size", "sustained_minutes"),
+            label=(
+                "framework",
+                "variant",
+                "precision",
+                "compiled",
+                "batch_size",
+                "sustained_minutes",
+            ),
             usual={"precision": "fp32"},
             lines=lambda table, evidence: table[table["note"] != OTHER_CODE],
             alike=("dataset", "image_size", "width"),
@@ -150,8 +196,12 @@ STUDY = Study(
         ),
         Points(
             "sustained",
-            table=lambda evidence: statistics.first_and_last(statistics.sustained(evidence.measured)),
-            lines=lambda ends, evidence: statistics.sustained(evidence.measured).merge(ends[[*RUN, "change"]], on=RUN),
+            table=lambda evidence: statistics.first_and_last(
+                statistics.sustained(evidence.measured)
+            ),
+            lines=lambda ends, evidence: statistics.sustained(evidence.measured).merge(
+                ends[[*RUN, "change"]], on=RUN
+            ),
             title=Sentence(
                 "The last minute had {value} of the first minute's rate",
                 "",

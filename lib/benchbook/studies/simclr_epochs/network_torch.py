@@ -1,8 +1,10 @@
-"""A ResNet-18 for small images with a projection head, trained to find each view's partner, as Lightly did in 2023.
+"""A ResNet-18 for small images with a projection head, trained to find each view's partner, as
+Lightly did in 2023.
 
-Sources: see `plan`. Every variant keeps one mistake of the source, because the published accuracy belongs to that
-network: the benchmark chains the child modules of Lightly's ResNet, and so loses the first ReLU, which only the
-ResNet's `forward` calls.
+Sources: see `plan`. Every variant keeps one mistake of the source, because the published
+accuracy belongs to that
+network: the benchmark chains the child modules of Lightly's ResNet, and so loses the first ReLU,
+which only the ResNet's `forward` calls.
 """
 
 import warnings
@@ -17,7 +19,12 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from benchbook.frameworks.plain import SGD, Arrays, Plain
-from benchbook.frameworks.torch.runtime import ResidentArrays, TransformedImages, flops_per_sample, order_generator
+from benchbook.frameworks.torch.runtime import (
+    ResidentArrays,
+    TransformedImages,
+    flops_per_sample,
+    order_generator,
+)
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute
 from benchbook.frameworks.workload import Evaluation
 from benchbook.studies.datasets import spread
@@ -30,27 +37,32 @@ TEMPERATURE = 0.5
 EVALUATION_BATCH_SIZE = 512
 NEIGHBOURS, VOTE_TEMPERATURE = 200, 0.1  # of the evaluation
 CHUNK = 512  # test images compared with the whole bank at once: 100 MB for a bank of 50,000 images
-# Steps in fp32 on the CPU before a network is compared with float64. At first its gradient hangs on which ReLUs are
-# open, and rounding to bfloat16 turns it: to a cosine of 0.92 with float64's, at any batch size. Four steps of 8 images
-# later the cosine is over 0.99: at the article's learning rate, which that of a small batch is far below.
+# Steps in fp32 on the CPU before a network is compared with float64. At first its gradient hangs on
+# which ReLUs are open, and rounding to bfloat16 turns it: to a cosine of 0.92 with float64's, at
+# any batch size. Four steps of 8 images later the cosine is over 0.99: at the article's learning
+# rate, which that of a small batch is far below.
 PARITY_WARM_UP_STEPS = 4
 
 
 class Network(nn.Module):
-    """ResNet-18 and a projection head: two batches of views (n, 3, 32, 32) to two batches of projections (n, 128).
+    """ResNet-18 and a projection head: two batches of views (n, 3, 32, 32) to two batches of
+    projections (n, 128).
 
-    The batches go through the network one after the other. In one batch of 2n images, batch norm would compute other
-    statistics.
+    The batches go through the network one after the other. In one batch of 2n images, batch norm
+    would compute other statistics.
     """
 
     def __init__(self) -> None:
         super().__init__()
         resnet = torchvision.models.resnet18()
         resnet.conv1 = nn.Conv2d(3, 64, kernel_size=3, padding=1, bias=False)
-        resnet.relu = resnet.maxpool = resnet.fc = nn.Identity()  # for the missing ReLU see the module's docstring
+        resnet.relu = resnet.maxpool = resnet.fc = (
+            nn.Identity()
+        )  # for the missing ReLU see the module's docstring
         for module in resnet.modules():
             if isinstance(module, nn.Conv2d):
-                module.reset_parameters()  # torch's initialisation, which Lightly used, not torchvision's
+                # torch's initialisation, which Lightly used, not torchvision's
+                module.reset_parameters()
         self.backbone = resnet
         self.head = nn.Sequential(
             nn.Linear(512, 512, bias=False),
@@ -60,13 +72,16 @@ class Network(nn.Module):
             nn.BatchNorm1d(128),
         )
 
-    def forward(self, first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, first: torch.Tensor, second: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the projections of both views."""
         return self.head(self.backbone(first)), self.head(self.backbone(second))
 
 
 def nt_xent(projections: tuple[torch.Tensor, torch.Tensor], target: None = None) -> torch.Tensor:
-    """Return the mean cross-entropy of finding each view's partner among all other views of the batch.
+    """Return the mean cross-entropy of finding each view's partner among all other views of the
+    batch.
 
     Source: https://arxiv.org/abs/2002.05709, equation 1, at temperature 0.5.
 
@@ -83,7 +98,8 @@ def nt_xent(projections: tuple[torch.Tensor, torch.Tensor], target: None = None)
 
 
 def predict(features: torch.Tensor, bank: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Return the class of each feature: its nearest neighbours vote, weighted with exp(similarity / temperature).
+    """Return the class of each feature: its nearest neighbours vote, weighted with
+    exp(similarity / temperature).
 
     Source: https://arxiv.org/abs/1805.01978, section 3.4, as in Lightly's benchmark of June 2023.
 
@@ -98,8 +114,12 @@ def predict(features: torch.Tensor, bank: torch.Tensor, labels: torch.Tensor) ->
     bank, classes = F.normalize(bank, dim=1), []
     for chunk in F.normalize(features, dim=1).split(CHUNK):
         nearest, places = (chunk @ bank.T).topk(min(NEIGHBOURS, len(bank)), dim=1)
-        votes = torch.zeros(len(chunk), int(labels.max()) + 1, dtype=nearest.dtype, device=nearest.device)
-        classes.append(votes.scatter_add(1, labels[places], (nearest / VOTE_TEMPERATURE).exp()).argmax(1))
+        votes = torch.zeros(
+            len(chunk), int(labels.max()) + 1, dtype=nearest.dtype, device=nearest.device
+        )
+        classes.append(
+            votes.scatter_add(1, labels[places], (nearest / VOTE_TEMPERATURE).exp()).argmax(1)
+        )
     return torch.cat(classes)
 
 
@@ -108,7 +128,8 @@ class SimClr(TorchWorkload):
     """The network with its images; a batch holds two views of each image, and samples count images.
 
     Attributes:
-        bank_batches: returns the batches of the training images that vote in the evaluation, without augmentation, with
+        bank_batches: returns the batches of the training images that vote in the evaluation,
+        without augmentation, with
             their labels.
     """
 
@@ -116,7 +137,8 @@ class SimClr(TorchWorkload):
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, None]:
-        """Return both views for the network, and no target: the loss compares the views with each other."""
+        """Return both views for the network, and no target: the loss compares the views with
+        each other."""
         return batch, None
 
     def check_batch(self, batch: Batch) -> None:
@@ -128,8 +150,9 @@ class SimClr(TorchWorkload):
     def evaluate(self) -> Evaluation:
         """Return the share of test images whose nearest neighbours vote for the right class.
 
-        The number of samples counts the images of both sets. Features are computed in the training's precision and
-        compared in float32. The loss is None, or NaN if a feature is not finite.
+        The number of samples counts the images of both sets. Features are computed in the
+        training's precision and compared in float32. The loss is None, or NaN if a feature is
+        not finite.
         """
         self.model.eval()
         bank, labels = self._features(self.bank_batches())
@@ -137,7 +160,9 @@ class SimClr(TorchWorkload):
         self.model.train()
         accuracy = (predict(features, bank, labels) == classes).float().mean()
         finite = bool(features.isfinite().all() & bank.isfinite().all())
-        return Evaluation(None if finite else float("nan"), accuracy, len(bank) + len(features), "knn")
+        return Evaluation(
+            None if finite else float("nan"), accuracy, len(bank) + len(features), "knn"
+        )
 
     def _features(self, batches: Iterable[Batch]) -> Batch:
         parts = []
@@ -166,7 +191,9 @@ def build(plan: Plan) -> SimClr:
     voting = spread(len(data.train_labels), plan.num_bank_images)
     train, bank, test = make_inputs(plan, voting)
     return SimClr(
-        **plan.common(train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))),
+        **plan.common(
+            train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))
+        ),
         model=model,
         loss=nt_xent,
         optimizer=optimizer,
@@ -198,7 +225,9 @@ def plain(plan: Plan) -> Plain:
     return Plain(
         make_network=Network,
         loss=nt_xent,
-        make_optimizer=lambda: SGD(lambda step: 0.06 * plan.batch_size / 128, momentum=0.9, weight_decay=5e-4),
+        make_optimizer=lambda: SGD(
+            lambda step: 0.06 * plan.batch_size / 128, momentum=0.9, weight_decay=5e-4
+        ),
         batch_size=size,
         inputs=lambda batch: (batch, None),
         parity_weights=parity_weights,
@@ -206,14 +235,20 @@ def plain(plan: Plan) -> Plain:
 
 
 def _loaded_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
-    """Return functions to training, bank and test batches, from loaders without pinned memory, as the source has them.
+    """Return functions to training, bank and test batches, from loaders without pinned memory,
+    as the source has them.
 
     Args:
         plan: the point's choices.
         bank: indices of the training images that vote.
     """
-    data, pairs, plain = plan.dataset, views.AugmentedPairs(plan.dataset.train_images), views.plain()
-    # The article has 8 workers on any number of cores; with fewer cores torch would warn in every epoch.
+    data, pairs, plain = (
+        plan.dataset,
+        views.AugmentedPairs(plan.dataset.train_images),
+        views.plain(),
+    )
+    # The article has 8 workers on any number of cores; with fewer cores torch would warn in every
+    # epoch.
     warnings.filterwarnings("ignore", "This DataLoader will create")
 
     def loader(images: Dataset, epoch: int = 0, **options) -> DataLoader:
@@ -221,7 +256,9 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable,
         options |= {"num_workers": plan.workers, "generator": order_generator(plan.seed, epoch)}
         return DataLoader(images, plan.batch_size, **options)
 
-    voting = TransformedImages(torch.from_numpy(data.train_images[bank]), data.train_labels[bank], plain)
+    voting = TransformedImages(
+        torch.from_numpy(data.train_images[bank]), data.train_labels[bank], plain
+    )
     tested = TransformedImages(torch.tensor(data.test_images), data.test_labels, plain)
     return (
         lambda epoch: loader(pairs, epoch, shuffle=True, drop_last=True),
@@ -231,20 +268,31 @@ def _loaded_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable,
 
 
 def _device_inputs(plan: Plan, bank: numpy.ndarray) -> tuple[Callable, Callable, Callable]:
-    """Return the functions of `_loaded_inputs` for images that stay on the device; there are no workers."""
+    """Return the functions of `_loaded_inputs` for images that stay on the device; there are no
+    workers."""
     data, device = plan.dataset, plan.device
-    mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.torch_type).view(2, 3, 1, 1)
+    mean, deviation = torch.tensor([MEAN, STANDARD_DEVIATION], device=device.torch_type).view(
+        2, 3, 1, 1
+    )
 
     def normalised(images: torch.Tensor) -> torch.Tensor:
         return images.float().div(255).sub(mean).div(deviation)
 
-    train = ResidentArrays(device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised)
-    tested = ResidentArrays(device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised)
+    train = ResidentArrays(
+        device, data.train_images.transpose(0, 3, 1, 2), data.train_labels, normalised
+    )
+    tested = ResidentArrays(
+        device, data.test_images.transpose(0, 3, 1, 2), data.test_labels, normalised
+    )
     test = torch.arange(len(data.test_labels))
-    bank_order, test_order = (order.split(EVALUATION_BATCH_SIZE) for order in (torch.from_numpy(bank), test))
+    bank_order, test_order = (
+        order.split(EVALUATION_BATCH_SIZE) for order in (torch.from_numpy(bank), test)
+    )
     augment = views.batched(data.train_images.shape[1:3])
 
     def augmented(epoch: int) -> Iterable[Batch]:
-        return views.pairs(train.images, augment, plan.batch_size, order_generator(plan.seed, epoch))
+        return views.pairs(
+            train.images, augment, plan.batch_size, order_generator(plan.seed, epoch)
+        )
 
     return augmented, lambda: train.batches(bank_order), lambda: tested.batches(test_order)

@@ -1,4 +1,5 @@
-"""Results of the SimCLR study: minutes per epoch, the input's share, accuracy, which precisions and compilers work."""
+"""Results of the SimCLR study: minutes per epoch, the input's share, accuracy, which precisions
+and compilers work."""
 
 import numpy
 import pandas
@@ -10,7 +11,13 @@ from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
-from benchbook.studies.results.epochs import BOUNDS, RATE, ArticleEpoch, input_shares, share_sentence
+from benchbook.studies.results.epochs import (
+    BOUNDS,
+    RATE,
+    ArticleEpoch,
+    input_shares,
+    share_sentence,
+)
 from benchbook.studies.results.evidence import Evidence, cached, most_samples
 from benchbook.studies.results.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
@@ -30,13 +37,14 @@ EPOCH = ArticleEpoch(
 
 @cached
 def epochs(evidence: Evidence) -> pandas.DataFrame:
-    """Return the minutes of the article's epoch: training on CIFAR-10 once, and the nearest-neighbour evaluation.
+    """Return the minutes of the article's epoch: training on CIFAR-10 once, and the
+    nearest-neighbour evaluation.
 
     Only windows that are whole epochs include the start of a loader's workers.
 
     Returns:
-        The columns of `ArticleEpoch.table`, precision and compiled, for points at the article's batch size and points
-        that failed before they had one.
+        The columns of `ArticleEpoch.table`, precision and compiled, for points at the article's
+        batch size and points that failed before they had one.
     """
     printed = evidence.printed(NAME, "phase == 'total' and source == 'published'")
     single = statistics.with_settings(printed, ["epochs"])["epochs"].fillna(1).eq(1)
@@ -44,13 +52,20 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
 
 
 def shares(evidence: Evidence) -> pandas.DataFrame:
-    """Return the share of a step that is input (making, awaiting and moving views); see `epochs.input_shares`.
+    """Return the share of a step that is input (making, awaiting and moving views); see
+    `epochs.input_shares`.
 
     Each run took a few steps on ready batches; their bounds are a range.
     """
     points = _points(evidence)
-    tried = trials.rows_tried(evidence.measured[evidence.measured["study"] == NAME], trials.RESIDENT)
-    rates = tried.groupby(statistics.POINT_KEY)["samples_per_second"].agg(["median", "min", "max"]).astype(float)
+    tried = trials.rows_tried(
+        evidence.measured[evidence.measured["study"] == NAME], trials.RESIDENT
+    )
+    rates = (
+        tried.groupby(statistics.POINT_KEY)["samples_per_second"]
+        .agg(["median", "min", "max"])
+        .astype(float)
+    )
     ready = rates.set_axis(RATE[:3], axis=1).assign(interval=intervals.RANGE)
     return input_shares(points, ready, statistics.POINT_KEY)
 
@@ -60,9 +75,10 @@ def support_matrix(evidence: Evidence) -> pandas.DataFrame:
     """Return which precisions each device supports, with and without the compiler.
 
     Returns:
-        One line per machine, study, device, framework version, compiler and precision, of the last run that tried:
-        chip, dataset, batch_size, status, samples_per_second, speedup (over fp32 without the compiler in the same run),
-        low, high (range over windows), num_windows, message.
+        One line per machine, study, device, framework version, compiler and precision, of the
+        last run that tried: chip, dataset, batch_size, status, samples_per_second, speedup (over
+        fp32 without the compiler in the same run), low, high (range over windows), num_windows,
+        message.
     """
     tried = trials.rows_tried(evidence.measured, trials.MATRIX)
     key = ["machine", "chip", "study", "device", "framework_version"]
@@ -70,17 +86,37 @@ def support_matrix(evidence: Evidence) -> pandas.DataFrame:
     tried = tried.astype({"samples_per_second": float})
     lines = []
     for _, run in tried.groupby(key, dropna=False, sort=True):
-        plain = run[(run["precision"] == trials.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)]
+        plain = run[
+            (run["precision"] == trials.PRECISIONS[0]) & ~run["compiled"].fillna(True).astype(bool)
+        ]
         base = float(plain["samples_per_second"].median())
         for (compiled, _), windows in run.groupby(["compiled", "precision"], sort=False):
             failed, rates = windows[windows["status"] != "ok"], windows["samples_per_second"]
-            line = (failed if len(failed) else windows).iloc[0].to_dict()  # a failed window decides the status
+            line = (
+                (failed if len(failed) else windows).iloc[0].to_dict()
+            )  # a failed window decides the status
             line |= {"compiled": bool(compiled), "samples_per_second": None}
             if failed.empty:
-                measures = {"speedup": rates.median() / base, "low": rates.min() / base, "high": rates.max() / base}
-                line |= measures | {"samples_per_second": rates.median(), "num_windows": len(windows)}
+                measures = {
+                    "speedup": rates.median() / base,
+                    "low": rates.min() / base,
+                    "high": rates.max() / base,
+                }
+                line |= measures | {
+                    "samples_per_second": rates.median(),
+                    "num_windows": len(windows),
+                }
             lines.append(line)
-    columns = [*key, "dataset", "batch_size", "compiled", "precision", "status", "samples_per_second", "speedup"]
+    columns = [
+        *key,
+        "dataset",
+        "batch_size",
+        "compiled",
+        "precision",
+        "status",
+        "samples_per_second",
+        "speedup",
+    ]
     return pandas.DataFrame(lines, columns=[*columns, "low", "high", "num_windows", "message"])
 
 
@@ -88,10 +124,12 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
     """Return the nearest-neighbour accuracy by epochs trained.
 
     Returns:
-        Columns: machine, chip, device, variant, source, dataset, epochs (may be a fraction), accuracy (median over
-        seeds and runs), low, high (least and most), num_runs.
+        Columns: machine, chip, device, variant, source, dataset, epochs (may be a fraction),
+        accuracy (median over seeds and runs), low, high (least and most), num_runs.
     """
-    printed = evidence.printed(NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()")
+    printed = evidence.printed(
+        NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()"
+    )
     printed = statistics.with_settings(printed, ["epochs"])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     rows = printed.to_dict("records") + _evaluations(evidence.newest(NAME)).to_dict("records")
@@ -100,23 +138,37 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds of 1, 2 and 200 epochs, accuracy, peak memory, and what an accelerator refused, for claims.
+    """Return the seconds of 1, 2 and 200 epochs, accuracy, peak memory, and what an accelerator
+    refused, for claims.
 
-    The time of one epoch is multiplied by 2 and by 200. Accuracy is measured after the article's 200 epochs.
-    amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions that were tried.
+    The time of one epoch is multiplied by 2 and by 200. Accuracy is measured after the article's
+    200 epochs. amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions
+    that were tried.
     """
     table, values = epochs(evidence), []
     for count, words in ((1, ""), (2, "two_"), (200, "200_")):
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
         values += EPOCH.quantities(times, f"{words}epoch{'s' * (count > 1)}_seconds")
-    rows = evidence.newest(NAME).query("variant == 'reference' and dataset == 'cifar10' and device != 'cpu'")
+    rows = evidence.newest(NAME).query(
+        "variant == 'reference' and dataset == 'cifar10' and device != 'cpu'"
+    )
     for _, machine in rows[rows["batch_size"] == BATCH_SIZE].groupby("machine", sort=True):
         head, tested = machine.iloc[0].to_dict(), _evaluations(machine)
         last = tested.loc[tested["epochs"].round() == EPOCHS, "accuracy"].tolist()
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
-        memory = machine.query("phase == 'train' and device == 'cuda'")["peak_memory_bytes"].dropna()
-        values += [quantities.exact(head, "peak_memory_bytes", float(memory.max()))] if len(memory) else []
-    cells = support_matrix(evidence).query("study == @NAME and device != 'cpu'").assign(source="measured")
+        memory = machine.query("phase == 'train' and device == 'cuda'")[
+            "peak_memory_bytes"
+        ].dropna()
+        values += (
+            [quantities.exact(head, "peak_memory_bytes", float(memory.max()))]
+            if len(memory)
+            else []
+        )
+    cells = (
+        support_matrix(evidence)
+        .query("study == @NAME and device != 'cpu'")
+        .assign(source="measured")
+    )
     for _, own in cells.groupby("machine", sort=True):
         eager, works = ~own["compiled"].astype(bool), own["status"] == "ok"
         mixed = own["precision"].map(lambda name: bool(PRECISIONS[name].autocast))
@@ -128,12 +180,15 @@ def claimed(evidence: Evidence) -> list[dict]:
         }
         for name, (those, wanted) in tried.items():
             if those.any():
-                values.append(quantities.exact(own.iloc[0].to_dict(), name, works[those].any() == wanted))
+                values.append(
+                    quantities.exact(own.iloc[0].to_dict(), name, works[those].any() == wanted)
+                )
     return values
 
 
 def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
-    """Draw two views of each image, one above the other; pixels 0 to 1, shape (n, height, width, 3)."""
+    """Draw two views of each image, one above the other; pixels 0 to 1, shape (n, height, width,
+    3)."""
     apart = numpy.abs(first - second).mean()
     title = f"Two views of {len(first)} images; their pixels are {apart:.2f} apart on average"
     return Drawing.of_pictures({"first view": first, "second view": second}, title)
@@ -146,18 +201,22 @@ def reading(evidence: Evidence) -> str:
 
 
 def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the evaluations in some rows, each with the epochs that its run and repeat had trained before it."""
+    """Return the evaluations in some rows, each with the epochs that its run and repeat had
+    trained before it."""
     run = ["machine", "point", "run_id", "repeat"]
     samples = rows["samples"].where(rows["phase"] == "train").fillna(0)
     seen = samples.groupby([rows[name] for name in run]).cumsum()
     epochs = seen / (rows["dataset_samples"] // rows["batch_size"] * rows["batch_size"])
-    tested = rows.assign(epochs=epochs.astype(float))[(rows["phase"] == "evaluate") & rows["accuracy"].notna()]
+    tested = rows.assign(epochs=epochs.astype(float))[
+        (rows["phase"] == "evaluate") & rows["accuracy"].notna()
+    ]
     tested = tested.sort_values(run, kind="stable")
     return tested.assign(variant=[confirmation.name(row) for row in tested.to_dict("records")])
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return measured points at the article's batch size; of equal points the one that measured more images."""
+    """Return measured points at the article's batch size; of equal points the one that measured
+    more images."""
     points = evidence.points(NAME)
     points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
     return most_samples(points, ["machine", "device", "dataset", "variant"])
@@ -172,7 +231,9 @@ STUDY = Study(
     article="Lightly, 2023",
     claim="simclr-gpu-epoch",
     dataset="cifar10",
-    headline=Headline("simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE, samples=EPOCH.train_images),
+    headline=Headline(
+        "simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE, samples=EPOCH.train_images
+    ),
     charts=(
         Bars(
             "simclr-epochs",
@@ -206,7 +267,9 @@ STUDY = Study(
         Bars(
             "support",
             table=support_matrix,
-            lines=lambda cells, evidence: cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells,
+            lines=lambda cells, evidence: (
+                cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells
+            ),
             alike=("dataset", "batch_size"),
             title=Sentence(
                 "{precision} is {value} times as fast as plain fp32 on {place}",

@@ -1,8 +1,11 @@
-"""Two augmented views of every image, made one image at a time in worker processes, or by the batch on the device.
+"""Two augmented views of every image, made one image at a time in worker processes, or by the
+batch on the device.
 
-Both ways use the augmentations of Lightly's CIFAR-10 benchmark of June 2023: a crop of 8 to 100 % of the area, resized
-(bilinear); a flip in half of the cases; colour jitter in 80 %; grey in 20 %; no blur; then ImageNet's normalisation.
-Source: https://github.com/lightly-ai/lightly, docs/source/getting_started/benchmarks/cifar10_benchmark.py
+Both ways use the augmentations of Lightly's CIFAR-10 benchmark of June 2023: a crop of 8 to 100
+% of the area, resized (bilinear); a flip in half of the cases; colour jitter in 80 %; grey in 20
+%; no blur; then ImageNet's normalisation.
+Source: https://github.com/lightly-ai/lightly,
+docs/source/getting_started/benchmarks/cifar10_benchmark.py
 """
 
 from collections.abc import Iterator
@@ -40,15 +43,18 @@ def per_image(size: tuple[int, int]) -> transforms.Compose:
 
 
 def batched(size: tuple[int, int]) -> nn.Sequential:
-    """Return kornia's transforms from a batch (n, 3, height, width), 0 to 1, to views (n, 3, *size), on any device.
+    """Return kornia's transforms from a batch (n, 3, height, width), 0 to 1, to views (n, 3,
+    *size), on any device.
 
-    As with `per_image`, each image has its own crop, flip, colour factors and grey. Two things differ: one random order
-    of the four colour steps holds for the whole batch, and pixels are not rounded to 8 bits in between.
+    As with `per_image`, each image has its own crop, flip, colour factors and grey. Two things
+    differ: one random order of the four colour steps holds for the whole batch, and pixels are
+    not rounded to 8 bits in between.
     """
     from kornia import augmentation  # imported here, because only `tuned` needs it
 
     class ResizedCrop(augmentation.RandomResizedCrop):
-        """Crops and resizes all images in one operation; kornia takes several operations for each image."""
+        """Crops and resizes all images in one operation; kornia takes several operations for
+        each image."""
 
         def apply_transform(self, input, params, flags, transform=None):
             return resized_crops(input, params["src"], flags["size"])
@@ -62,12 +68,16 @@ def batched(size: tuple[int, int]) -> nn.Sequential:
     )
 
 
-def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """Return a crop of each image, resized like `torch.nn.functional.interpolate` (bilinear, half-pixel centres).
+def resized_crops(
+    images: torch.Tensor, corners: torch.Tensor, size: tuple[int, int]
+) -> torch.Tensor:
+    """Return a crop of each image, resized like `torch.nn.functional.interpolate` (bilinear,
+    half-pixel centres).
 
     Args:
         images: shape (n, channels, height, width).
-        corners: column and row of each crop's corner pixels, shape (n, 4, 2); first the top left, third the bottom
+        corners: column and row of each crop's corner pixels, shape (n, 4, 2); first the top
+        left, third the bottom
             right.
         size: height and width of the result.
     """
@@ -76,13 +86,17 @@ def resized_crops(images: torch.Tensor, corners: torch.Tensor, size: tuple[int, 
     scale, centre = (last - first + 1) / extent, (first + last + 1) / extent - 1
     matrices = torch.cat([torch.diag_embed(scale), centre[:, :, None]], dim=2).to(images.device)
     grid = nn.functional.affine_grid(matrices, [*images.shape[:2], *size], align_corners=False)
-    # Pixels beyond the crop must not show: places outside the centres of the crop's outermost pixels take their values.
-    low, high = (((2 * end + 1) / extent - 1).to(images.device)[:, None, None] for end in (first, last))
+    # Pixels beyond the crop must not show: places outside the centres of the crop's outermost
+    # pixels take their values.
+    low, high = (
+        ((2 * end + 1) / extent - 1).to(images.device)[:, None, None] for end in (first, last)
+    )
     return nn.functional.grid_sample(images, torch.clamp(grid, low, high), align_corners=False)
 
 
 class AugmentedPairs(Dataset):
-    """Two views of each image, made one image at a time; at module level, so that spawned workers can import it.
+    """Two views of each image, made one image at a time; at module level, so that spawned
+    workers can import it.
 
     Args:
         images: uint8, shape (n, height, width, 3); workers share their memory.
@@ -100,8 +114,11 @@ class AugmentedPairs(Dataset):
         return self.view(image), self.view(image)
 
 
-def pairs(images: torch.Tensor, augment: nn.Module, batch_size: int, generator: torch.Generator) -> Iterator[Pair]:
-    """Yield the full batches of one shuffled epoch; both views of a batch are made together, on the device.
+def pairs(
+    images: torch.Tensor, augment: nn.Module, batch_size: int, generator: torch.Generator
+) -> Iterator[Pair]:
+    """Yield the full batches of one shuffled epoch; both views of a batch are made together, on
+    the device.
 
     Args:
         images: uint8, shape (n, 3, height, width), on the device.
@@ -118,7 +135,8 @@ def pairs(images: torch.Tensor, augment: nn.Module, batch_size: int, generator: 
 
 
 def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
-    """Return two views of each image on the host, determined by the seed; the host's random state does not change."""
+    """Return two views of each image on the host, determined by the seed; the host's random
+    state does not change."""
     views_by_image = AugmentedPairs(images)
     with _seeded_from(torch.Generator().manual_seed(seed)):
         first, second = zip(*(views_by_image[index] for index in range(len(images))), strict=True)
@@ -128,39 +146,53 @@ def fixed_pairs(images: numpy.ndarray, seed: int) -> Pair:
 def check_pairs(first: torch.Tensor, second: torch.Tensor) -> None:
     """Check that two batches of views differ and that each pair belongs to one image.
 
-    Views of one image resemble each other in the mean and deviation of their colours. In batches of ENOUGH_PAIRS, their
-    mean distance is 4 standard errors or more below that of other images' views; a few views do not suffice.
+    Views of one image resemble each other in the mean and deviation of their colours. In batches
+    of ENOUGH_PAIRS, their mean distance is 4 standard errors or more below that of other images'
+    views; a few views do not suffice.
 
     Raises:
-        ValueError: views are equal, or those of a pair are no closer than those of different images.
+        ValueError: views are equal, or those of a pair are no closer than those of different
+        images.
     """
     equal = (first == second).flatten(1).all(1).float().mean()
     if equal > MOST_EQUAL:
-        raise ValueError(f"the two views are equal in {equal:.0%} of the pairs; allowed: two different views")
+        raise ValueError(
+            f"the two views are equal in {equal:.0%} of the pairs; allowed: two different views"
+        )
     if len(first) < ENOUGH_PAIRS:
         return
-    colours = [torch.cat([part.mean(2), part.std(2)], 1) for part in (first.cpu().flatten(2), second.cpu().flatten(2))]
+    colours = [
+        torch.cat([part.mean(2), part.std(2)], 1)
+        for part in (first.cpu().flatten(2), second.cpu().flatten(2))
+    ]
     distances = torch.cdist(*colours)
     own = distances.diagonal()
     closer = (distances.sum(1) - own) / (len(own) - 1) - own
     if closer.mean() < LEAST_ERRORS * closer.std() / len(own) ** 0.5:
-        raise ValueError("the two views of a pair are not of one image: they are no closer than those of other images")
+        raise ValueError(
+            "the two views of a pair are not of one image: they are no closer than those of other images"
+        )
 
 
 def as_pictures(views: torch.Tensor) -> numpy.ndarray:
-    """Return normalised views (n, 3, height, width) as pixels from 0 to 1, shape (n, height, width, 3)."""
+    """Return normalised views (n, 3, height, width) as pixels from 0 to 1, shape (n, height,
+    width, 3)."""
     mean, deviation = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STANDARD_DEVIATION))
     return (views.detach().cpu().float() * deviation + mean).clamp(0, 1).permute(0, 2, 3, 1).numpy()
 
 
 def plain() -> transforms.Compose:
-    """Return torchvision's transforms from a PIL image to the network's input, without augmentation."""
-    return transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, STANDARD_DEVIATION)])
+    """Return torchvision's transforms from a PIL image to the network's input, without
+    augmentation."""
+    return transforms.Compose(
+        [transforms.ToTensor(), transforms.Normalize(MEAN, STANDARD_DEVIATION)]
+    )
 
 
 @contextmanager
 def _seeded_from(generator: torch.Generator) -> Iterator[None]:
-    """Seed the host's generator, from which transforms draw, with a generator's next number; restore it at the end."""
+    """Seed the host's generator, from which transforms draw, with a generator's next number;
+    restore it at the end."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         yield

@@ -1,4 +1,5 @@
-"""The variational autoencoder of the PyTorch examples, whose loss diverged on an early MPS build; see `plan`."""
+"""The variational autoencoder of the PyTorch examples, whose loss diverged on an early MPS
+build; see `plan`."""
 
 import numpy
 import torch
@@ -18,7 +19,8 @@ Outputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 class Network(nn.Module):
-    """Five dense layers: (n, 1, 28, 28) to reconstructions (n, 784), means and log-variances (n, 20)."""
+    """Five dense layers: (n, 1, 28, 28) to reconstructions (n, 784), means and log-variances (n,
+    20)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +31,8 @@ class Network(nn.Module):
         self.pixels = nn.Linear(400, 784)
 
     def forward(self, images: torch.Tensor, noise: torch.Tensor | None = None) -> Outputs:
-        """Return reconstructions, means and log-variances; without noise (n, 20) the device draws its own."""
+        """Return reconstructions, means and log-variances; without noise (n, 20) the device
+        draws its own."""
         hidden = F.relu(self.encoder(images.flatten(1)))
         mean, log_variance = self.mean(hidden), self.log_variance(hidden)
         deviation = torch.exp(0.5 * log_variance)
@@ -42,26 +45,32 @@ class Network(nn.Module):
 
 
 def loss(outputs: Outputs, images: torch.Tensor) -> torch.Tensor:
-    """Return binary cross-entropy plus Kullback-Leibler divergence from a standard normal, summed over the batch.
+    """Return binary cross-entropy plus Kullback-Leibler divergence from a standard normal,
+    summed over the batch.
 
     Source: https://arxiv.org/abs/1312.6114, appendix B.
     """
     reconstruction, mean, log_variance = outputs
-    # binary_cross_entropy raises at NaN, and on CUDA the process cannot recover; a diverging run must continue.
-    cross_entropy = F.binary_cross_entropy(reconstruction.nan_to_num(0.5), images.flatten(1), reduction="sum")
+    # binary_cross_entropy raises at NaN, and on CUDA the process cannot recover; a diverging run
+    # must continue.
+    cross_entropy = F.binary_cross_entropy(
+        reconstruction.nan_to_num(0.5), images.flatten(1), reduction="sum"
+    )
     divergence = -0.5 * torch.sum(1 + log_variance - mean.pow(2) - log_variance.exp())
     return cross_entropy + divergence + 0 * reconstruction.detach().sum()  # NaN if a pixel is NaN
 
 
 class VariationalAutoencoder(TorchWorkload):
-    """The network with its images; a batch is (images,), or (images, noise) if the noise is not drawn on the device.
+    """The network with its images; a batch is (images,), or (images, noise) if the noise is not
+    drawn on the device.
 
     Losses are per image, as the article prints them.
     """
 
     @staticmethod
     def split(batch: Batch) -> tuple[Batch, torch.Tensor]:
-        """Return the network's inputs (images, perhaps noise) and the images that it has to reconstruct."""
+        """Return the network's inputs (images, perhaps noise) and the images that it has to
+        reconstruct."""
         return batch, batch[0]
 
 
@@ -88,10 +97,13 @@ def build(plan: Plan) -> VariationalAutoencoder:
 
 
 def plain(plan: Plan) -> Plain:
-    """Return the plain version: Adam at learning rate 0.001, with noise drawn from the seed on the CPU."""
+    """Return the plain version: Adam at learning rate 0.001, with noise drawn from the seed on
+    the CPU."""
 
     def with_noise(batch: Batch, place: int) -> Batch:
-        return *batch, torch.randn(len(batch[0]), LATENT_SIZE, generator=order_generator(plan.seed, place))
+        return *batch, torch.randn(
+            len(batch[0]), LATENT_SIZE, generator=order_generator(plan.seed, place)
+        )
 
     return Plain(
         make_network=Network,
@@ -116,10 +128,13 @@ def draw_images(
         count: images of each kind.
 
     Returns:
-        By kind: `test image`, `reconstruction` and `sample`; arrays of shape (count, 28, 28), pixels 0 to 1.
+        By kind: `test image`, `reconstruction` and `sample`; arrays of shape (count, 28, 28),
+        pixels 0 to 1.
     """
     images = torch.from_numpy(dataset.test_images[:count].copy()).float().div(255)
-    noise, latent = torch.randn(2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(1))
+    noise, latent = torch.randn(
+        2, len(images), LATENT_SIZE, generator=torch.Generator().manual_seed(1)
+    )
     kind = workload.device.torch_type
     reconstructions, _, _ = workload.model(images.to(kind), noise.to(kind))
     samples = workload.model.decode(latent.to(kind))

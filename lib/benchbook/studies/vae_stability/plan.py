@@ -1,7 +1,7 @@
 """The autoencoder's protocol: one point's choices.
 
-Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022, and the Chinese PyTorch blog post of
-2022-05-19 for the published figures.
+Source: https://github.com/pytorch/examples/tree/main/vae as of May 2022, and the Chinese PyTorch
+blog post of 2022-05-19 for the published figures.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from benchbook.studies.mnist_speedup import plan as mnist
 class Plan(mnist.Plan):
     """A point's choices: 28x28 images; Adam at learning rate 0.001; noise drawn on the device.
 
-    `reference` has the script's loaders, which are the MNIST example's; `controlled` has `num_workers` workers on every
-    device. Both shuffle.
+    `reference` has the script's loaders, which are the MNIST example's; `controlled` has
+    `num_workers` workers on every device. Both shuffle.
     """
 
     PLAIN_STEP = False  # its loss is a sum
@@ -36,9 +36,12 @@ class Plan(mnist.Plan):
 
     @classmethod
     def measure(cls, process: Process) -> None:
-        """Measure the windows of a process; the first one saves what its network draws after training."""
+        """Measure the windows of a process; the first one saves what its network draws after
+        training."""
         process.measure()
         if process.is_first:
             draw_images = cls._network("torch").draw_images
             drawn = draw_images(process.workload, process.make.args[0])
-            process.save_pictures({name: part.astype(numpy.float16) for name, part in drawn.items()})
+            process.save_pictures(
+                {name: part.astype(numpy.float16) for name, part in drawn.items()}
+            )

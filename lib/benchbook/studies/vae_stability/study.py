@@ -1,4 +1,5 @@
-"""Results of the autoencoder study: whether the loss diverges, and whether steps agree with float64."""
+"""Results of the autoencoder study: whether the loss diverges, and whether steps agree with
+float64."""
 
 import numpy
 import pandas
@@ -14,44 +15,71 @@ from benchbook.studies.study import Headline, Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
-# The article's log prints the loss of every tenth batch, beginning with the first. Compared steps count from 1.
-PRINTED_STEPS = {1: "first_loss", 11: "loss_after_10_steps", 21: "loss_after_20_steps", 31: "loss_after_30_steps"}
+# The article's log prints the loss of every tenth batch, beginning with the first. Compared steps
+# count from 1.
+PRINTED_STEPS = {
+    1: "first_loss",
+    11: "loss_after_10_steps",
+    21: "loss_after_20_steps",
+    31: "loss_after_30_steps",
+}
 
 
 def losses(evidence: Evidence) -> pandas.DataFrame:
-    """Return the loss per image by images seen, for each point's last session and for the published log.
+    """Return the loss per image by images seen, for each point's last session and for the
+    published log.
 
-    A window's loss is the mean of its steps, drawn at the window's middle; several runs give their median. Each step
-    that was compared with float64 is a window of one batch, like each line of the published log.
+    A window's loss is the mean of its steps, drawn at the window's middle; several runs give
+    their median. Each step that was compared with float64 is a window of one batch, like each
+    line of the published log.
 
     Returns:
-        Columns: machine, chip, device, variant, loader (loader, resident, first steps), source, dataset,
-        framework_version, epoch, images_seen, loss (missing where it was not finite), low, high (over runs),
-        num_runs, status.
+        Columns: machine, chip, device, variant, loader (loader, resident, first steps), source,
+        dataset, framework_version, epoch, images_seen, loss (missing where it was not finite),
+        low, high (over runs), num_runs, status.
     """
     both = pandas.concat([evidence.newest(NAME), evidence.printed(NAME)], ignore_index=True)
-    steps = "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
-    windows = statistics.with_settings(both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"])
+    steps = (
+        "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
+    )
+    windows = statistics.with_settings(
+        both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"]
+    )
     loader = windows["data_resident"].map(lambda resident: "resident" if resident else "loader")
-    # The lines of a log are not consecutive windows; each says how many images of its epoch came before it.
+    # The lines of a log are not consecutive windows; each says how many images of its epoch came
+    # before it.
     logged = windows["images_seen_in_epoch"].astype(float) + windows["samples"] / 2
     logged += (windows["epoch"] - 1) * windows["dataset_samples"]
     loss = windows["loss"].astype(float)
     windows = windows.assign(
         loader=loader.astype(object).mask(windows["phase"] == "parity", "first steps"),
-        images_seen=logged.fillna(shared.images_seen(windows, ["machine", "point", "run_id", "phase"])),
+        images_seen=logged.fillna(
+            shared.images_seen(windows, ["machine", "point", "run_id", "phase"])
+        ),
         loss=loss.where(numpy.isfinite(loss)),
     )
-    key = ["machine", "chip", "device", "variant", "loader", "source", "dataset", "framework_version", "epoch"]
+    key = [
+        "machine",
+        "chip",
+        "device",
+        "variant",
+        "loader",
+        "source",
+        "dataset",
+        "framework_version",
+        "epoch",
+    ]
     table = shared.over_runs(windows, [*key, "images_seen"], "loss")
     return table[[*key, "images_seen", "loss", "low", "high", "num_runs", "status"]]
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return whether the article's run diverges on an accelerator and trains on the CPU, and an accelerator's losses.
+    """Return whether the article's run diverges on an accelerator and trains on the CPU, and an
+    accelerator's losses.
 
-    The losses belong to the steps that the article printed. They are taken from the steps compared with float64 at the
-    article's batch size. A loss at given weights and data has no interval; several runs give their median.
+    The losses belong to the steps that the article printed. They are taken from the steps
+    compared with float64 at the article's batch size. A loss at given weights and data has no
+    interval; several runs give their median.
     """
     published, values = "dataset == 'mnist' and precision == 'fp32'", []
     trained = f"study == @NAME and phase == 'train' and variant == 'reference' and {published}"
@@ -63,7 +91,11 @@ def claimed(evidence: Evidence) -> list[dict]:
     own = f"{published} and device != 'cpu' and step in {[*PRINTED_STEPS]} and samples == @BATCH_SIZE and loss.notna()"
     steps = agreement.steps(evidence.newest(NAME)).query(own, engine="python")
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):
-        values.append(quantities.exact(rows.iloc[0].to_dict(), PRINTED_STEPS[step], float(rows["loss"].median())))
+        values.append(
+            quantities.exact(
+                rows.iloc[0].to_dict(), PRINTED_STEPS[step], float(rows["loss"].median())
+            )
+        )
     return values
 
 
@@ -80,13 +112,20 @@ def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
 
 
 def last_losses(table: pandas.DataFrame, names: Names) -> str:
-    """Return a sentence with the last loss on each kind of device, and those of other machines with as many images."""
+    """Return a sentence with the last loss on each kind of device, and those of other machines
+    with as many images."""
     measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
     ends, parts = measured.groupby(["device", "machine"]).tail(1), []
-    for end in measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records"):
+    for end in (
+        measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records")
+    ):
         other = findings.stand_in(end, "mnist")
         where = names.in_sentence(end) + (f" ({other})" if other else "")
-        seen = f"in epoch {end['epoch']}" if pandas.notna(end["epoch"]) else f"after {end['images_seen']:,.0f} images"
+        seen = (
+            f"in epoch {end['epoch']}"
+            if pandas.notna(end["epoch"])
+            else f"after {end['images_seen']:,.0f} images"
+        )
         value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
         if end["low"] < end["high"]:  # of several processes
             value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, wording.four_digits)})"

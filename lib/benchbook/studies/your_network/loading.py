@@ -1,4 +1,5 @@
-"""The user's own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it is measured."""
+"""The user's own code by name, `module:callable` or `path/to/file.py:callable`; it runs when it
+is measured."""
 
 import ast
 import functools
@@ -27,13 +28,16 @@ def naming(part: str) -> Iterator[None]:
     """Name the part of the user's code that raised an error or ended Python.
 
     Raises:
-        ValueError: in place of the error, with its type, its message and, for some types, what to do.
+        ValueError: in place of the error, with its type, its message and, for some types, what
+        to do.
     """
     try:
         yield
     except (Exception, SystemExit) as error:
         hint = "".join(f"; {text}" for kind, text in HINTS.items() if isinstance(error, kind))
-        raise ValueError(f"{part} raised {type(error).__name__}: {failures.last_line(str(error))}{hint}") from error
+        raise ValueError(
+            f"{part} raised {type(error).__name__}: {failures.last_line(str(error))}{hint}"
+        ) from error
 
 
 def resolve(name: str, what: str) -> Callable:
@@ -50,7 +54,11 @@ def resolve(name: str, what: str) -> Callable:
     if not colon:
         raise ValueError(f"{what} {name!r}; allowed: {FORMS}")
     with naming(f"{what} {name!r}"):
-        return attrgetter(attribute)(_run(Path(place).resolve())) if is_file(name) else pkgutil.resolve_name(name)
+        return (
+            attrgetter(attribute)(_run(Path(place).resolve()))
+            if is_file(name)
+            else pkgutil.resolve_name(name)
+        )
 
 
 def is_file(name: str) -> bool:
@@ -66,15 +74,22 @@ def keywords(arguments: str) -> dict[str, Any]:
     """
     try:
         tree = ast.parse(f"_({arguments})", mode="eval").body
-        if not isinstance(tree, ast.Call) or tree.args or any(word.arg is None for word in tree.keywords):
+        if (
+            not isinstance(tree, ast.Call)
+            or tree.args
+            or any(word.arg is None for word in tree.keywords)
+        ):
             raise ValueError("a value without a name")
         return {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
     except (SyntaxError, ValueError) as error:
-        raise ValueError(f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"') from error
+        raise ValueError(
+            f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"'
+        ) from error
 
 
 def digests(names: dict[str, str]) -> dict[str, str]:
-    """Return the digests of the files with the callables, by parameter; those of modules are left out."""
+    """Return the digests of the files with the callables, by parameter; those of modules are
+    left out."""
     files = {what: Path(name.rpartition(":")[0]) for what, name in names.items() if is_file(name)}
     return {what: hashlib.sha256(path.read_bytes()).hexdigest() for what, path in files.items()}
 

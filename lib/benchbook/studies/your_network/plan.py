@@ -23,30 +23,45 @@ class Plan(StudyPlan):
 
     Attributes:
         dataset: None; batches come from `loader`.
-        loader: `file.py:callable` from a batch size to an iterable of (inputs, target), such as a DataLoader or a list.
-            Inputs are an array, a tuple of the network's arguments, or a dictionary of its keyword arguments; they may
-            contain lists and dictionaries of arrays. A dictionary without a target is for a network that computes its
-            own loss. Each epoch iterates it again, and its time counts. Batches of another size are skipped, such as
-            the last of an epoch.
+        loader: `file.py:callable` from a batch size to an iterable of (inputs, target), such as
+        a DataLoader or a list.
+            Inputs are an array, a tuple of the network's arguments, or a dictionary of its
+            keyword arguments; they may contain lists and dictionaries of arrays. A dictionary
+            without a target is for a network that computes its own loss. Each epoch iterates it
+            again, and its time counts. Batches of another size are skipped, such as the last of
+            an epoch.
     """
 
     MODEL = ""  # see `columns`
     FRAMEWORKS = ("torch",)
     DATASETS = ()
     WITHOUT = ("data_resident", "num_workers")
-    EXAMPLE = {"network": "torchvision.models:shufflenet_v2_x1_0", "image_size": 64, "batch_size": 16}
+    EXAMPLE = {
+        "network": "torchvision.models:shufflenet_v2_x1_0",
+        "image_size": 64,
+        "batch_size": 16,
+    }
 
-    network: Annotated[str, Field(description="module:callable or file.py:callable, which makes a torch.nn.Module")] = (
-        "torchvision.models:resnet18"
-    )
-    arguments: Annotated[str, Field(description='arguments of the callable, such as "num_classes=10"')] = ""
+    network: Annotated[
+        str, Field(description="module:callable or file.py:callable, which makes a torch.nn.Module")
+    ] = "torchvision.models:resnet18"
+    arguments: Annotated[
+        str, Field(description='arguments of the callable, such as "num_classes=10"')
+    ] = ""
     image_size: Annotated[int, Field(ge=1, description="pixels a side of random images")] = 224
     channels: Annotated[int, Field(ge=1, description="channels of random images")] = 3
-    loader: Annotated[str, Field(description="file.py:callable; makes batches of (inputs, target) of a size")] = ""
-    loss: Annotated[
-        str, Field(description="file.py:callable of (outputs, target); empty: the network's own, or cross-entropy")
+    loader: Annotated[
+        str, Field(description="file.py:callable; makes batches of (inputs, target) of a size")
     ] = ""
-    optimizer: Annotated[Literal[*OPTIMIZERS], Field(description="with momentum 0.9, if it is sgd")] = "sgd"
+    loss: Annotated[
+        str,
+        Field(
+            description="file.py:callable of (outputs, target); empty: the network's own, or cross-entropy"
+        ),
+    ] = ""
+    optimizer: Annotated[
+        Literal[*OPTIMIZERS], Field(description="with momentum 0.9, if it is sgd")
+    ] = "sgd"
     learning_rate: LearningRate = 0.01
     batch_size: Annotated[int, Field(ge=1, description="samples a step")] = 32
     precision: Precision = "fp32"
@@ -63,7 +78,8 @@ class Plan(StudyPlan):
 
     @classmethod
     def load(cls, process: Process) -> None:
-        """Describe the network and your files in a process's run; return None, because batches come from `loader`."""
+        """Describe the network and your files in a process's run; return None, because batches
+        come from `loader`."""
         given, run = process.parameters, process.run
         run.describe(model=identity(given["network"], given["arguments"]))
         with run.during("setup"):
@@ -81,7 +97,11 @@ class Plan(StudyPlan):
     def columns(self) -> dict:
         """Return the columns of a row that do not depend on the batches."""
         own = {"dataset": "loader", "image_size": None} if self.loader else {}
-        return super().columns() | {"model": identity(self.network, self.arguments), "num_workers": 0} | own
+        return (
+            super().columns()
+            | {"model": identity(self.network, self.arguments), "num_workers": 0}
+            | own
+        )
 
 
 def look(given: dict[str, Any]) -> None:
@@ -90,7 +110,11 @@ def look(given: dict[str, Any]) -> None:
     Raises:
         ValueError: the first wrong choice, or an error of your code.
     """
-    choices = {each.name: given[each.name] for each in fields(Plan) if each.name in given.keys() - {"device"}}
+    choices = {
+        each.name: given[each.name]
+        for each in fields(Plan)
+        if each.name in given.keys() - {"device"}
+    }
     Plan(None, Device("cpu", "any"), **choices)
     for name in FILES:
         if given[name]:
@@ -103,4 +127,8 @@ def identity(network: str, arguments: str) -> str:
     Two networks of one callable, or of callables with one name, are different work.
     """
     name = network.replace("\\", "/").rpartition("/")[2]
-    return f"{name} {hashlib.sha256(arguments.encode()).hexdigest()[:6]}" if arguments.strip() else name
+    return (
+        f"{name} {hashlib.sha256(arguments.encode()).hexdigest()[:6]}"
+        if arguments.strip()
+        else name
+    )

@@ -1,4 +1,5 @@
-"""The results of your own network: its speed here by batch size, and predictions for other chips."""
+"""The results of your own network: its speed here by batch size, and predictions for other
+chips."""
 
 import pandas
 
@@ -14,12 +15,29 @@ from benchbook.studies.results.tables import inverse
 from benchbook.studies.study import Headline, Study
 
 NAME = "your_network"
-CHIPS = ("Apple M1", "Apple M3 Max", "NVIDIA T4", "NVIDIA RTX 3090", "NVIDIA RTX 4090", "NVIDIA A100")
+CHIPS = (
+    "Apple M1",
+    "Apple M3 Max",
+    "NVIDIA T4",
+    "NVIDIA RTX 3090",
+    "NVIDIA RTX 4090",
+    "NVIDIA A100",
+)
 CHIPS += ("NVIDIA H100 80GB SXM",)
 IMAGES = 1_000_000  # samples in the comparison of chips
 _SETTINGS = ["channels", "loader", "loss", "optimizer"]
 # Points that agree in these differ in their batch size alone.
-_WORK = ["machine", "device", "framework", "model", "precision", "variant", "dataset", "image_size", *_SETTINGS]
+_WORK = [
+    "machine",
+    "device",
+    "framework",
+    "model",
+    "precision",
+    "variant",
+    "dataset",
+    "image_size",
+    *_SETTINGS,
+]
 _KEY = [*_WORK, "batch_size"]
 
 
@@ -28,11 +46,21 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed of each measured network and setting, or the status of its failure.
 
     Returns:
-        Columns: machine, device, framework, model, precision, variant, dataset, image_size, channels, loader, loss,
-        optimizer, batch_size, samples_per_second, low, high, interval (its kind), num_windows, verdict,
-        energy_per_sample, flops_per_sample, peak_memory_bytes, status, message, point.
+        Columns: machine, device, framework, model, precision, variant, dataset, image_size,
+        channels, loader, loss, optimizer, batch_size, samples_per_second, low, high, interval
+        (its kind), num_windows, verdict, energy_per_sample, flops_per_sample, peak_memory_bytes,
+        status, message, point.
     """
-    columns = [*_KEY, "samples_per_second", "low", "high", "interval", "num_windows", "verdict", "energy_per_sample"]
+    columns = [
+        *_KEY,
+        "samples_per_second",
+        "low",
+        "high",
+        "interval",
+        "num_windows",
+        "verdict",
+        "energy_per_sample",
+    ]
     columns += ["flops_per_sample", "peak_memory_bytes", "status", "message", "point"]
     points = statistics.with_settings(evidence.points(NAME), _SETTINGS)
     return points.reindex(columns=columns).sort_values(_KEY, ignore_index=True)
@@ -40,22 +68,38 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 @cached
 def elsewhere(evidence: Evidence) -> pandas.DataFrame:
-    """Return the time of IMAGES samples here, and predictions for other chips, if the record has the network.
+    """Return the time of IMAGES samples here, and predictions for other chips, if the record has
+    the network.
 
     Each network is represented by its fastest point.
 
     Returns:
-        Columns: model, where (a machine or a chip), source (measured or predicted), device, precision,
-        samples_per_second, low, high (a prediction's 90 % interval), interval (the kind of measured bounds), verdict
-        and point (of what was measured), hours, dollars (IMAGES at the median rent on record), joules_per_sample (if a
-        sensor read them), basis, reason (why there is no prediction).
+        Columns: model, where (a machine or a chip), source (measured or predicted), device,
+        precision, samples_per_second, low, high (a prediction's 90 % interval), interval (the
+        kind of measured bounds), verdict and point (of what was measured), hours, dollars
+        (IMAGES at the median rent on record), joules_per_sample (if a sensor read them), basis,
+        reason (why there is no prediction).
     """
     own = rates(evidence)
     own = own[own["status"].isin(records.TRAINED) & own["samples_per_second"].notna()]
-    best = own.sort_values("samples_per_second").drop_duplicates("model", keep="last").sort_values("model")
+    best = (
+        own.sort_values("samples_per_second")
+        .drop_duplicates("model", keep="last")
+        .sort_values("model")
+    )
     measured = best.rename(columns={"machine": "where", "energy_per_sample": "joules_per_sample"})
     predicted = [_predicted(line, chip) for line in best.to_dict("records") for chip in CHIPS]
-    columns = ["model", "where", "source", "device", "precision", "samples_per_second", "low", "high", "interval"]
+    columns = [
+        "model",
+        "where",
+        "source",
+        "device",
+        "precision",
+        "samples_per_second",
+        "low",
+        "high",
+        "interval",
+    ]
     columns += ["verdict", "point", "dollars", "joules_per_sample", "basis", "reason"]
     lines = [*measured.assign(source="measured").to_dict("records"), *predicted]
     table = pandas.DataFrame(lines, columns=columns)
@@ -63,7 +107,8 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
 
 
 def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
-    """Return the fastest of several batch sizes in a table of `rates`, and the largest that worked; else nothing."""
+    """Return the fastest of several batch sizes in a table of `rates`, and the largest that
+    worked; else nothing."""
     worked = table[table["samples_per_second"].notna()]
     works = worked.groupby(_WORK, dropna=False)
     several = worked[works["batch_size"].transform("nunique") > 1]
@@ -76,7 +121,12 @@ def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> st
 
 
 def _predicted(best: dict, chip: str) -> dict:
-    line = {"model": best["model"], "where": chip, "source": "predicted", "precision": best["precision"]}
+    line = {
+        "model": best["model"],
+        "where": chip,
+        "source": "predicted",
+        "precision": best["precision"],
+    }
     names = ("flops_per_sample", "batch_size", "image_size")
     numbers = {name: float(best[name]) for name in names if pandas.notna(best[name])}
     try:
@@ -111,7 +161,9 @@ LABEL = ("framework", "precision", "variant")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    headline=Headline("your-network-elsewhere", "hours", "hours/million samples", MILLION, samples=IMAGES),
+    headline=Headline(
+        "your-network-elsewhere", "hours", "hours/million samples", MILLION, samples=IMAGES
+    ),
     charts=(
         Bars(
             "your-network-elsewhere",
