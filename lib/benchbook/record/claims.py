@@ -29,6 +29,13 @@ TEXTS = ("machine", "other", "reason", "unjudged", "unit")
 RANGE_REASON = "one process has no interval, and a range decides nothing"
 QUANTITY = re.compile(r"\b[a-z_]\w*\b(?!\()")  # in a formula, not the name of a function
 WIDE_REASON = "its interval is wider than the claimed range, so it can contradict the claim but not confirm it"
+NEVER_REASON = (
+    "one machine's sessions differ by more than the claimed range, so a measurement can "
+    "contradict the claim but not confirm it"
+)
+# How many rates' session parts are in a quantity's interval, by a word in its name; other quantities
+# are exact or have intervals of runs. Training is at most nine tenths of an epoch's time.
+RATES = {"rate": 1, "seconds": 0.9**2, "joules": 1, "watts": 2, "ladder": 2}
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 
@@ -95,6 +102,18 @@ def judge(claim: dict, measured: Interval) -> str:
     return CONFIRMED if low <= measured.low and measured.high <= high else UNDECIDED
 
 
+def can_be_confirmed(claim: dict) -> bool:
+    """Return whether the narrowest possible interval, of the sessions' parts alone, fits into a
+    claim's range."""
+    low, high = claim["low"] - claim["tolerance"], claim["high"] + claim["tolerance"]
+    if claim["relation"] != "equal" or low <= 0:
+        return True
+    names = names_in(claim["formula"])
+    rates = sum(count for name in names for word, count in RATES.items() if word in name)
+    narrowest = intervals.half_width(rates * intervals.UNPAIRED.session**2, math.inf, 1)
+    return math.log(high / low) / 2 >= narrowest
+
+
 def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.DataFrame:
     """Return one line per claim and machine.
 
@@ -131,12 +150,8 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
         )
         measured = [line for line in measured if line["verdict"] != NOT_MEASURED]
         if claim["machine"] and not measured:
-            none = {
-                "machine": "",
-                "source": "measured",
-                "verdict": NOT_MEASURED,
-                "reason": claim["unjudged"],
-            }
+            reason = claim["unjudged"] or ("" if can_be_confirmed(claim) else NEVER_REASON)
+            none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": reason}
             measured = [_head(claim) | none]
         lines += measured
     columns = [
