@@ -224,14 +224,16 @@ def test_recover_a_run_that_had_written_no_row(tmp_path, marked, dead, left):
     ("text", "left"), [("", None), ("a,b\n1,", None), ("a,b\n1,2\n3", "a,b\n1,2\n")]
 )
 def test_recover_after_a_damaged_marker_keeps_whole_rows_alone(tmp_path, text, left):
-    table, ended = tmp_path / "run.csv", tmp_path / "ended.csv"
-    for path in (table, ended):
+    table, ended, theirs = (tmp_path / f"{name}.csv" for name in (runs.new_id(), "ended", "mine"))
+    for path in (table, ended, theirs):
         path.write_text(text)
-    table.with_suffix(".running").write_bytes(bytes(range(256)))
+        if path is not ended:
+            path.with_suffix(".running").write_bytes(bytes(range(256)))
     ended.with_suffix(".json").write_text("{}")
     assert runs.recover(tmp_path) == []
     assert (table.read_text() if table.exists() else None) == left
-    assert ended.read_text() == text  # a run that ended is left as it is
+    assert ended.read_text() == theirs.read_text() == text  # a run that ended, and no run
+    assert theirs.with_suffix(".running").exists()
 
 
 def test_recover_leaves_a_live_run_alone_even_if_the_clock_is_set_back(

@@ -1,6 +1,8 @@
 """Temporary folders: none is left for long by a killed process, and none is taken from a living
 one."""
 
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,12 @@ def place(monkeypatch) -> Iterator[Path]:
 
 def test_the_next_folder_removes_those_of_killed_processes_and_no_others(place):
     """One of them is the empty KERAS_HOME of a process that imports Keras."""
-    (place / "benchbook-rows").mkdir()  # of someone else
+    theirs = [place / f"{temporary.PREFIX}{name}" for name in ("results", "copy", "link", "pipe")]
+    results, copy, link, pipe = theirs
+    results.mkdir()
+    (results / "rows.csv").write_text("mine")
+    link.symlink_to(results)
+    os.mkfifo(pipe)
     with temporary.folder() as own:
         with subprocess.Popen(
             [sys.executable, "-c", HOLD], stdout=subprocess.PIPE, text=True
@@ -42,11 +49,12 @@ def test_the_next_folder_removes_those_of_killed_processes_and_no_others(place):
             with temporary.folder() as other:
                 found = {*place.iterdir()}
             holder.kill()
-        assert found == {place / "benchbook-rows", own, other, held}
-        assert held.exists()
+        assert found == {results, link, pipe, own, other, held}
+        shutil.copytree(held, copy)
         with temporary.folder() as last:
-            assert {*place.iterdir()} == {place / "benchbook-rows", own, last}
-    assert [*place.iterdir()] == [place / "benchbook-rows"]
+            assert {*place.iterdir()} == {*theirs, own, last}
+    assert {*place.iterdir()} == {*theirs}
+    assert (results / "rows.csv").read_text() == "mine"
 
 
 def test_a_folder_is_removed_though_its_body_fails(place):

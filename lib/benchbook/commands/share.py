@@ -131,7 +131,7 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
         is_own = target["viewerPermission"] in MAY_WRITE
         get = ("clone", to) if is_own else ("fork", to, "--clone")
         _run(folder, "gh", "repo", *get, "--", "--quiet", "--filter=blob:none", "--no-checkout")
-        (folder,) = folder.iterdir()
+        (folder,) = folder.glob("*/")
         _run(folder, "git", "reset", "--quiet", f"{'origin' if is_own else 'upstream'}/{base}")
         for name, content in contents.items():
             path = folder / "outputs" / "runs" / name

@@ -1,56 +1,85 @@
 """Temporary folders with an owner: what a killed process left is removed when the next folder is
-made."""
+made, and nothing else is."""
 
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 PREFIX = "benchbook_"
+MARK = ".benchbook"  # the file in each folder whose lock its owner holds
 # A socket's path has at most 103 bytes on macOS, 107 on Linux; this is the longest that Python
 # makes in a folder.
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
 
+remove = partial(shutil.rmtree, ignore_errors=True)
+
 
 @contextmanager
-def folder() -> Iterator[Path]:
-    """Yield a new temporary folder, and remove it after the `with` block.
+def folder(
+    place: Path | None = None, prefix: str = PREFIX, dispose: Callable[[Path], object] = remove
+) -> Iterator[Path]:
+    """Yield a new temporary folder, and dispose of it after the `with` block.
 
-    It is where temporary files usually are, or in /tmp if the paths of sockets would be too long
-    there. Its owner holds its lock, also for processes in other containers: a folder whose lock
-    is free was left by a process that is gone.
+    Args:
+        place: where it is made; None: where temporary files usually are, or in /tmp if the paths
+        of sockets would be too long there.
+        prefix: of its name.
+        dispose: removes it, and those of killed processes before.
     """
-    place = tempfile.gettempdir()
-    if len(os.fsencode(place)) > MOST_BYTES and os.access("/tmp", os.W_OK | os.X_OK):
-        place = "/tmp"
-    for left in Path(place).glob(f"{PREFIX}*"):
-        if (lock := _lock(left, fcntl.LOCK_NB)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
-            os.close(lock)
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-        lock = _lock(path)
-        if path.exists():  # no other process took it for one that was left
-            break
+    if place is None:
+        place = Path(tempfile.gettempdir())
+        if len(os.fsencode(place)) > MOST_BYTES and os.access("/tmp", os.W_OK | os.X_OK):
+            place = Path("/tmp")
+    tidy(place, prefix, dispose)
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+    mark = os.open(path / f"{MARK}.new", os.O_CREAT | os.O_RDWR, 0o600)
     try:
+        with suppress(OSError):  # without locks, or on a full disk, it stays after a kill
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            os.write(mark, _content(path))
+            (path / f"{MARK}.new").rename(path / MARK)
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
+        try:
+            dispose(path)
+        finally:
+            os.close(mark)
 
 
-def _lock(path: Path, how: int = 0) -> int | None:
-    """Return a descriptor that holds a folder's lock; None if it cannot be opened or locked."""
-    opened = None
+def tidy(place: Path, prefix: str = PREFIX, dispose: Callable[[Path], object] = remove) -> None:
+    """Dispose of the folders that killed processes of this user left in a place; see `folder`."""
+    for left in place.glob(f"{prefix}*"):
+        with suppress(OSError), _claimed(left):
+            dispose(left)
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder's mark.
+
+    Raises:
+        OSError: `folder` did not make it for this user, or its owner is alive.
+    """
+    if not stat.S_ISDIR(path.lstat().st_mode):  # opening a pipe would wait
+        raise NotADirectoryError(path)
+    mark = os.open(path / MARK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        opened = os.open(path, os.O_RDONLY)
-        fcntl.flock(opened, fcntl.LOCK_EX | how)
-        return opened
-    except OSError:  # another holds it, it was just removed, or its file system has no locks
-        if opened is not None:
-            os.close(opened)
-        return None
+        found = os.fstat(mark)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(path)
+        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.read(mark, 1024) != _content(path):  # of a folder that a user copied or renamed
+            raise FileNotFoundError(path)
+        yield
+    finally:
+        os.close(mark)
+
+
+def _content(path: Path) -> bytes:
+    return f"{path.name} {path.lstat().st_ino}".encode()

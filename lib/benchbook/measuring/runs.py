@@ -11,7 +11,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.machine import condition, context, layout, temporary
 from benchbook.machine import identity as machine
 from benchbook.measuring.writer import Run
-from benchbook.rows import marker, points, records
+from benchbook.rows import marker, points, records, schema
 
 
 def start(
@@ -113,9 +113,8 @@ def recover(folder: Path, ending: tuple[str, str] | None = None) -> list[str]:
             run.fail(*(ending or ("interrupted", "the process that measured was gone")))
             ended.append(run.run_id)
     for path in folder.glob("*.csv"):  # a marker that was damaged told nothing of its run
-        if path.is_file() and not any(
-            path.with_suffix(ending).exists() for ending in (".running", ".json")
-        ):
+        has_ended = any(path.with_suffix(ending).exists() for ending in (".running", ".json"))
+        if schema.RUN_ID.fullmatch(path.stem) and path.is_file() and not has_ended:
             records.cut_torn_line(path)
             if path.read_bytes().count(b"\n") < 2:  # a header at most
                 path.unlink()

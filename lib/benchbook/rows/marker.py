@@ -7,6 +7,7 @@ from pathlib import Path
 import psutil
 
 from benchbook.machine import context, processes, slurm
+from benchbook.rows.schema import RUN_ID
 
 
 def write(path: Path, state: dict) -> None:
@@ -23,15 +24,15 @@ def write(path: Path, state: dict) -> None:
 
 
 def read(path: Path) -> dict | None:
-    """Return a marker's content; None if there is no marker. One that a power cut damaged is
-    removed."""
+    """Return a marker's content, or None; one of a run that a power cut damaged is removed."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
         return state | {name: state[name] + 0 for name in ("process", "birth", "supervisor")}
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError):
-        path.unlink()
+        if RUN_ID.fullmatch(path.stem):  # any other is a user's file
+            path.unlink()
         return None
 
 

@@ -5,21 +5,16 @@ A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack f
 checked completely before any file is written.
 """
 
-import fcntl
 import io
-import os
 import re
-import shutil
-import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas
 
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import Say, read_plain
@@ -89,11 +84,11 @@ def pack(
                 )
     path = path or layout.outputs() / f"{machine_name}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    new = path.with_name(path.name + ".new")
+    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
-    temporary.replace(path)
+    new.replace(path)
     return path, rows
 
 
@@ -121,54 +116,41 @@ def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
     tidy()
     runs = layout.outputs() / "runs"
     runs.parent.mkdir(parents=True, exist_ok=True)
-    with _staged(Path(tempfile.mkdtemp(dir=runs.parent, prefix=STAGED))) as temporary:
+    with temporary.folder(runs.parent, STAGED, _settle) as place:
+        staged = place / runs.name
         try:
             for name, content in read(path).items():
-                file = temporary / name
+                file = staged / name
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
-            (folder,) = temporary.iterdir()
+            (folder,) = staged.iterdir()
             rows, new = _of_machine(folder, say), set()
             for file in folder.glob("*/*/*"):
-                target = runs / file.relative_to(temporary)
+                target = runs / file.relative_to(staged)
                 if not target.exists():
                     new.add(file.stem)
                 elif target.read_bytes() != file.read_bytes():
                     raise PackError(f"{file} is here already with other content; nothing was added")
             _refuse_copies(rows[rows["run_id"].isin(new)], runs)
         except ValueError as error:
-            raise type(error)(f"{path.name}: {error}".replace(f"{temporary}/", "")) from error
-        (temporary / COMPLETE).touch()
+            raise type(error)(f"{path.name}: {error}".replace(f"{staged}/", "")) from error
+        (place / COMPLETE).touch()
     return runs / folder.name, rows
 
 
 def tidy() -> None:
     """Finish or remove what an interrupted `add` has left in the outputs folder."""
-    for folder in layout.outputs().glob(f"{STAGED}*"):
-        with suppress(OSError), _staged(folder):  # another process may be adding
-            pass
+    temporary.tidy(layout.outputs(), STAGED, _settle)
 
 
-@contextmanager
-def _staged(folder: Path) -> Iterator[Path]:
-    """Hold a folder of files to add, which no other process holds; then move the files if they
-    are COMPLETE.
-
-    After a kill, `tidy` moves the rest, or removes all.
-    """
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises BlockingIOError
-        try:
-            yield folder
-        finally:
-            for file in sorted(folder.glob("*/*/*/*")) if (folder / COMPLETE).exists() else ():
-                target = folder.parent / "runs" / file.relative_to(folder)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                file.replace(target)
-            shutil.rmtree(folder)
-    finally:
-        os.close(lock)
+def _settle(place: Path) -> None:
+    """Move the files in a folder of `add` to outputs/runs if they are COMPLETE; remove the folder."""
+    for file in sorted(place.glob("runs/*/*/*/*")) if (place / COMPLETE).exists() else ():
+        target = place.parent / file.relative_to(place)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            file.rename(target)
+    temporary.remove(place)
 
 
 def read(path: Path) -> dict[str, bytes]:

@@ -47,6 +47,7 @@ VARIANTS = get_args(Variant)
 
 UTC_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z", re.ASCII)
 RUN_TIME = re.compile(r"(\d{8}T\d{6})Z-", re.ASCII)  # the beginning of a run's id
+RUN_ID = re.compile(f"{RUN_TIME.pattern}[0-9a-f]{{8}}", re.ASCII)
 YEARS = range(1970, 2262)  # the range of pandas' nanoseconds
 
 
