@@ -193,7 +193,7 @@ def test_of_all_studies_those_whose_framework_is_missing_are_left_out(monkeypatc
 def test_mlx_has_points_beside_torchs_where_the_gpu_is_apples_and_none_elsewhere(
     monkeypatch, profile
 ):
-    studies = {"calibrate", "mnist_speedup", "mobilenetv2_energy", "resnet50_cost", "gpt_tokens"}
+    studies = {"calibrate", "mnist_speedup", "gpt_tokens"}
     for computer, able in (
         (COMPUTERS["Mac"], studies),
         (COMPUTERS["NVIDIA"] | {"mlx": ("cpu",)}, set()),

@@ -11,43 +11,26 @@ import mlx.core as mx
 import numpy
 from mlx import nn
 
-from benchbook.frameworks.mlx.runtime import assign, leaves
-
 
 class Convolution(nn.Module):
-    """A convolution.
+    """A convolution of stride 1 without padding.
 
     Args:
-        kernel: in Keras's layout, shape (height, width, in, out); depthwise (height, width, in, 1).
-        bias: shape (out,); None: no bias.
-        stride: in both directions.
-        padding: (before, after): pixels added above and to the left, and below and to the right.
-        depthwise: whether each channel has a separate kernel.
+        kernel: in Keras's layout, shape (height, width, in, out).
+        bias: shape (out,).
     """
 
-    def __init__(
-        self,
-        kernel: numpy.ndarray,
-        bias: numpy.ndarray | None = None,
-        stride: int = 1,
-        padding: tuple[int, int] = (0, 0),
-        depthwise: bool = False,
-    ) -> None:
+    def __init__(self, kernel: numpy.ndarray, bias: numpy.ndarray) -> None:
         super().__init__()
-        self.weight = mx.array(kernel.transpose((2, 0, 1, 3) if depthwise else (3, 0, 1, 2)).copy())
-        if bias is not None:
-            self.bias = mx.array(bias)
-        self.stride, self.groups = stride, len(self.weight) if depthwise else 1
-        self.before, self.after = padding
+        self.weight = mx.array(kernel.transpose(3, 0, 1, 2).copy())
+        self.bias = mx.array(bias)
         self.positions = 0  # pixels of the last output, to count operations
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return convolved images."""
-        padding = [self.before] * 2, [self.after] * 2
-        weight = self.weight.astype(images.dtype)
-        output = mx.conv_general(images, weight, self.stride, padding, groups=self.groups)
+        output = mx.conv2d(images, self.weight.astype(images.dtype))
         self.positions = output.shape[1] * output.shape[2]
-        return output + self.bias.astype(images.dtype) if "bias" in self else output
+        return output + self.bias.astype(images.dtype)
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
         """Return a weight in torch's layout: (out, in, height, width)."""
@@ -64,9 +47,8 @@ class Dense(nn.Module):
     Args:
         kernel: in Keras's layout, shape (in, out).
         bias: shape (out,); None: no bias.
-        images: height, width and channels of images, which the layer flattens; None: its inputs
-        are not images. torch
-            flattens images with the channels first.
+        images: height, width and channels of images, which the layer flattens, as torch does, with
+            the channels first; None: its inputs are not images.
     """
 
     def __init__(
@@ -109,67 +91,6 @@ class Dense(nn.Module):
         return images.transpose(0, 2, 3, 1).reshape(len(weight), -1)
 
 
-class BatchNorm(nn.BatchNorm):
-    """Batch norm that computes in float32, with each batch's mean and variance computed once.
-
-    MLX's batch norm computes in the precision of the images, and the variance twice. The moving
-    variance is unbiased, as in MLX and torch.
-
-    Args:
-        arrays: scale, offset, moving mean and moving variance.
-        epsilon: added to the variance.
-        momentum: as in torch: the share of the moving statistics that a step replaces.
-        trained: whether it normalises by the batch in training, or always by the moving statistics.
-    """
-
-    def __init__(
-        self, arrays: list[numpy.ndarray], epsilon: float, momentum: float, trained: bool = True
-    ) -> None:
-        super().__init__(len(arrays[0]), epsilon, momentum)
-        self.weight, self.bias, self.running_mean, self.running_var = map(mx.array, arrays)
-        self.trained = trained
-
-    def __call__(self, images: mx.array) -> mx.array:
-        """Return normalised images, in their own precision."""
-        values = images.astype(mx.float32)
-        if self.training and self.trained:
-            axes, count = (0, 1, 2), values.size // values.shape[-1]
-            mean, variance = mx.mean(values, axes), mx.var(values, axes)
-            for name, new in (
-                ("running_mean", mean),
-                ("running_var", variance * (count / max(1, count - 1))),
-            ):
-                setattr(self, name, (1 - self.momentum) * self[name] + self.momentum * new)
-        else:
-            mean, variance = self.running_mean, self.running_var
-        scale = self.weight * mx.rsqrt(variance + self.eps)
-        return ((values - mean) * scale + self.bias).astype(images.dtype)
-
-
-class ConvolutionBlock(nn.Module):
-    """A convolution followed by a batch norm, or by the `Shift` of a folded one."""
-
-    def __init__(self, convolution: Convolution, norm: nn.Module) -> None:
-        super().__init__()
-        self.convolution, self.norm = convolution, norm
-
-    def __call__(self, images: mx.array) -> mx.array:
-        """Return convolved, normalised images."""
-        return self.norm(self.convolution(images))
-
-
-class Shift(nn.Module):
-    """The shift of a frozen batch norm whose scale is folded into the convolution before it."""
-
-    def __init__(self, offset: numpy.ndarray) -> None:
-        super().__init__()
-        self.bias = mx.array(offset)
-
-    def __call__(self, images: mx.array) -> mx.array:
-        """Return images with the offset of each channel added."""
-        return images + self.bias.astype(images.dtype)
-
-
 def as_torch(
     random: numpy.random.Generator, shape: tuple[int, ...]
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
@@ -195,9 +116,7 @@ def flops_per_sample(model: nn.Module, images: mx.array) -> float:
         model: its products are layers of this module, in the order in which data pass them.
         images: a batch as the network takes it; it is not evaluated.
     """
-    before = leaves(model)
     model(images)  # each layer stores the number of pixels of its output
-    assign(model, before)  # undo the change of the batch norms
     total, above = 0, False
     for layer in _in_order(model):
         trained = "weight" in layer.trainable_parameters()

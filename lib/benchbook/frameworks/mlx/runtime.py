@@ -1,6 +1,6 @@
 """MLX's types for each precision, trees of arrays, and batches from the device's memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -17,7 +17,6 @@ _SUPPORTED = [
 STORED = {each.name: getattr(mx, each.stored) for each in _SUPPORTED}
 COMPUTED = {each.name: getattr(mx, each.computed) for each in _SUPPORTED}
 ByPath = dict[str, mx.array]  # the arrays of a tree by their paths
-MOVING = ("running_mean", "running_var")  # a batch norm's moving statistics, which stay in float32
 
 
 def leaves(tree: Any) -> ByPath:
@@ -55,24 +54,18 @@ class ResidentArrays:
 
     Args:
         images, labels: NumPy arrays of equal length.
-        prepare: converts some of the images to inputs of the network.
     """
 
     def __init__(
         self,
         images: numpy.ndarray,
         labels: numpy.ndarray,
-        prepare: Callable[[mx.array], mx.array] = lambda part: part,
     ) -> None:
-        self.images, self.labels, self.prepare = (
-            mx.array(images),
-            mx.array(labels.astype("int32")),
-            prepare,
-        )
+        self.images, self.labels = mx.array(images), mx.array(labels.astype("int32"))
         mx.eval(self.images, self.labels)
 
     def batches(self, order: Iterable[numpy.ndarray]) -> Iterator[Batch]:
         """Yield a batch for each array of indices."""
         for indices in order:
             chosen = mx.array(indices)
-            yield self.prepare(self.images[chosen]), self.labels[chosen]
+            yield self.images[chosen], self.labels[chosen]

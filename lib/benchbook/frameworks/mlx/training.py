@@ -13,7 +13,6 @@ from mlx.utils import tree_map
 from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import (
     COMPUTED,
-    MOVING,
     STORED,
     ByPath,
     assign,
@@ -54,10 +53,6 @@ class MlxSubject(ParitySubject):
         named = workload.plain.make_network()
         trained = [name for name, part in named.named_parameters() if part.requires_grad]
         self.names = dict(zip(leaves(self.model.trainable_parameters()), trained, strict=True))
-        moving = [path for path in leaves(self.model) if path.endswith(MOVING)]
-        buffers = [name for name, part in named.named_buffers() if part.is_floating_point()]
-        # Batch norms that are folded into convolutions have no moving statistics.
-        self.moving = dict(zip(moving, buffers, strict=True)) if moving else {}
         super().__init__(workload)
 
     def to_host(self, batch: tuple) -> tuple[numpy.ndarray, ...]:
@@ -74,15 +69,14 @@ class MlxSubject(ParitySubject):
         return self._exported(leaves(self.model.trainable_parameters()), self.names)
 
     def statistics(self) -> Arrays:
-        return self._exported(leaves(self.model), self.moving)
+        return {}  # no batch norm has moving statistics here
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         own, arrays = leaves(self.model), {}
-        for path, name in (self.names | self.moving).items():
-            given = weights | statistics
-            if name in given:
+        for path, name in self.names.items():
+            if name in weights:
                 layer = self._layer(path)
-                value = layer.from_torch(given[name]) if layer else given[name]
+                value = layer.from_torch(weights[name]) if layer else weights[name]
                 arrays[path] = mx.array(numpy.ascontiguousarray(value, "float32")).astype(
                     own[path].dtype
                 )
@@ -169,15 +163,8 @@ class MlxWorkload(Workload):
             settings.precision
         ]  # for inputs that are integers and have no precision
         self.enter()
-        weights = {
-            path: array
-            for path, array in leaves(model.parameters()).items()
-            if not path.endswith(MOVING)
-        }
-        assign(
-            model,
-            {path: array.astype(STORED[settings.precision]) for path, array in weights.items()},
-        )
+        stored, weights = STORED[settings.precision], leaves(model.parameters())
+        assign(model, {path: array.astype(stored) for path, array in weights.items()})
         optimizer.init(model.trainable_parameters())
         self.is_scaled = PRECISIONS[settings.precision].needs_scaling
         self.scaling = {
@@ -221,10 +208,8 @@ class MlxWorkload(Workload):
         return loss
 
     def differentiate(self, batch: tuple) -> ByPath:
-        """Return gradients by path; moving statistics do not change."""
-        before = leaves(self.model)
+        """Return gradients by path."""
         _, gradients = self._gradients(*self.placed(batch))
-        assign(self.model, before)
         return leaves(gradients)
 
     def _losses(

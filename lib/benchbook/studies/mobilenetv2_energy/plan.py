@@ -36,7 +36,7 @@ class Plan(StudyPlan):
     neighbours.
 
     Adam with a learning rate that falls by 4 % in 50,000 steps; categorical cross-entropy;
-    dropout before the head. With `tuned`, torch and MLX fold a frozen network's batch norms into
+    dropout before the head. With `tuned`, torch folds a frozen network's batch norms into
     its convolutions.
 
     Attributes:
@@ -44,7 +44,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "mobilenetv2"
-    FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    FRAMEWORKS = ("torch", "tensorflow", "jax")
     EXAMPLE = {
         "framework": "torch",
         "dataset": "shapes",

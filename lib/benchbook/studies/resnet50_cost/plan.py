@@ -67,7 +67,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "resnet50"
-    FRAMEWORKS = ("torch", "tensorflow", "jax", "mlx")
+    FRAMEWORKS = ("torch", "tensorflow", "jax")
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
     WITHOUT = ("data_resident",)
     EXAMPLE = {"framework": "torch", "batch_size": 8, "image_size": 64, "samples_per_window": 32}
