@@ -10,7 +10,6 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,11 +21,6 @@ from benchbook.rows import manifests as described_runs
 from benchbook.rows.schema import DTYPES, listed
 
 SAME_RATE = 1e-3  # relative tolerance between a rate and samples / seconds
-SAME_WORK = 0.05  # relative tolerance of a network's operations: all frameworks count them alike
-SAME_NETWORK = (
-    0.005  # relative tolerance of its parameters: a text's excerpt has fewer different characters
-)
-SAME_COUNT = 1e-6  # absolute tolerance of an accuracy: float32 means
 CEILING_FACTOR = (
     2.5  # times the rate of a matrix product: fast convolutions (Winograd) save at most that much
 )
@@ -42,7 +36,6 @@ MAX_SKIPPED_STEPS = (
 # median of a run, whose process may lose the CPU between two clocks; and what a window and the
 # writing of its row may take.
 CLOCK_ROUNDING, CLOCK_SECONDS, CLOCK_SHARE, WRITING_SECONDS = 0.002, 0.02, 0.02, 0.08
-ASKED = "num_parity_steps"  # the setting that says how many steps to compare with float64
 NAMED_DATA = (
     "mnist",
     "cifar10",
@@ -99,28 +92,13 @@ RULES: list[tuple[str, str, Callable[[SimpleNamespace], bool]]] = [
             r.energy_joules > MAX_WATTS.get(r.energy_boundary, math.inf) * r.count * r.seconds
         ),
     ),
-    (
-        "operations",
-        "flops_per_sample is {flops_per_sample:.6g}; {model} has {counted_flops:.6g}",
-        lambda r: abs(r.flops_per_sample - r.counted_flops) > SAME_WORK * r.counted_flops,
-    ),
     ("manifest", "{mismatch}", lambda r: r.mismatch),
     (
         "clock",
         "by the manifest's clock, windows took {clock_error:+.3g} s more",
         lambda r: r.trained and r.clock_error,
     ),
-    (
-        "count",
-        "accuracy is {accuracy:.6g}, which no number of the tested images gives",
-        lambda r: _is_miscounted(r),
-    ),
     ("copy", "its {copied} are those of run {original}", lambda r: r.original),
-    (
-        "parity",
-        "num_parity_steps is {asked_steps}, but {parity_steps} in the manifest",
-        lambda r: r.trained and r.asked_steps != r.parity_steps,
-    ),
 ]
 
 
@@ -238,13 +216,11 @@ def _complete(
         r.trained = r.phase == "train" and not math.isnan(r.samples)
         is_scaled = r.precision in PRECISIONS and PRECISIONS[r.precision].needs_scaling
         r.skipped_steps = MAX_SKIPPED_STEPS + 0.1 * r.steps if is_scaled else 0.0
-        r.flops, r.counted_flops = r.samples_per_second * r.flops_per_sample, _operations(r)
+        r.flops = r.samples_per_second * r.flops_per_sample
         products = ceilings.ARITHMETIC.get(r.precision, r.precision)
         r.ceiling = best.get((r.machine, r.session, r.device, products), math.inf)
         r.ceiling *= 1.0 if r.device == "cpu" else r.count
         r.mismatch, r.clock_error, (r.copied, r.original) = _mismatch(r, known), clock_error, copy
-        r.asked_steps = r.settings.get(ASKED) or 0
-        r.parity_steps = (manifest.get("parameters") or r.settings).get(ASKED) or 0
 
 
 def _known(manifest: Mapping, study: str) -> dict[str, object]:
@@ -320,42 +296,6 @@ def _clock_error(lines: list[SimpleNamespace], manifest: Mapping) -> float:
     error = statistics.median(errors or [0.0])
     most = slack + CLOCK_SHARE * statistics.median([r.seconds for r in windows] or [0.0])
     return error if error > most else 0.0
-
-
-def _operations(line: SimpleNamespace) -> float:
-    """Return the operations per sample of a matrix product or a counted network; NaN if unknown.
-
-    They are unknown for images that a layer cannot halve evenly.
-    """
-    if line.model == "matmul":
-        return 2.0 * line.settings.get("matrix_size", math.nan) ** 3
-    name = f"{line.model}_frozen" if line.settings.get("trainable") is False else line.model
-    if line.settings.get("network") or name not in networks.table().index:
-        return math.nan
-    network = networks.describe(name)
-    is_same = abs(network.parameters - line.parameters) <= SAME_NETWORK * network.parameters
-    size = line.sequence_length if network.sequence_length else line.image_size
-    if (
-        not is_same
-        or not (network.sequence_length or size == network.image_size or size % 32 == 0)
-        or math.isnan(size)
-    ):
-        return math.nan
-    sizes = (None, size) if network.sequence_length else (size, None)
-    return networks.describe(name, *sizes).flops_per_sample
-
-
-def _is_miscounted(line: SimpleNamespace) -> bool:
-    """Return whether an accuracy is no number of images over the tested ones, within its digits."""
-    tested = line.samples
-    if line.accuracy_metric == "knn":  # its samples are the images that vote, and the tested ones
-        tested -= min(
-            line.settings.get("num_bank_images") or line.dataset_samples, line.dataset_samples
-        )
-    if line.accuracy_metric not in ("top1", "knn") or not tested * line.accuracy >= 0:
-        return False
-    digits, count = -Decimal(repr(line.accuracy)).as_tuple().exponent, line.accuracy * tested
-    return abs(count - round(count)) > tested * (SAME_COUNT + 0.5 * 10.0**-digits)
 
 
 def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
