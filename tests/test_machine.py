@@ -12,9 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from benchbook.judging import verdicts, wording
-from benchbook.machine import condition, context, identity, layout, nvidia, variables
-from rows import make_rows, windows
+from benchbook.machine import identity, layout, nvidia
 from test_crosschecks import LATER, START, a_run, send
 
 
@@ -173,59 +171,6 @@ def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(
         f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads."
         in said
     )
-
-
-MARKED = {
-    "CUDA_LAUNCH_BLOCKING": "1",
-    "LD_PRELOAD": "/home/jane/lib/libjemalloc.so.2:libx.so",
-    "MALLOC_TRIM_THRESHOLD_": "0",
-    "NVIDIA_TF32_OVERRIDE": "1",
-    "PYTORCH_ENABLE_MPS_FALLBACK": "1",
-    "TF_ENABLE_ONEDNN_OPTS": "0",
-    "XLA_FLAGS": "--xla_cpu_enable_fast_math --xla_dump_to=/home/jane",
-}
-UNMARKED = {
-    "CUDA_VERSION": "12.8",
-    "MALLOC_TRIM_THRESHOLD_": "-1",  # this library sets it
-    "NVIDIA_VISIBLE_DEVICES": "all",
-    "TORCH_HOME": "/home/jane/.torch",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-}
-SECRET = {"NVIDIA_API_KEY": "1", "TF_VAR_password": "1"}  # the second one is Terraform's
-LIMIT = {"OMP_NUM_THREADS": "3"}  # of the machine
-ANONYMOUS = {"/home/jane/lib/": "", "/home/jane/.torch": "(path)", "/home/jane": "(path)"}
-
-
-@pytest.mark.parametrize(
-    ("given", "are_marked"), [(MARKED, True), (UNMARKED | SECRET | LIMIT, False)]
-)
-def test_variables_that_change_speed_or_arithmetic_are_recorded_and_marked(
-    monkeypatch, given, are_marked
-):
-    for other in os.environ:
-        if other.startswith(variables.PREFIXES):
-            monkeypatch.delenv(other)
-    context.change(limits={})
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    recorded = identity.environment()["variables"]
-    for path, shown in ANONYMOUS.items():
-        given = {name: value.replace(path, shown) for name, value in given.items()}
-    assert recorded == {name: value for name, value in given.items() if name not in SECRET | LIMIT}
-    sample = {"awake_seconds": 1.0, "elapsed_seconds": 1.0}
-    conditions = condition.samples(
-        {"run-1": {"environment": {"variables": recorded}, "conditions": [sample]}}
-    )
-    [point] = verdicts.summarise(make_rows(windows([300.0] * 6)), conditions).to_dict("records")
-    marks = (
-        [f"with {', '.join(f'{name}={value}' for name, value in given.items())}"]
-        if are_marked
-        else []
-    )
-    assert str(point["verdict"]).startswith(
-        f"changed: {marks[0]}" if are_marked else "too few processes"
-    )
-    assert wording.hedges(point)[1:] == marks  # after: one process only
 
 
 CPUINFO = """processor\t: 0

@@ -211,6 +211,14 @@ class Backend:
         columns = {"framework": self.framework, "framework_version": version}
         return columns | {"num_threads": self.num_threads()}
 
+    def facts(self) -> dict[str, str]:
+        """Return what the framework reports of itself that changes its speed, for a manifest."""
+        return {}
+
+    def fell_back(self, warning: str) -> str:
+        """Return the operation that a warning says was computed on the CPU; else empty."""
+        return ""
+
     def operation(
         self, device: Device, function: Callable, *host: numpy.ndarray, dtype: str = "float32"
     ) -> Operation:

@@ -72,13 +72,12 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
         manifests: by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: run_id, variables (those that are unusual), and one for each key of a sample;
+        Columns: run_id, variables (see `variables.changing`), and one for each key of a sample;
         empty if no manifest has samples.
     """
     lines = []
     for run_id, manifest in manifests.items():
-        set_there = (manifest.get("environment") or {}).get("variables") or {}
-        whole_run = {"run_id": run_id, "variables": variables.unusual(set_there) or None}
+        whole_run = {"run_id": run_id, "variables": variables.changing(manifest) or None}
         lines += [whole_run | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 

@@ -179,18 +179,15 @@ def environment() -> dict:
     name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
     limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
-    by_quota = (
-        (TENSORFLOW_THREADS, str(usable_cores())) if "cpu_quota" in limits() else None
-    )  # set by `limits`
-    set_here = {
-        pair[0]: pair[1]
-        for pair in variables.recorded().items()
-        if pair[0] != THREADS and pair != by_quota
-    }
+    set_there, by_quota = variables.recorded(), str(usable_cores())  # set by `limits`
+    for name in (TENSORFLOW_THREADS, XLA_THREADS):
+        if "cpu_quota" in limits() and set_there.get(name) == by_quota:
+            del set_there[name]
+    set_there.pop(THREADS, None)
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
-        "variables": set_here | limited,
+        "variables": set_there | limited,
         "lock": lock.name if lock else None,
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
     }

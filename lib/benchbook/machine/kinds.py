@@ -11,6 +11,16 @@ from dataclasses import dataclass, field
 
 # What shows Apple's GPU; Intel Macs are not supported.
 APPLE = ("/System/Library/Frameworks/Metal.framework",)
+# Source: Apple's man page MetalValidation(1)
+METAL = (
+    "MTL_DEBUG_LAYER=0 MTL_SHADER_VALIDATION=0 METAL_DEVICE_WRAPPER_TYPE=0 MTL_CAPTURE_ENABLED=0"
+)
+# Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; RCCL reads them, too
+NCCL = (
+    "NCCL_ALGO NCCL_PROTO NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL NCCL_SHM_DISABLE=0 NCCL_IB_DISABLE=0"
+    " NCCL_NVLS_ENABLE NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_BUFFSIZE NCCL_NTHREADS"
+    " NCCL_NET_GDR_LEVEL NCCL_LAUNCH_MODE"
+)
 # Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
 TPUS = {
     "27": "TPU v2 or v3",  # JAX knows which: rows have its name
@@ -52,6 +62,10 @@ class Features:
         shares_programs: whether the processes of a point may share what one of them compiled: no
         timing chooses its
             kernels, as Inductor's and XLA's tuning on a GPU does, so that they stay independent.
+        speed: the environment's variables of speed or arithmetic that every framework meets on it:
+        names, each with the values that change nothing (A=0|none), apart by spaces; 0 stands for
+        false, too.
+        group_speed: those of several such devices that train together.
         environment: variables of a process that measures on it; see `environment`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and
@@ -72,6 +86,8 @@ class Features:
     aborts: bool = False
     max_inner_dimension: dict[str, int] = field(default_factory=dict)
     shares_programs: bool = False
+    speed: str = ""
+    group_speed: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
@@ -86,6 +102,10 @@ KINDS: dict[str, Features] = {
         energy_counter="rapl",
         group_backend="gloo",
         own_chip=False,
+        # Source: mallopt(3), and glibc's manual (Memory Allocation Tunables)
+        speed="MALLOC_TRIM_THRESHOLD_ MALLOC_MMAP_MAX_ MALLOC_MMAP_THRESHOLD_ MALLOC_TOP_PAD_"
+        " MALLOC_ARENA_MAX MALLOC_CHECK_=0 MALLOC_PERTURB_=0 MALLOC_CONF GLIBC_TUNABLES LD_PRELOAD"
+        " DYLD_INSERT_LIBRARIES",
     ),
     # Apple's GPU as torch drives it. Metal's assertions end the process.
     "mps": Features(
@@ -97,6 +117,7 @@ KINDS: dict[str, Features] = {
         # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products
         # of two matrices)
         files=APPLE,
+        speed=METAL,
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
         # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac
         # swaps. The low mark must not be above the high one. Source:
@@ -115,6 +136,7 @@ KINDS: dict[str, Features] = {
         own_chip=False,
         aborts=True,
         files=APPLE,
+        speed=METAL,
     ),
     "cuda": Features(
         frameworks=("torch", "tensorflow", "jax"),
@@ -126,6 +148,13 @@ KINDS: dict[str, Features] = {
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
+        # Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars, and
+        # cuBLAS's and the Multi-Process Service's manuals
+        speed="CUDA_LAUNCH_BLOCKING=0 CUDA_DEVICE_MAX_CONNECTIONS=8 CUDA_MODULE_LOADING=lazy"
+        " CUDA_FORCE_PTX_JIT=0 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"
+        " CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_SCALE_LAUNCH_QUEUES=1x NVIDIA_TF32_OVERRIDE"
+        " CUBLAS_WORKSPACE_CONFIG CUBLASLT_WORKSPACE_SIZE",
+        group_speed=NCCL,
         # The second and third on Jetson, which has no NVML; the last under WSL, where Windows'
         # driver puts it.
         files=(
@@ -146,6 +175,13 @@ KINDS: dict[str, Features] = {
         energy_counter="amdsmi",
         pins_memory=True,
         group_backend="nccl",
+        # Sources: https://rocm.docs.amd.com/projects/HIP/en/latest/reference/env_variables.html,
+        # https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/find-and-immediate.html
+        speed="HIP_LAUNCH_BLOCKING=0 CUDA_LAUNCH_BLOCKING=0 AMD_SERIALIZE_KERNEL=0"
+        " AMD_SERIALIZE_COPY=0 GPU_MAX_HW_QUEUES=4 HSA_ENABLE_SDMA=1 HSA_OVERRIDE_GFX_VERSION"
+        " HSA_XNACK=0 MIOPEN_FIND_MODE MIOPEN_FIND_ENFORCE=none|1 MIOPEN_DEBUG_CONV_WINOGRAD=1"
+        " MIOPEN_DEBUG_CONV_IMPLICIT_GEMM=1",
+        group_speed=NCCL,
         files=("/dev/kfd",),
     ),
     # Intel's GPUs. Only cards are looked for (Arc A and B, Data Center Max), since most CPUs have a
@@ -155,6 +191,10 @@ KINDS: dict[str, Features] = {
         precisions=("amp_bf16", "amp_fp16"),
         pins_memory=True,
         group_backend="xccl",
+        # Source: https://intel.github.io/llvm/EnvironmentVariables.html
+        speed="ZE_FLAT_DEVICE_HIERARCHY ZE_SERIALIZE=0 SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS"
+        " UR_L0_USE_IMMEDIATE_COMMANDLISTS UR_L0_SERIALIZE=0 UR_L0_DEVICE_SCOPE_EVENTS=0",
+        group_speed="CCL_ALLREDUCE CCL_WORKER_COUNT=1 CCL_ATL_TRANSPORT=mpi",
         cards=tuple(
             f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")
         ),
@@ -165,6 +205,8 @@ KINDS: dict[str, Features] = {
         word="TPU",
         precisions=("amp_bf16",),
         shares_programs=True,
+        # Source: https://docs.jax.dev/en/latest/xla_flags.html
+        speed="LIBTPU_INIT_ARGS TPU_MEGACORE",
         cards=tuple(f"pci:v00001AE0d000000{device}*" for device in TPUS),
     ),
 }

@@ -13,8 +13,7 @@ from typing import Any
 
 import psutil
 
-from benchbook.machine import processes
-from benchbook.machine.variables import setting
+from benchbook.machine import processes, temporary
 
 # Names of the bits, from the lowest. Source:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
@@ -114,7 +113,7 @@ def visible_by_index() -> AbstractContextManager[None]:
     read UUIDs."""
     if "CUDA_VISIBLE_DEVICES" not in os.environ:
         return nullcontext()
-    return setting(CUDA_VISIBLE_DEVICES=",".join(map(str, _visible()[1])))
+    return temporary.variables(CUDA_VISIBLE_DEVICES=",".join(map(str, _visible()[1])))
 
 
 def visible(given: str, names: list[list[str]]) -> list[int]:

@@ -1,5 +1,5 @@
-"""Temporary folders with an owner: what a killed process left is removed when the next folder is
-made, and nothing else is."""
+"""Temporary environment variables, and temporary folders with an owner: what a killed process left
+is removed when the next folder is made, and nothing else is."""
 
 import fcntl
 import os
@@ -18,6 +18,18 @@ MARK = ".benchbook"  # the file in each folder whose lock its owner holds
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
 
 remove = partial(shutil.rmtree, ignore_errors=True)
+
+
+@contextmanager
+def variables(**values: str) -> Iterator[None]:
+    """Set environment variables in a `with` block, and restore them at its end."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 @contextmanager

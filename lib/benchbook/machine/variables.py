@@ -1,117 +1,144 @@
-"""Environment variables of frameworks and libraries: the list that a manifest keeps, and those
-that change a result."""
+"""Environment variables of speed: which of them a manifest keeps, what of their values, and which
+change the result of a device and a framework."""
 
 import os
+import platform
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from benchbook.machine.kinds import KINDS
+from benchbook.machine.libraries import BLAS, FRAMEWORKS
 
-PREFIXES = (
-    "PYTORCH_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "TORCHDYNAMO_",
-    "NVIDIA_",
-    "CUDA_",
-    "CUBLAS_",
-    "CUDNN_",
-    "XLA_",
-)
-PREFIXES += (
-    "TF_",
-    "JAX_",
-    "KERAS_",
-    "MLX_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "OPENBLAS_",
-    "VECLIB_",
-    "ONEDNN_",
-    "DNNL_",
-)
-PREFIXES += ("MALLOC_", "GLIBC_", "LD_PRELOAD")
-# Not recorded: secrets, and variables of Terraform, which has a prefix of TensorFlow's.
-PRIVATE = re.compile(
-    "KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|URL|^TF_(VAR|CLI|DATA|WORKSPACE|INPUT)_?", re.IGNORECASE
-)
-# A variable with one of these words in its name changes neither speed nor arithmetic; container
-# images set many.
-HARMLESS = {
-    "VERSION",
-    "BUILD",
-    "HOME",
-    "PATH",
-    "DIR",
-    "ROOT",
-    "VISIBLE",
-    "ORDER",
-    "CACHE",
-    "LOG",
-    "LOGS",
-    "REQUIRE",
-}
-HARMLESS |= {"DRIVER", "PRODUCT", "ARCH", "BACKEND", "PLATFORMS"}
 # A process that keeps the memory that a step frees; see `frameworks.allocator`.
 KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}
 # A process that leaves a GPU's memory to other frameworks; see `frameworks.devices`.
 SHARES_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
-# Of all variables, what this library, scikit-learn, torch and torchrun set by themselves.
-USUAL = (
-    KEEPS_MEMORY | SHARES_MEMORY | {"MLX_ENABLE_TF32": "0", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
-)
-USUAL |= {
-    "KMP_DUPLICATE_LIB_OK": "True",
-    "KMP_INIT_AT_FORK": "FALSE",
-    "CUDA_MODULE_LOADING": "LAZY",
-}
-USUAL |= {name: value for kind in KINDS.values() for name, value in kind.environment.items()}
+# What this library sets by itself changes no point.
+SET_HERE = KEEPS_MEMORY | SHARES_MEMORY
+SET_HERE |= {name: value for kind in KINDS.values() for name, value in kind.environment.items()}
 THREADS = "OMP_NUM_THREADS"  # torch's
 TENSORFLOW_THREADS, XLA_THREADS = "TF_NUM_INTRAOP_THREADS", "PJRT_NPROC"
 DEVICES_OF_CPU = "--xla_force_host_platform_device_count"  # this library's flag for JAX
-PATH = "(path)"  # in place of one
+FALLBACK = "PYTORCH_ENABLE_MPS_FALLBACK"  # changes a point where an operation did fall back
+WITHHELD = "(set)"  # in place of a value that may be private
 MOST_CHARACTERS = 200  # of a value
+# The words that may be published, besides usual values: those that name a person, a computer or a
+# place are not among them.
+WORDS = """
+active passive default avx avx2 avx512 avx512_core avx512_core_amx avx512_core_bf16 sse41 sse42
+avx512_core_vnni strict any auto bf16 fp16 fp32 tf32 bfloat16 float32 tensorfloat32 highest
+high compatible amx threadsafe rbg threefry2x32 unsafe_rbg
+haswell skylakex cooperlake sapphirerapids zen neoversen1 neoversev1 neoversev2 armv8
+spread close master primary threads cores sockets compact scatter balanced granularity fine
+core none respect verbose intel gnu tbb sequential
+ring tree collnet collnetdirect collnetchain nvls nvlstree ll ll128 simple
+loc nvl pix pxb phb sys eager lazy normal fast hybrid dynamic_hybrid
+backend native cudamallocasync expandable_segments max_split_size_mb pinned_use_background_threads
+garbage_collection_threshold roundup_power2_divisions pinned_use_cuda_host_register
+:4096:8 :16:8 platform bfc cuda_async vmm gpu_private gpu_shared global flat composite combined
+xla_gpu_autotune_level xla_gpu_deterministic_ops xla_gpu_enable_latency_hiding_scheduler
+xla_gpu_enable_triton_gemm xla_gpu_enable_command_buffer xla_gpu_strict_conv_algorithm_picker
+xla_cpu_enable_fast_math xla_cpu_multi_thread_eigen xla_force_host_platform_device_count
+intra_op_parallelism_threads tf_xla_auto_jit tf_xla_cpu_global_jit
+"""
+TRUE, FALSE = {"1", "true", "yes", "on", "y", "t"}, {"0", "false", "no", "off", "n", "f"}
+KNOWN = {*WORDS.split(), *TRUE, *FALSE}
+NUMBER = re.compile(r"-?(\d{1,12}(\.\d{1,6})?|\.\d{1,6})(-\d{1,4})?[kmg]?b?", re.IGNORECASE)
 
 
-@contextmanager
-def setting(**values: str) -> Iterator[None]:
-    """Set environment variables in a `with` block, and restore them at its end."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ |= values
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+def _parsed(text: str) -> dict[str, str]:
+    """Return each name of a table's text with the value that changes nothing; see
+    `kinds.Features.speed`."""
+    return dict(each.partition("=")[::2] for each in text.split())
+
+
+def _of(kind: str, framework: str, blas: str, count: int) -> dict[str, str]:
+    """Return the variables of speed of a device and a framework, each with its usual value."""
+    features, own = KINDS.get(kind), FRAMEWORKS.get(framework)
+    if not (features and own and framework in features.frameworks):
+        return {}
+    texts = [features.speed, own.speed.get("", ""), own.speed.get(kind, "")]
+    if kind == "cpu" and framework == "torch":
+        texts.append(BLAS.get(blas, ""))
+    if count > 1:
+        texts.append(features.group_speed)
+    return _parsed(" ".join(texts))
+
+
+LISTED = {THREADS, FALLBACK}
+LISTED |= _parsed(
+    " ".join(
+        [
+            *BLAS.values(),
+            *(f"{kind.speed} {kind.group_speed}" for kind in KINDS.values()),
+            *(text for own in FRAMEWORKS.values() for text in own.speed.values()),
+        ]
+    )
+).keys()
 
 
 def recorded() -> dict[str, str]:
-    """Return the variables with these prefixes, for a manifest: of a path only the name of a
-    library stays."""
+    """Return the listed variables that are set, for a manifest, each with what of its value may be
+    published."""
     return {
-        name: re.sub(r"[^\s:;,='\"]*/[^\s:;,'\"]*", _name, value)[:MOST_CHARACTERS]
+        name: public(value)
         for name, value in sorted(os.environ.items())
-        if value and name.startswith(PREFIXES) and not PRIVATE.search(name)
+        if value and name in LISTED
     }
 
 
-def unusual(variables: dict[str, str]) -> str:
-    """Return the recorded variables that may change speed or arithmetic, as one text, without
-    those that are USUAL.
+def public(value: str) -> str:
+    """Return a value if it consists of numbers, booleans and known words, else WITHHELD."""
 
-    THREADS is not among them: it is part of what identifies the machine.
+    def is_known(text: str) -> bool:
+        word = text.lower().lstrip("-")
+        return word in KNOWN or NUMBER.fullmatch(text) is not None
+
+    for part in re.split(r"[\s,;]+", value.strip()):
+        name, *rest = re.split("[=:]", part, maxsplit=1)
+        is_option = name.lower().lstrip("-") in WORDS.split() and rest and is_known(rest[0])
+        if not (is_known(part) or is_option):
+            return WITHHELD
+    return value if len(value) <= MOST_CHARACTERS else WITHHELD
+
+
+def changing(manifest: dict) -> str:
+    """Return the recorded variables that change the speed or arithmetic of a run, as one text.
+
+    Those that have the value of `SET_HERE`, or a usual one, do not. THREADS is not among them: it
+    is part of what identifies the machine.
+
+    Args:
+        manifest: with parameters, environment, and the library's facts; any may be missing.
     """
-    flag, changing = re.compile(rf"{DEVICES_OF_CPU}=\d+"), {}
-    for name, value in variables.items():
-        if name != THREADS and value != PATH and not HARMLESS & {*name.split("_")}:
-            changing[name] = flag.sub("", value).strip()
-    return ", ".join(
-        f"{name}={value}" for name, value in changing.items() if value != USUAL.get(name, "")
+    given = manifest.get("parameters") or {}
+    blas = (manifest.get("library") or {}).get("blas") or ""
+    listed = _of(given.get("device"), given.get("framework"), blas, given.get("device_count") or 1)
+    if manifest.get("misplaced_operations"):
+        listed[FALLBACK] = "0"
+    flag, found = re.compile(rf"{DEVICES_OF_CPU}=\d+"), []
+    for name, value in ((manifest.get("environment") or {}).get("variables") or {}).items():
+        left = flag.sub("", value).strip()
+        if name not in listed or not left or value == SET_HERE.get(name):
+            continue
+        if _plain(left) not in map(_plain, listed[name].split("|")):
+            found.append(f"{name}={left}")
+    return ", ".join(found)
+
+
+def changed(parameters: dict) -> str:
+    """Return the variables of this process that will change a point; see `changing`.
+
+    torch is assumed to have the library of matrix products that its wheels for this computer have.
+    """
+    blas = "mkl" if platform.machine() in ("x86_64", "AMD64") else "open"
+    blas = "accelerate" if platform.system() == "Darwin" else blas
+    environment = {"variables": recorded()}
+    return changing(
+        {"parameters": parameters, "environment": environment, "library": {"blas": blas}}
     )
 
 
-def _name(path: re.Match) -> str:
-    name = path[0].rpartition("/")[2]
-    return name if ".so" in name else PATH
+def _plain(value: str) -> str:
+    """Return a value in small letters, and a boolean as 1 or 0."""
+    word = value.lower()
+    return "1" if word in TRUE else "0" if word in FALSE else word

@@ -8,6 +8,7 @@ import functools
 import itertools
 import math
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -120,7 +121,15 @@ def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
-    _append_undone_steps(workload, record, "compile", 1, **{"warm": True} if is_warm else {})
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        _append_undone_steps(workload, record, "compile", 1, **{"warm": True} if is_warm else {})
+    for each in heard:
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    fallen = {workload.device.backend.fell_back(str(each.message)): 1 for each in heard}
+    fallen.pop("", None)
+    if fallen:
+        record.manifest["misplaced_operations"] = fallen
 
 
 def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: bool = False) -> float:
@@ -143,9 +152,8 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
         if num_steps
         else {"seconds": 0.0}
     )
-    misplaced = getattr(
-        workload, "misplaced_operations", dict
-    )()  # other frameworks raise an error instead
+    misplaced = getattr(workload, "misplaced_operations", dict)()
+    misplaced = misplaced or record.manifest.get("misplaced_operations")
     if misplaced:
         record.manifest["misplaced_operations"] = misplaced
         most = ", ".join(f"{count} {name}" for name, count in Counter(misplaced).most_common(5))

@@ -56,6 +56,7 @@ def start(
         "parameters": stated,
         "machine": asdict(this),
         "environment": machine.environment(),
+        "library": device.backend.facts(),
         "commit": common["commit"],
         "condition_before": condition.read(),
     }

@@ -51,6 +51,7 @@ Manifest = open_mapping(
     parameters=Parameters | None,
     machine=open_mapping("Machine", _MACHINE) | None,
     environment=open_mapping("Environment", _ENVIRONMENT) | None,
+    library=dict[str, Text] | None,
     conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,
     tuning=open_mapping(

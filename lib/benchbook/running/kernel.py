@@ -12,7 +12,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from benchbook.machine import context, launch, layout, temporary, variables
+from benchbook.machine import context, launch, layout, temporary
 
 
 def executed() -> Path:
@@ -63,7 +63,7 @@ def execute(notebook: Path, executed: Path, parameters: dict) -> None:
         # Streams are merged, so that the last state of a progress bar is kept.
         options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
         options |= {"kernel_name": "python3", "language": "python"}
-        with variables.setting(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):
+        with temporary.variables(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):
             try:
                 papermill.execute_notebook(*paths, parameters, **options)
             except RuntimeError as error:  # nbclient's and jupyter_client's, such as "Kernel died"

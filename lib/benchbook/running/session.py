@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, verdicts, wording
-from benchbook.machine import condition, contention, context, layout
+from benchbook.machine import condition, contention, context, layout, variables
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
@@ -163,12 +164,23 @@ def _estimates(points: list[Point], machine_name: str) -> dict[tuple[str, str], 
 def _announced(
     points: list[Point], machine_name: str, estimates: dict[tuple[str, str], float]
 ) -> str:
-    """Return how many points are to be measured, and how long they should take."""
+    """Return how many points are to be measured, how long they should take, and which variables of
+    the environment change some."""
     new = [point for point in points if not is_done(_state(machine_name, point))]
     known = [estimates[point.key] for point in new if not math.isnan(estimates[point.key])]
     some = f" for {len(known)} of them" if len(known) < len(new) else ""
     lasting = f", about {wording.duration(sum(known))}{some}" if known else ""
-    return f"{wording.count(len(new), 'point')} to measure on {machine_name}{lasting}."
+    lines = [f"{wording.count(len(new), 'point')} to measure on {machine_name}{lasting}."]
+    changed = Counter(
+        variables.changed(point.parameters | {"framework": point.framework}) for point in new
+    )
+    lines += [
+        f"{text}: {wording.count(count, 'point')} will be marked as changed. Unset it to measure"
+        " without."
+        for text, count in changed.items()
+        if text
+    ]
+    return "\n".join(lines)
 
 
 def _left(spent: list[tuple[float, float]], later: list[float]) -> float:

@@ -5,6 +5,7 @@ own. The output of an operation is allocated once.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -184,6 +185,24 @@ class TorchBackend(Backend):
 
     def num_threads(self) -> int:
         return torch.get_num_threads()
+
+    def facts(self) -> dict[str, str]:
+        blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+        return {
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "blas": blas[1] if blas else "",
+            "threads": str(torch.get_num_threads()),
+        }
+
+    def fell_back(self, warning: str) -> str:
+        """See `Backend.fell_back`; torch warns of the first such operation of a process alone.
+
+        Source: aten/src/ATen/mps/MPSFallback.mm
+        """
+        named = re.search(
+            "operator '(.+)' is not currently supported on the MPS backend and will fall", warning
+        )
+        return named[1] if named else ""
 
     def multiplication(
         self, device: Device, first: numpy.ndarray, second: numpy.ndarray, dtype: str
