@@ -2,11 +2,16 @@
 Linux does."""
 
 import os
+import resource
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import yaml
 
 from benchbook.machine import condition, context, control_groups, identity, variables
+from benchbook.measuring import float64
+from benchbook.running import series
 
 EVENTS = {"memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"}
 STAT = "nr_periods 9\nnr_throttled 4\nthrottled_"
@@ -65,6 +70,58 @@ def test_quotas_throttled_time_and_kills_are_read_in_both_versions(
     assert control_groups.throttled_seconds() == throttled
     assert control_groups.memory_kills() == kills
     assert condition.sample().get("quota_throttled_seconds") == throttled
+
+
+GIB = 2**30
+STATS = "cache 9\ninactive_file {0}\ntotal_inactive_file {0}\n"
+SECOND = {
+    "memory.max": f"{3 * GIB}",
+    "memory.current": f"{2 * GIB}",
+    "memory.stat": STATS.format(GIB),
+}
+SMALLER = SECOND | {"memory.max": f"{GIB}", "memory.current": "0"}
+FIRST = {
+    "memory.limit_in_bytes": f"{3 * GIB}",
+    "memory.usage_in_bytes": f"{GIB}",
+    "memory.stat": STATS.format(0),
+}
+# The text of /proc/self/cgroup, the files of each folder, GiB allowed, and GiB left.
+MEMORIES = {
+    "version 2": ("0::/pod", {"pod": SECOND}, 3, 2),
+    "version 2, a container": ("0::/", {".": SECOND}, 3, 2),
+    "version 2, nested": ("0::/pod/a", {"pod": SMALLER, "pod/a": SECOND}, 1, 2),
+    "version 2, no limit": ("0::/pod", {"pod": {"memory.max": "max\n"}}, None, None),
+    "version 1": ("6:memory:/docker/1", {"memory": FIRST}, 3, 2),
+    "version 1, no limit": (
+        "6:memory:/",
+        {"memory": {"memory.limit_in_bytes": "9223372036854771712\n"}},
+        None,
+        None,
+    ),
+    "no controller": ("0::/pod", {"pod": {}}, None, None),
+}
+
+
+@pytest.mark.parametrize(("groups", "files", "most", "left"), MEMORIES.values(), ids=MEMORIES)
+def test_a_containers_memory_is_the_machines(lay_out, monkeypatch, groups, files, most, left):
+    total = SimpleNamespace(total=64 * GIB, available=60 * GIB)
+    monkeypatch.setattr(identity.psutil, "virtual_memory", lambda: total)
+    context.change(limits={})
+    lay_out("", {})
+    without = identity.fingerprint()
+    lay_out(groups, files)
+    assert control_groups.memory_limit() == (most and most * GIB)
+    assert control_groups.memory_left() == (left and left * GIB)
+    this = identity.identify()
+    assert this.memory_bytes == series.memory_bytes("cpu") == (most or 64) * GIB
+    assert f"-{most or 64}gb" in this.name
+    assert (this.fingerprint != without) == bool(most)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with float64._free_memory():
+        allowed = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        used = psutil.Process().memory_info().data
+    assert abs(allowed - used - (left or 60) * GIB) < GIB / 2
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 @pytest.mark.parametrize(

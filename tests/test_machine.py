@@ -120,6 +120,18 @@ def test_the_commit_of_a_repository_that_git_refuses_is_unknown_with_its_words(
     assert identity.git_fault().startswith("fatal: not a git repository")
 
 
+def test_a_copy_inside_another_repository_has_no_commit(monkeypatch, tmp_path):
+    inner = tmp_path / "downloads" / "benchbook"
+    (inner / "notebooks").mkdir(parents=True)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "Of another project"]):
+        subprocess.run([*git, *words], check=True)
+    monkeypatch.setattr(layout, "checkout", lambda: inner)
+    assert (identity.commit(), identity.git_fault()) == ("", "")
+    monkeypatch.setattr(layout, "checkout", lambda: tmp_path)
+    assert re.fullmatch("[0-9a-f]{12}", identity.commit())
+
+
 def test_usable_cores_are_those_this_process_may_use(monkeypatch):
     monkeypatch.setattr(identity.os, "sched_getaffinity", lambda process: {0, 5, 6}, raising=False)
     assert identity.usable_cores() == 3

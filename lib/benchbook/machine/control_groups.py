@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GROUPS, MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+NO_LIMIT = 2**62  # bytes; version 1 writes the largest number of whole pages
 
 
 def cpu_quota() -> float | None:
@@ -35,6 +36,33 @@ def throttled_seconds() -> float | None:
         each.get("throttled_usec", each.get("throttled_time", 0) / 1e3) / 1e6 for each in counts
     ]
     return sum(times) if any("nr_throttled" in each for each in counts) else None
+
+
+def memory_limit() -> int | None:
+    """Return the bytes of memory that this process and its group may use; None: there is no such
+    limit."""
+    return min((most for _, most in _memory_limits()), default=None)
+
+
+def memory_left() -> int | None:
+    """Return the bytes that are left of these limits; what Linux can drop of a file's copy in
+    memory counts as left."""
+    left = []
+    for file, most in _memory_limits():
+        used = file.with_name(
+            "memory.current" if file.name == "memory.max" else "memory.usage_in_bytes"
+        )
+        counts = _counts(file.with_name("memory.stat"))
+        cached = counts.get("total_inactive_file", counts.get("inactive_file", 0))
+        left.append(max(0, most - int(used.read_text()) + cached))
+    return min(left, default=None)
+
+
+def _memory_limits() -> Iterator[tuple[Path, int]]:
+    for file in _files("memory", "memory.max", "memory.limit_in_bytes"):
+        most = file.read_text().strip()
+        if most != "max" and int(most) < NO_LIMIT:
+            yield file, int(most)
 
 
 def memory_kills() -> int:

@@ -45,7 +45,7 @@ class Machine:
         physical_cores, logical_cores: cores that the operating system reports.
         usable_cores: see `usable_cores`.
         cpu_quota: see `control_groups.cpu_quota`.
-        memory_bytes: main memory.
+        memory_bytes: see `memory_bytes`.
         system: operating system with its version (macOS: with its build).
         accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip.
         AMD and Intel: none.
@@ -76,7 +76,7 @@ def identify(name: str = "") -> Machine:
     Raises:
         ValueError: a folder cannot have the given name.
     """
-    chip, memory = _chip(), psutil.virtual_memory().total
+    chip, memory = _chip(), memory_bytes()
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
@@ -133,7 +133,7 @@ def fingerprint() -> str:
         "system": platform.system(),
         "chip": _chip(),
         "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
-        "memory_gib": round(psutil.virtual_memory().total / 2**30),
+        "memory_gib": round(memory_bytes() / 2**30),
         "gpus": nvidia.kinds() or _tpus(),
         **limits(),
     }
@@ -153,6 +153,12 @@ def usable_cores() -> int:
     """Return how many logical cores this process may use at a time: fewer than all by affinity,
     or by a CPU quota."""
     return min(len(cores()), math.ceil(control_groups.cpu_quota() or len(cores())))
+
+
+def memory_bytes() -> int:
+    """Return the main memory that this process may use: all, or a container's limit."""
+    total = psutil.virtual_memory().total
+    return min(total, control_groups.memory_limit() or total)
 
 
 def limits() -> dict[str, float | str]:
@@ -200,7 +206,9 @@ def commit() -> str:
     without a repository, and "unknown" if git does not read the one that is there; see
     `git_fault`.
     """
-    if not (folder := layout.checkout()):
+    if (folder := layout.checkout()) and not (folder / ".git").exists():
+        return ""  # a copy without its repository, maybe inside another one
+    if not folder:
         recorded = metadata.distribution("benchbook").read_text("direct_url.json")
         return json.loads(recorded or "{}").get("vcs_info", {}).get("commit_id", "")[:12]
     head = output("git", "-C", str(folder), "rev-parse", "--short=12", "HEAD")

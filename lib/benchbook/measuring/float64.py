@@ -19,6 +19,7 @@ import psutil
 
 from benchbook.frameworks import devices
 from benchbook.frameworks.plain import Arrays, Plain
+from benchbook.machine import control_groups
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import failures
 
@@ -343,9 +344,10 @@ def _free_memory() -> Iterator[None]:
     limits = resource.getrlimit(resource.RLIMIT_DATA)
     used = getattr(psutil.Process().memory_info(), "data", None)
     if used is not None:
-        resource.setrlimit(
-            resource.RLIMIT_DATA, (used + psutil.virtual_memory().available, limits[1])
-        )
+        free = psutil.virtual_memory().available
+        left = control_groups.memory_left()
+        free = free if left is None else min(free, left)
+        resource.setrlimit(resource.RLIMIT_DATA, (used + free, limits[1]))
     try:
         yield
     finally:

@@ -1,9 +1,7 @@
 """Batches that cannot fit into memory: trying them would swap for hours."""
 
-import psutil
-
 from benchbook.judging import wording
-from benchbook.machine import nvidia
+from benchbook.machine import identity, nvidia
 from benchbook.rows import networks
 from benchbook.running.profiles import Point
 
@@ -55,5 +53,5 @@ def least_bytes(point: Point) -> float | None:
 def memory_bytes(kind: str) -> int | None:
     """Return the memory of a device of this computer; None if it is unknown."""
     if kind in UNIFIED:
-        return psutil.virtual_memory().total
+        return identity.memory_bytes()
     return min((size for _, size in nvidia.kinds() if size), default=None)
