@@ -1,6 +1,7 @@
 """What tests run in a process of its own: commands of this project, and tests of another
 framework."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -100,3 +101,19 @@ def environment_of_tests() -> dict[str, str]:
     hurries."""
     kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
     return kept | {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {COMPILE_BADLY}".strip()}
+
+
+def ended_after(count: int, call: Callable[[], object]) -> int:
+    """Call a function in a process that is killed when it has opened, made, moved or removed so
+    many files; return how the process ended."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    left, status = itertools.count(count, -1), 1
+    sys.addaudithook(
+        lambda event, _: event[:3] in ("ope", "os.") and next(left) == 0 and os._exit(9)
+    )
+    try:
+        call()
+        status = 0
+    finally:
+        os._exit(status)

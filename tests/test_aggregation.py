@@ -13,7 +13,7 @@ from benchbook.record import pairs
 from benchbook.report import aggregation, site, tables
 from benchbook.running import kernel, progress
 from test_hostile_inputs import a_machine
-from test_report import marks_of
+from test_report import dead_links, marks_of, read
 
 pytestmark = pytest.mark.notebook
 YOURS = "m003"
@@ -33,6 +33,10 @@ def outputs(tmp_path_factory):
         patch.setenv("BENCHBOOK_OUTPUTS", str(folder))
         site.write()
         yield folder
+
+
+def test_sphinx_warns_of_nothing_and_every_link_of_the_real_notebooks_resolves(outputs):
+    assert dead_links(read(outputs / "report" / "index.html")) == []
 
 
 @pytest.fixture(scope="module")

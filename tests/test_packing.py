@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 import tracemalloc
 import zipfile
 
@@ -14,6 +13,7 @@ import pytest
 from benchbook.machine import layout
 from benchbook.report import machines
 from benchbook.rows import manifests, packing, records
+from processes import ended_after
 from rows import contents, make_row, make_zip, write
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
@@ -229,22 +229,6 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(
     assert {name: text for name, text in added.items() if text is not None} == own
 
 
-def added_until(path, count: int) -> int:
-    """Add a pack in a process that is killed when it has opened, made, moved or removed so many
-    files; return how."""
-    if child := os.fork():
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    left, status = itertools.count(count, -1), 1
-    sys.addaudithook(
-        lambda event, _: event[:3] in ("ope", "os.") and next(left) == 0 and os._exit(9)
-    )
-    try:
-        packing.add(path, str)
-        status = 0
-    finally:
-        os._exit(status)
-
-
 def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start(tmp_path, outputs):
     measure()
     measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
@@ -252,7 +236,7 @@ def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start
     names, found = set(packing.read(sent)), set()
     shutil.rmtree(outputs)
     for count in itertools.count(0, 7):
-        if (status := added_until(sent, count)) == 0:
+        if (status := ended_after(count, lambda: packing.add(sent, str))) == 0:
             break
         assert status == 9
         packing.tidy()

@@ -6,6 +6,7 @@ import csv
 import functools
 import hashlib
 import io
+import itertools
 import json
 import re
 import shutil
@@ -28,7 +29,8 @@ from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows
+from processes import ended_after
+from rows import contents, make_row, make_rows, windows
 
 pytestmark = pytest.mark.usefixtures("outputs")
 MARKUP = '<script>alert("x")</script><img src=x onerror="alert(1)">'
@@ -98,7 +100,11 @@ def html_output(markup):
 def made(place: Path, merged, *notebooks: Path) -> SimpleNamespace:
     """Build a site in a folder from an aggregation and executed notebooks, and read it."""
     merged.write(place / "figures")
-    index = site.build(place / "figures", place / "report", notebooks)
+    return read(site.build(place / "figures", place / "report", notebooks))
+
+
+def read(index: Path) -> SimpleNamespace:
+    """Return a site's folder, and its pages by name."""
     soups = {
         path.relative_to(index.parent).as_posix(): soup(path)
         for path in index.parent.rglob("*.html")
@@ -156,6 +162,21 @@ def links(page: BeautifulSoup) -> list[str]:
     return [tag[name] for tag in page.find_all(True) for name in ADDRESSES if name in tag.attrs]
 
 
+def dead_links(site: SimpleNamespace) -> list[str]:
+    """Return what Sphinx warned of, and the links of a site's pages to files that it lacks."""
+    log = (site.folder.parent / "figures" / "sphinx.log").read_text().splitlines()
+    found = [line for line in log if "/source/" in line]  # of pages, not of a second build
+    for name, page in site.pages.items():
+        own = [link for link in links(page) if not urlsplit(link).scheme and "{" not in link]
+        folder = (site.folder / name).parent
+        found += [
+            f"{name}: {link}"
+            for link in own
+            if not (folder / unquote(urlsplit(link).path)).exists()
+        ]
+    return found
+
+
 @pytest.mark.parametrize("repository", ["", "someone/benchbook"])
 def test_the_first_page_says_where_to_report_an_error_once_the_project_has_an_address(
     tmp_path, monkeypatch, repository
@@ -198,9 +219,6 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
         ]  # not in the navigation
         assert len(words) == len(set(words)), name
         assert (words == []) if "words" in name else ("window" in words) or "measuring" not in name
-        for link in (link for link in links(page) if not urlsplit(link).scheme and "{" not in link):
-            path = unquote(urlsplit(link).path)
-            assert ((whole.folder / name).parent / path).exists(), (name, link)
     assert (
         sorted(
             path.name
@@ -209,6 +227,7 @@ def test_the_site_is_complete_and_a_browser_loads_nothing_of_another_host(whole)
         )
         == TABLES
     )
+    assert dead_links(whole) == []
     assert len(marks_of(whole.folder)) > 100
     assert (
         sum(path.stat().st_size for path in whole.folder.glob("_static/*.js")) < 500_000
@@ -365,8 +384,9 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             kernel.keep(path, "mnist_speedup", point, variant == "reference")
     merged = merge(make_rows(windows([1.0] * 3)))
     merged.drawings["mnist-epochs"] = Drawing(None, pandas.DataFrame({"a": [1]}), "")
-    pages = build(merged, *site.notebooks()).pages
-    page = pages["01_mnist_speedup.html"]
+    after = build(merged, *site.notebooks())
+    assert dead_links(after) == []
+    pages, page = after.pages, after.pages["01_mnist_speedup.html"]
     [table] = page.select("a[download]")
     assert (table["href"], table.parent.text.split()[0]) == ("mnist-epochs.csv", "note")
     assert page.find("a", string="window")["href"].startswith(
@@ -404,6 +424,42 @@ def test_a_site_can_be_made_before_anything_was_measured_and_without_what_was_th
     assert "Nothing has been measured" in text(after.pages["points.html"])
     assert "Nothing: every file was read" in text(after.pages["points.html"])
     assert "01_mnist_speedup.html" not in after.pages
+
+
+def test_a_report_that_is_killed_anywhere_leaves_a_whole_one_and_all_that_is_not_its_own(outputs):
+    def write(*pages):
+        with site.replacing(outputs / "report") as place:
+            for page in pages:
+                (place / "site" / page).mkdir(parents=True)
+                (place / "site" / page / "page.html").write_text(" ".join(pages))
+
+    found = []
+    for count in itertools.count():
+        outputs.mkdir(exist_ok=True)
+        write("a", "b")
+        for name in ("CNAME", "b/mine"):
+            (outputs / "report" / name).write_text("mine")
+        status = ended_after(count, lambda: write("b", "c"))
+        with pytest.raises(ZeroDivisionError), site.replacing(outputs / "report"):
+            1 / 0  # noqa: B018
+        left = contents(outputs / "report")
+        assert (left.pop("CNAME"), left.pop("b/mine")) == (b"mine", b"mine")
+        pages = sorted(name[0] for name in left if name.endswith("page.html"))
+        assert {left[f"{page}/page.html"] for page in pages} == {" ".join(pages).encode()}
+        found.append(" ".join(pages))
+        assert not any(outputs.glob(".report-*/*/"))
+        shutil.rmtree(outputs)
+        if status == 0:
+            break
+    assert set(found) == {"a b", "b c"}
+
+
+def test_a_report_overwrites_no_file_of_another(outputs, whole):
+    (outputs / "report").mkdir()
+    (outputs / "report" / "index.html").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"report/index\.html is of no report"):
+        site.build(whole.folder.parent / "figures", outputs / "report", [])
+    assert contents(outputs) == {"report": None, "report/index.html": b"mine"}
 
 
 def test_csv_and_json_have_the_same_data_and_json_names_their_types(whole):

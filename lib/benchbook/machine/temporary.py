@@ -8,7 +8,6 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 PREFIX = "benchbook_"
@@ -17,7 +16,16 @@ MARK = ".benchbook"  # the file in each folder whose lock its owner holds
 # makes in a folder.
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
 
-remove = partial(shutil.rmtree, ignore_errors=True)
+
+def remove(path: Path) -> None:
+    """Remove a folder, its mark last, so that what is left at a kill or an error still has it."""
+    with suppress(OSError):
+        for inner in sorted(path.iterdir(), key=lambda each: each.name == MARK):
+            if inner.is_dir() and not inner.is_symlink():
+                shutil.rmtree(inner)
+            else:
+                inner.unlink()
+        path.rmdir()
 
 
 @contextmanager

@@ -23,6 +23,7 @@ SETTINGS = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
     "myst": {"commonmark_only": True},
+    "orphan": True,  # the page of a point is in no table of contents
 }
 # A table scrolls by itself and is reached by keyboard; the corner cell of a pandas table is no
 # header.

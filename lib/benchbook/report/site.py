@@ -1,14 +1,15 @@
 """The site: the aggregation and the studies' notebooks as executed, the documents, all points
 and data."""
 
+import functools
 import html
 import importlib.util
-import io
 import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchbook.machine import identity, layout, temporary
@@ -34,6 +35,7 @@ WITHOUT_LINKS = {
     "table",
 }
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
+WRITTEN = ".written"  # the list of the files that a report wrote
 HERE = Path(__file__).parent
 # The policy names the digest of the one inline script of furo's pages; a test compares it with the
 # pages.
@@ -122,7 +124,7 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     """
     from sphinx.application import Sphinx
 
-    with temporary.folder() as place:
+    with replacing(folder) as place:
         source, built = place / "source", place / "site"
         shutil.copytree(figures / "pages", source)
         for name in (
@@ -147,21 +149,67 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             "html_extra_path": list(map(str, [figures / "data", *charts.values()]))
         }
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
-        app = Sphinx(
-            source,
-            None,
-            built,
-            f"{place}/doctrees",
-            "html",
-            settings,
-            status=None,
-            warning=io.StringIO(),
-        )
-        app.connect("html-page-context", _add_policy, priority=900)  # after furo's
-        app.build()
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.move(built, folder)
+        trees = place / "doctrees"
+        with (figures / "sphinx.log").open("w", encoding="utf-8") as log:
+            app = Sphinx(source, None, built, trees, "html", settings, status=None, warning=log)
+            app.connect("html-page-context", _add_policy, priority=900)  # after furo's
+            app.build()
     return folder / "index.html"
+
+
+@contextmanager
+def replacing(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, whose `site` then takes the place of a report as a whole.
+
+    Raises:
+        FileExistsError: a file that no report wrote has the name of one of this report.
+    """
+    folder = folder.resolve()
+    settle = functools.partial(_settle, folder)
+    with temporary.folder(folder.parent, f".{folder.name}-", settle) as place:
+        yield place
+        new = place / "site"
+        written = [path.relative_to(new).as_posix() for path in _files(new)]
+        (new / WRITTEN).write_text("\n".join([*written, WRITTEN]), encoding="utf-8")
+        for path in _of_others(folder):
+            if (new / path.relative_to(folder)).exists():
+                raise FileExistsError(f"{path} is of no report; allowed there: files of a report")
+        if folder.exists():
+            folder.rename(place / "old")
+        new.rename(folder)
+
+
+def _settle(folder: Path, place: Path) -> None:
+    """Return what is another's in the report of before, which is in `place`; remove the rest.
+
+    If the process was killed before the new report was in its place, the old one returns to it.
+    """
+    old = place / "old"
+    if old.exists() and not folder.exists():
+        old.rename(folder)
+    for path in _of_others(old):
+        target = folder / path.relative_to(old)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    if old.exists():
+        old.rename(place / "replaced")
+    temporary.remove(place)
+
+
+def _of_others(report: Path) -> list[Path]:
+    """Return the files in a report's folder that no report wrote."""
+    listed = report / WRITTEN
+    written = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else ()
+    written = {report / name for name in written}
+    return [path for path in _files(report) if path not in written]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return what is below a folder: files, links and empty folders."""
+    every = sorted(folder.rglob("*"))
+    return [
+        each for each in every if each.is_symlink() or not each.is_dir() or not any(each.iterdir())
+    ]
 
 
 def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) -> str:
@@ -196,7 +244,7 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
                 path.stem.removeprefix(f"{executed.stem}-"),
                 _write_notebook(path, source / "points"),
             )
-            lines.append(f"- [{name}](points/{path.name}): {said}")
+            lines.append(f"- [{name}](points/{path.stem}.html): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     link = ""  # of the figure above
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
