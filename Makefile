@@ -40,6 +40,11 @@ ifdef PYTHONHOME
 $(warning PYTHONHOME=$(PYTHONHOME) is not used: with it, an interpreter does not find its own library)
 unexport PYTHONHOME
 endif
+OWN := { test ! -e .venv || test -O .venv; }
+NOT_OWN := .venv belongs to another user; clone the project into a folder of your own
+ifneq ($(shell test -x $(BIN)/python || $(OWN) || echo no),)
+$(error $(NOT_OWN))
+endif
 $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpreter is gone
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 
@@ -125,9 +130,11 @@ address: #- Write the address of the repository on GitHub into pyproject.toml, R
 		pyproject.toml README.md notebooks/colab.ipynb
 
 clean: ## Remove environments, caches and everything that is regenerated; rows are kept
+	@$(OWN) || { echo "make: $(NOT_OWN)" >&2; exit 1; }
 	rm -rf .venv .uv .pytest_cache .ruff_cache .mypy_cache outputs/figures outputs/report lib/*.egg-info
 
 $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
+	@$(OWN) || { echo "make: $(NOT_OWN)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(UV) venv --quiet --clear --python 3.11 .venv
 	@echo "Installing the locked packages for $(PLATFORM) (several GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt

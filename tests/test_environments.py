@@ -367,6 +367,19 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
     assert [setup(EXTRAS="mine.txt"), setup(EXTRAS="mine.txt")] == [["yours"], ["yours"]]
     (tmp_path / ".venv" / "bin" / "python").unlink()
     assert setup(EXTRAS="mine.txt") == [*whole, "yours"]
+    if os.getuid():
+        return  # only root may give a folder to another user
+    os.chown(tmp_path / ".venv", 65534, 65534)
+    assert setup() == []
+    python, own = tmp_path / ".venv" / "bin" / "python", tmp_path / "pyproject.toml"
+    for target, change in {"setup": own.touch, "clean": str, "study": python.unlink}.items():
+        change()
+        before = sorted((tmp_path / ".venv").rglob("*"))
+        command = ["make", target, "PLATFORM=here", f"UV={uv}"]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (ended.returncode, "belongs to another user" in ended.stderr) == (2, True)
+        assert sorted((tmp_path / ".venv").rglob("*")) == before
+        assert not (tmp_path / "log").exists()
 
 
 def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch):
