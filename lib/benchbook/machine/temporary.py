@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "benchbook_"
-MARK = ".benchbook"  # the file in each folder whose lock its owner holds
+MARK = ".benchbook"  # the file in each folder, whose lock its owner holds, that says who made it
 # A socket's path has at most 103 bytes on macOS, 107 on Linux; this is the longest that Python
 # makes in a folder.
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
@@ -58,18 +58,17 @@ def folder(
             place = Path("/tmp")
     tidy(place, prefix, dispose)
     path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
-    mark = os.open(path / f"{MARK}.new", os.O_CREAT | os.O_RDWR, 0o600)
+    lock = os.open(path, os.O_RDONLY)
     try:
         with suppress(OSError):  # without locks, or on a full disk, it stays after a kill
-            fcntl.flock(mark, fcntl.LOCK_EX)
-            os.write(mark, _content(path))
-            (path / f"{MARK}.new").rename(path / MARK)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (path / MARK).write_bytes(_content(path))
         yield path
     finally:
         try:
             dispose(path)
         finally:
-            os.close(mark)
+            os.close(lock)
 
 
 def tidy(place: Path, prefix: str = PREFIX, dispose: Callable[[Path], object] = remove) -> None:
@@ -81,24 +80,23 @@ def tidy(place: Path, prefix: str = PREFIX, dispose: Callable[[Path], object] = 
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder's mark.
+    """Hold the lock of a folder.
 
     Raises:
         OSError: `folder` did not make it for this user, or its owner is alive.
     """
-    if not stat.S_ISDIR(path.lstat().st_mode):  # opening a pipe would wait
-        raise NotADirectoryError(path)
-    mark = os.open(path / MARK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        found = os.fstat(mark)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-            raise PermissionError(path)
-        fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.read(mark, 1024) != _content(path):  # of a folder that a user copied or renamed
-            raise FileNotFoundError(path)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        mark = os.open(path / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # or a pipe waits
+        with open(mark, "rb") as file:  # noqa: PTH123 (of a descriptor)
+            found = os.fstat(mark)
+            is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid()
+            if not is_own or file.read(1024) != _content(path):  # a user's copy, or renamed
+                raise PermissionError(path)
         yield
     finally:
-        os.close(mark)
+        os.close(lock)
 
 
 def _content(path: Path) -> bytes:
