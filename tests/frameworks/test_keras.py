@@ -1,5 +1,6 @@
 """What every Keras workload must do, with TensorFlow and with JAX."""
 
+import contextlib
 import functools
 
 import numpy
@@ -154,6 +155,17 @@ def test_parity_with_float64_passes(data, tmp_path, precision):
     assert verdict.num_steps == 3
     for kept, weight in zip(before, weights(made), strict=True):
         numpy.testing.assert_array_equal(kept, weight)
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_dropout_is_off_in_a_comparison_and_in_nothing_else(data, order):
+    never, made = workload(data, make_model=without_dropout), workload(data)
+    start, without, were_equal = made.snapshot(), steps(never, 1), []
+    for is_compared in order:
+        with made.network.without_dropout() if is_compared else contextlib.nullcontext():
+            made.restore(start)
+            were_equal.append(steps(made, 1) == without)
+    assert tuple(were_equal) == order
 
 
 def test_float64_is_float64_in_every_layer_and_in_the_loss(data, monkeypatch):

@@ -1,6 +1,7 @@
 """A Keras model trained by JAX: a jitted function from one state to the next."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import numpy
@@ -32,14 +33,16 @@ class KerasNetwork(Network):
                 NamedSharding(mesh, PartitionSpec()),
                 NamedSharding(mesh, PartitionSpec("batch")),
             )
-        self.jitted_step = step = jax.jit(self.train_step, donate_argnums=0)
+        # JAX keeps what it traced by the function, and `self.train_step` always equals itself: with
+        # the dropout of the first time. A new function is traced again.
+        self.jitted_step = step = jax.jit(partial(self.train_step), donate_argnums=0)
 
         def train(inputs: Array, target: Array) -> Array:
             self._state, loss = step(self._state, inputs, target)
             return loss
 
         def at_weights(body: Callable) -> Callable:
-            jitted = jax.jit(body)
+            jitted = jax.jit(partial(body))
             return lambda *given: jitted(*self._state[:2], *given)
 
         bodies = self._score_body, self._predict_body, self._differentiate_body
