@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "benchbook_"
-MARK = ".benchbook"  # the file in each folder, whose lock its owner holds, that says who made it
+MARK = ".made"  # the file in each folder that says who made it; its owner holds the folder's lock
 # A socket's path has at most 103 bytes on macOS, 107 on Linux; this is the longest that Python
 # makes in a folder.
 MOST_BYTES = 103 - len(f"/{PREFIX}12345678/pymp-12345678/listener-12345678")
