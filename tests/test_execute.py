@@ -55,7 +55,7 @@ from benchbook.running import profiles
 from benchbook.measuring import runs
 from benchbook.frameworks.devices import Device
 software = {{"framework": "torch", "framework_version": "0", "num_threads": 1}}
-devices.backend = lambda framework: SimpleNamespace(software=lambda device: software)  # imports none
+devices.backend = lambda framework: SimpleNamespace(software=lambda device: software, facts=dict)  # imports none
 fault = os.environ.get("FAULT", "")
 if fault == "early exception":
     raise ValueError("broken before the run began")

@@ -152,7 +152,8 @@ def backend(framework):
     versions = {"framework": framework, "framework_version": metadata.version(framework), "num_threads": 1}
     questions = ("refused", "name", "capability", "compiles_first", "reset_peak_memory", "synchronize")
     none = dict.fromkeys(questions, lambda *given: None)
-    return SimpleNamespace(kinds=lambda: ("cpu",), software=lambda device: versions, **none)
+    own = {"software": lambda device: versions, "facts": dict, "fell_back": lambda warning: ""}
+    return SimpleNamespace(kinds=lambda: ("cpu",), **own, **none)
 """
 
 
