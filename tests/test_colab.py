@@ -50,7 +50,8 @@ def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
     monkeypatch.delenv("BENCHBOOK_PATIENCE", raising=False)
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    notebook.cells.insert(2, nbformat.v4.new_code_cell("machine = 'kaggle-p100'"))
+    (tmp_path / "here" / "outputs").mkdir()
+    (tmp_path / "here" / "outputs" / "intel-xeon-tesla-t4.zip").write_bytes(b"")
     notebook.cells.append(nbformat.v4.new_code_cell(IMPORTED))
     NotebookClient(
         notebook, resources={"metadata": {"path": str(tmp_path / "here")}}, timeout=600
@@ -60,8 +61,8 @@ def test_it_checks_installs_measures_and_packs_and_imports_no_framework(tmp_path
         f"nvidia-smi |{tmp_path / 'site'}|",
         f"pip install --quiet benchbook[measure] @ git+https://github.com/{address()}||0",
         "benchbook machine||0",
-        "benchbook study --machine kaggle-p100 --profile quick --studies all||0",
-        "benchbook pack --machine kaggle-p100||0",
+        "benchbook study --profile quick --studies all||0",
+        "benchbook pack||0",
     ]
     assert notebook.cells[-1].outputs[0]["text"].strip() == "set()"
     for line in commands[2:]:
