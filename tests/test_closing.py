@@ -55,7 +55,9 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(
     conditions = [sample | {"index": n - 1 if n else None} for n, sample in enumerate(clock)]
     for n in range(4):
         path = experiment.measurement.folder / f"{RUN}{n}.json"
-        path.write_text(json.dumps({"run_id": f"{RUN}{n}", "conditions": conditions}))
+        machine = {"hypervisor": "WSL" if words else ""}
+        described = {"run_id": f"{RUN}{n}", "conditions": conditions, "machine": machine}
+        path.write_text(json.dumps(described))
     found = experiment.end()
     assert set(found.measured["session"]) == {"s"}  # neither an earlier session nor another point
     assert set(found.measured["point"]) == {own["point"]}
@@ -65,6 +67,7 @@ def test_a_disturbed_point_says_so_first_in_notebook_and_terminal(
     )
     assert words in said.partition("**.")[0]
     assert "95 % interval" in said
+    assert ("how busy the host was is hidden (WSL)" in said.splitlines()[-1]) == bool(words)
     assert "session s" in capsys.readouterr().out.lower()
     assert progress.result(experiment.measurement.folder).startswith("unstable: ") == bool(words)
 

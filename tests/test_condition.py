@@ -170,6 +170,34 @@ def answer(monkeypatch, refused: int, **answers):
         )
 
 
+def used(**values) -> pynvml.c_nvmlProcessUtilizationSample_t:
+    """Return NVML's own sample of a process that used a GPU."""
+    return pynvml.c_nvmlProcessUtilizationSample_t(**values)
+
+
+OUTSIDE = 2**22 + 7  # an id from outside this container
+ONE_OF_US = os.getpid()
+SHARES = {
+    "another computes": ([used(pid=ONE_OF_US, smUtil=60), used(pid=1, smUtil=40)], 0.4),
+    "another one holds memory alone": ([used(pid=ONE_OF_US, smUtil=60)], 0.0),
+    "several": ([used(pid=1, smUtil=70), used(pid=2, smUtil=70)], 1.0),
+    "ids of the host": ([used(pid=OUTSIDE, smUtil=60)], None),
+    "nobody computes": (pynvml.NVML_ERROR_NOT_FOUND, 0.0),
+    "a GPU before Maxwell": (pynvml.NVML_ERROR_NOT_SUPPORTED, None),
+    "not for this user": (pynvml.NVML_ERROR_NO_PERMISSION, None),
+}
+
+
+@pytest.mark.parametrize(("told", "share"), SHARES.values(), ids=SHARES)
+def test_a_neighbour_is_work_on_the_gpu_and_not_a_process(monkeypatch, told, share):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    refused = told if isinstance(told, int) else pynvml.NVML_ERROR_NOT_SUPPORTED
+    answers = {} if isinstance(told, int) else {"DeviceGetProcessUtilization": told}
+    monkeypatch.setattr(psutil, "pid_exists", lambda number: number < OUTSIDE)
+    answer(monkeypatch, refused, DeviceGetHandleByIndex=lambda index: index, **answers)
+    assert nvidia.states()[0]["others_share"] == share
+
+
 def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatch):
     other = SimpleNamespace(pid=psutil.Process().ppid(), usedGpuMemory=1)
     rank = subprocess.Popen(
@@ -191,6 +219,10 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         ),
         DeviceGetCurrentClocksThrottleReasons=0x44,
         DeviceGetComputeRunningProcesses=[*own, other],
+        DeviceGetProcessUtilization=lambda handle, since: [
+            used(pid=own[1].pid, smUtil=90),
+            used(pid=other.pid, smUtil=7, timeStamp=since + 1),
+        ],
     )
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert nvidia.kinds() == [("GPU 0", 16), ("GPU 1", 16)]
@@ -201,6 +233,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         "thermal_slowdown_seconds": 2.5,
         "clock_reasons": ["sw_power_cap", "hw_thermal_slowdown"],
         "num_other_processes": 1,
+        "others_share": 0.07,
     }
     limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
     assert nvidia.gpus() == [limits | {"max_sm_clock_mhz": None} | state]
@@ -208,7 +241,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     monkeypatch.setenv(
         "TORCHELASTIC_RUN_ID", "none"
     )  # torchrun's agent, with all its ranks, started this process
-    assert nvidia.states() == [state | {"num_other_processes": 0}]
+    assert nvidia.states() == [state | {"num_other_processes": 0, "others_share": 0.0}]
     rank.communicate()
 
 

@@ -155,3 +155,9 @@ def test_a_quota_is_a_limit_of_the_machine_and_threads_follow_it(
     assert variables.TENSORFLOW_THREADS not in identity.environment()["variables"]
     assert identity.identify("desk").cpu_quota == limits.get("cpu_quota")
     assert (identity.fingerprint() != without) == bool(limits)
+    assert "missing_cores" not in condition.sample()
+    lay_out("0::/", {".": {"cpu.max": "100000 100000"}})  # in the middle of the study
+    assert condition.sample().get("missing_cores", 0) == usable - 1
+    lay_out("0::/", {".": {"cpu.max": "max 100000"}})
+    monkeypatch.setattr(identity, "cores", lambda: {0})
+    assert condition.sample().get("missing_cores", 0) == usable - 1

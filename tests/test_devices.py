@@ -294,9 +294,22 @@ def test_gpus_before_ampere_have_no_tf32_and_no_bfloat16_and_are_not_offered_the
             device.check_precision("tf32")
 
 
-def test_an_apple_gpus_version_has_the_macos_that_ships_its_kernels(monkeypatch):
-    monkeypatch.setattr(platform, "mac_ver", lambda: ("15.1", ("", "", ""), "arm64"))
-    for device, release in ((CPU, ""), (MPS, "+macos15.1")):
+@pytest.mark.parametrize(
+    ("told", "printed", "expected"),
+    [
+        ("15.1", "15.1", "+macos15.1"),
+        ("16.0", "26.1", "+macos26.1"),  # a Python that was built for macOS 15
+        ("14.6", "", "+macos14.6"),  # sysctl fails
+        ("", "", ""),
+    ],
+)
+def test_an_apple_gpus_version_has_the_macos_that_ships_its_kernels(
+    monkeypatch, told, printed, expected
+):
+    monkeypatch.setattr(platform, "mac_ver", lambda: (told, ("", "", ""), "arm64"))
+    answers = {("sysctl", "-n", "kern.osproductversion"): printed}
+    monkeypatch.setattr(identity, "output", lambda *command: answers[command])
+    for device, release in ((CPU, ""), (MPS, expected)):
         assert device.backend.software(device)["framework_version"] == torch.__version__ + release
 
 

@@ -73,18 +73,42 @@ def test_a_command_that_is_missing_or_fails_prints_nothing():
 
 
 def test_apple_silicon_is_its_own_accelerator(monkeypatch):
-    told = {"machdep.cpu.brand_string": "Apple M2", "kern.osversion": "23G93"}
+    told = {"machdep.cpu.brand_string": "Apple M2", "kern.osversion": "25B78"}
+    told["kern.osproductversion"] = "26.1"
     monkeypatch.setattr(identity, "output", lambda *command: told.get(command[-1], ""))
     monkeypatch.setattr(nvidia, "kinds", list)
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
-    monkeypatch.setattr(platform, "mac_ver", lambda: ("14.6", ("", "", ""), "arm64"))
+    monkeypatch.setattr(platform, "mac_ver", lambda: ("16.0", ("", "", ""), "arm64"))
     this = identity.identify()
     assert (this.chip, this.accelerators, this.system) == (
         "Apple M2",
         ["Apple M2"],
-        "macOS 14.6 (23G93)",
+        "macOS 26.1 (25B78)",
     )
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "printed", "expected"),
+    [
+        ("Linux", "6.8.0-49-generic", "none", ""),
+        ("Linux", "6.8.0-49-generic", "kvm", ""),  # it counts stolen time
+        ("Linux", "6.8.0-49-generic", "microsoft", "Hyper-V"),
+        ("Linux", "6.8.0-49-generic", "vmware", "VMware"),
+        ("Linux", "6.8.0-49-generic", "", ""),  # without systemd, or in an error
+        ("Linux", "5.15.153.1-microsoft-standard-WSL2", "", "WSL"),
+        ("Darwin", "25.1.0", "1", "Apple's"),
+        ("Darwin", "25.1.0", "0", ""),
+        ("Darwin", "25.1.0", "", ""),
+    ],
+)
+def test_a_hypervisor_that_hides_its_hosts_load_is_named(
+    monkeypatch, system, release, printed, expected
+):
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "release", lambda: release)
+    monkeypatch.setattr(identity, "output", lambda *command: printed)
+    assert identity.hypervisor() == expected
 
 
 def test_environment_names_packages_and_the_hash_of_the_lock(monkeypatch, tmp_path):

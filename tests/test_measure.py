@@ -20,6 +20,7 @@ from benchbook.rows import records
 from benchbook.rows.schema import HINTS
 from fakes import CPU, FakeWorkload, Sensor
 
+ULTRA = Device("mps", "Apple M3 Ultra")
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)
 PARTS = sensors.APPLE_PARTS
 CHIP = PARTS[:2]  # the counters of its CPU and its GPU
@@ -478,7 +479,7 @@ ON_A_MAC = {
 @pytest.mark.parametrize(
     "error", [pytest.param(error, id=name) for name, error in ON_A_MAC.items()]
 )
-@pytest.mark.parametrize("device", [CPU, MPS], ids=["cpu", "mps"])
+@pytest.mark.parametrize("device", [CPU, MPS, ULTRA], ids=["cpu", "mps", "ultra"])
 def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_reason(
     monkeypatch, command, forgetful_zeus, device, error
 ):
@@ -495,6 +496,8 @@ def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_r
     chip = SimpleNamespace(get_total_energy_consumption=read)
     monkeypatch.setattr(zeus.device, "get_soc", lambda: chip)
     monkeypatch.setattr(sensors, "sys", SimpleNamespace(platform="darwin"))
+    if device is ULTRA:  # the library adds no dies
+        error = RuntimeError("the energy of one of the two dies of Apple M3 Ultra is not counted")
     sensor = sensors.open_sensor(device)
     assert sensor.reason == (f"{type(error).__name__}: {error}" if error else "")
     assert sensor.method == (None if error else "apple_ioreport")

@@ -8,7 +8,8 @@ import pandas
 import pytest
 
 from benchbook.judging import verdicts
-from benchbook.machine import contention
+from benchbook.machine import contention, nvidia, processes
+from benchbook.machine.kinds import KINDS
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
 from rows import make_rows, windows
@@ -72,11 +73,65 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(
     outputs, spinner, monkeypatch, capsys
 ):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    line = Line(Point("mnist_speedup", "p-1", {}, 60), "desk")
+    line = Line(Point("mnist_speedup", "p-1", {"device": "cpu"}, 60), "desk")
     for patience, waits in ((0.1, True), (0.0, False)):
         capsys.readouterr()
         line.wait_until_calm(patience)
         assert ("waiting: other processes take" in capsys.readouterr().out) is waits
+
+
+# What `ioreg -r -d 1 -w 0 -c IOAccelerator` and `xpu-smi dump -d 0 -m 0 -n 1` print, and the file of
+# amdgpu; shortened.
+IOREG = """+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1000004a5, registered, matched, active>
+    {
+      "IOClass" = "AGXAcceleratorG13X"
+      "PerformanceStatistics" = {"Tiler Utilization %"=3,"recoveryCount"=0,"Device Utilization %"=37}
+    }
+"""
+XPU = "Timestamp, DeviceId, GPU Utilization (%)\n06:14:46.000,    0, 37.00\n"
+TOLD = {
+    "mps": [
+        (IOREG, 0.37),
+        (IOREG.replace("=37", "=0"), 0.0),
+        ('"PerformanceStatistics" = {}', None),
+    ],
+    "metal": [(IOREG, 0.37), ("", None)],
+    "xpu": [(XPU, 0.37), (XPU.replace("37.00", "0.00"), 0.0), (XPU.replace("37.00", "N/A"), None)],
+    "rocm": [("37\n", 0.37), ("0\n", 0.0), (None, None)],
+    "tpu": [("", None)],
+}
+CASES = [(kind, told, busy) for kind, cases in TOLD.items() for told, busy in cases]
+
+
+@pytest.mark.parametrize(("kind", "told", "busy"), CASES)
+def test_a_busy_accelerator_is_known_by_its_tool(monkeypatch, tmp_path, kind, told, busy):
+    asked = []
+    monkeypatch.setattr(processes, "output", lambda *command: asked.append(command) or told)
+    monkeypatch.setattr(contention, "SAMPLE_SECONDS", 0.0)
+    if kind == "rocm":
+        monkeypatch.setattr(contention, "SYSTEM_FILES", tmp_path)
+        file = tmp_path / "class" / "drm" / "card1" / "device" / "gpu_busy_percent"
+        file.parent.mkdir(parents=True)
+        file.mkdir() if told is None else file.write_text(told)  # a driver that refuses
+    assert contention.device_busy(kind) == busy
+    assert {command[0] for command in asked} <= {"ioreg", "xpu-smi"}
+    monkeypatch.setattr(contention, "others_share", lambda: 0.0)
+    who = contention.disturbance(kind)
+    assert who == (f"others use the {KINDS[kind].word} for 37% of the time" if busy else "")
+    assert contention.disturbance("cpu") == ""
+    begun = contention.wait_until_calm(0.05, kind, lambda who: None)
+    assert (begun >= 0.05) == bool(busy)
+
+
+@pytest.mark.parametrize(
+    ("rates", "busy"),
+    [([90, 90, 90], 0.9), ([90, 0], 0.0), ([0], 0.0), ([], None), ([50, 20, 30], 0.2)],
+)
+def test_a_nvidia_gpu_is_busy_if_it_stays_so(monkeypatch, rates, busy):
+    told = iter([[rate / 100, 0.0] for rate in rates])
+    monkeypatch.setattr(nvidia, "utilisation", lambda: next(told, []))
+    monkeypatch.setattr(contention, "SAMPLE_SECONDS", 0.0)
+    assert contention.device_busy("cuda") == busy
 
 
 @pytest.mark.parametrize(

@@ -136,18 +136,26 @@ def samples(num_windows=6, **last):
 - [{thermal_pressure: heavy}, thermal]
 - [{cpu_throttle_count: 8}, thermal]
 - [{cpu_throttle_count: 8, cpu_throttle_seconds: 0.1}, null]
-- [{gpus: [{clock_reasons: [sw_power_cap, gpu_idle], num_other_processes: 0}]}, null]
+- [{gpus: [{clock_reasons: [sw_power_cap, gpu_idle], num_other_processes: 1, others_share: 0.0}]}, null]
 - [{gpus: [{clock_reasons: [hw_thermal_slowdown]}]}, thermal]
-- [{gpus: [{num_other_processes: 2}]}, gpu_shared]
-- [{gpus: [{}, {num_other_processes: 2}]}, null]
+- [{gpus: [{num_other_processes: 2}]}, null]
+- [{gpus: [{others_share: 0.5}]}, [gpu_shared, 0.5]]
+- [{gpus: [{others_share: 0.05}]}, null]
+- [{gpus: [{others_share: null}], device_busy: 0.5}, [gpu_shared, 0.5]]
+- [{gpus: [{others_share: 0.0}], device_busy: 0.5}, null]  # it ended before the windows
+- [{device_busy: 0.5}, [gpu_shared, 0.5]]
+- [{device_busy: null}, null]
+- [{missing_cores: 1}, cores_taken]
+- [{gpus: [{}, {others_share: 0.5}]}, null]
 """),
 )
 def test_a_disturbed_run_is_unstable(changed, code):
+    code = tuple(code) if isinstance(code, list) else (code,) if code else None
     verdict = verdicts.stability(2 * STEADY, ["run-1"] * 6 + ["run-2"] * 6, samples(**changed))
-    assert verdict.reasons == (((code,),) if code else ())
+    assert verdict.reasons == ((code,) if code else ())
     assert verdict.kind == (verdicts.UNSTABLE if code else verdicts.STABLE)
     short = verdicts.stability(STEADY[:1], ["run-1"], samples(1, **changed))
-    assert short.reasons == (((code,) if code else ("few_processes",)),)
+    assert short.reasons == ((code or ("few_processes",)),)
 
 
 def test_counters_before_the_first_window_do_not_count():
@@ -199,13 +207,13 @@ def test_a_point_is_judged_by_the_training_windows_of_its_last_session():
         ]
 
     assert kinds(old + warm + rows) == [()]
-    shared = samples(gpus=[{"num_other_processes": 1}])
+    shared = samples(gpus=[{"others_share": 0.5}], device_busy=0.5)
     busy = pandas.DataFrame(
         [sample | {"run_id": run} for run in ("run-1", "run-2") for sample in shared]
     )
     assert kinds(rows, busy) == [()]  # a run on the CPU
     gpu = [row | {"device": "cuda"} for row in rows]
-    assert kinds(gpu, busy) == [(("gpu_shared",),)]
+    assert kinds(gpu, busy) == [(("gpu_shared", 0.5),)]
     assert kinds(gpu, busy.assign(run_id="another")) == [(("unrecorded",),)]
 
 
@@ -348,7 +356,7 @@ def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = yaml.safe_load("""
         {parity: ["off"], constant: [2.3], guessing: [0.1, 60000, 0.1], refused: [F.linear], frozen: [1, 5],
          few_steps: [1, 3], replaced: [digits, mnist], variables: [A=1], spread: [0.1], drift: [0.1],
-         processes: [0.27], cpu_shared: [0.3], cpu_stolen: [0.1]}
+         processes: [0.27], cpu_shared: [0.3], gpu_shared: [0.4], cpu_stolen: [0.1]}
     """)
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.CHANGED, verdicts.UNPROVEN))

@@ -2,7 +2,6 @@
 calibration operations."""
 
 import operator
-import platform
 import re
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -206,7 +205,7 @@ class Backend:
         The version on an Apple GPU includes the release of macOS, which ships the GPU's kernels
         (MPSGraph).
         """
-        release = "" if device.is_cpu else platform.mac_ver()[0]
+        release = "" if device.is_cpu else identity.macos()
         version = f"{self.version}+macos{release}" if release else self.version
         columns = {"framework": self.framework, "framework_version": version}
         return columns | {"num_threads": self.num_threads()}

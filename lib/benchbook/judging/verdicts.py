@@ -66,8 +66,9 @@ REASONS = {
     "battery": (UNSTABLE, "on battery", "it ran on battery"),
     "low_power": (UNSTABLE, "low-power mode", "it was in low-power mode"),
     "sleep": (UNSTABLE, "sleep", "it slept during the run"),
-    "gpu_shared": (UNSTABLE, "another process on the GPU", BUSY),
+    "gpu_shared": (UNSTABLE, "others used the GPU for {:.0%} of the time", BUSY),
     "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
+    "cores_taken": (UNSTABLE, "cores were taken away", BUSY),
     "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
     "cpu_stolen": (
         UNSTABLE,
@@ -79,6 +80,7 @@ REASONS = {
 OUTSIDE = (
     "sleep",
     "gpu_shared",
+    "cores_taken",
     "cpu_shared",
     "cpu_stolen",
 )  # reasons that are not of the measured work's making
@@ -96,6 +98,7 @@ TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
 STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
 _RUN = [*POINT_KEY, "run_id"]
+NO_DEVICE = {"gpus": None, "device_busy": None}  # of a sample of a CPU's point
 
 Key = tuple[str, str, str]  # machine, study and point
 Reason = tuple  # a code of REASONS and the values that its text takes
@@ -388,7 +391,7 @@ def _stabilities(
     ):
         rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
         samples = [lines[place] for run in sorted(set(runs)) for place in places.get(run, ())]
-        samples = [sample | {"gpus": None} for sample in samples] if on_cpu[values] else samples
+        samples = [sample | NO_DEVICE for sample in samples] if on_cpu[values] else samples
         yield values, stability(rates, runs, samples)
 
 
@@ -444,10 +447,12 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
         "battery": any(sample.get("power_source") == "battery" for sample in samples),
         "low_power": any(sample.get("low_power_mode") for sample in samples),
         "sleep": sum(condition.seconds_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
-        "gpu_shared": any(_gpu(sample).get("num_other_processes") for sample in samples),
+        "cores_taken": any(sample.get("missing_cores") for sample in samples),
         "translated": any(sample.get("translated") for sample in samples),
     }
     yield from ((code,) for code, is_so in disturbances.items() if is_so)
+    if (busy := _others_on_device(samples)) > contention.DEVICE_SHARE:
+        yield "gpu_shared", busy
     yield from (
         ("variables", text)
         for text in dict.fromkeys(sample.get("variables") for sample in samples)
@@ -464,6 +469,20 @@ def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
     ):
         if share > limits[code]:
             yield code, share
+
+
+def _others_on_device(samples: Sequence[dict]) -> float:
+    """Return the share of the device's time that others took: in the windows if the driver tells
+    processes apart, else before the run; 0 if unknown."""
+    known = [
+        [share for share in shares if share is not None]
+        for shares in (
+            [_gpu(sample).get("others_share") for sample in samples],
+            [sample.get("device_busy") for sample in samples],
+            [0.0],
+        )
+    ]
+    return float(numpy.mean(next(filter(None, known))))
 
 
 def _is_hot(sample: dict) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook.machine import contention, control_groups, nvidia, variables
+from benchbook.machine import contention, control_groups, identity, nvidia, variables
 from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
@@ -72,12 +72,14 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
         manifests: by run id, from `manifests.read_all`.
 
     Returns:
-        Columns: run_id, variables (see `variables.changing`), and one for each key of a sample;
-        empty if no manifest has samples.
+        Columns: run_id, variables (see `variables.changing`), device_busy (before the run),
+        hypervisor (that hides its host's load), and one for each key of a sample; empty if no manifest has samples.
     """
     lines = []
     for run_id, manifest in manifests.items():
         whole_run = {"run_id": run_id, "variables": variables.changing(manifest) or None}
+        whole_run["hypervisor"] = (manifest.get("machine") or {}).get("hypervisor") or None
+        whole_run["device_busy"] = (manifest.get("condition_before") or {}).get("device_busy")
         lines += [whole_run | line for line in manifest.get("conditions") or ()]
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
@@ -176,6 +178,7 @@ def _of_system() -> dict:
         "awake_seconds": round(awake, 3),
         "elapsed_seconds": round(elapsed, 3),
         "swap_used_bytes": psutil.swap_memory().used,
+        "missing_cores": identity.missing_cores() or None,
         "quota_throttled_seconds": control_groups.throttled_seconds(),
         **parse_swap(printed),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},

@@ -2,15 +2,21 @@
 machine."""
 
 import os
+import re
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 
-from benchbook.machine import context, identity, processes
+from benchbook.machine import context, identity, nvidia, processes
+from benchbook.machine.kinds import KINDS
 
 OTHERS_SHARE = 0.05  # share of the CPU time of our cores; an idle system takes about 0.01
+SYSTEM_FILES = Path("/sys")
 STOLEN_SHARE = 0.05
+DEVICE_SHARE = 0.1  # of an accelerator's time; drawing a desktop takes less
+DEVICE_READINGS = 3  # of which the lowest counts: a tool's number may be of this study's last work
 PATIENCE_SECONDS = 120.0
 SAMPLE_SECONDS = 0.5  # fifty ticks of Linux's clock on each core
 
@@ -59,6 +65,38 @@ def others_share() -> float:
     return shares(before, cpu_seconds(), time.monotonic() - start)[0]
 
 
+def device_busy(kind: str) -> float | None:
+    """Return in which share of the time others use an accelerator, while this study leaves it idle;
+    None if no tool tells.
+
+    Of several devices that one tool reads, the least busy counts.
+    """
+    lowest = None
+    for number in range(DEVICE_READINGS):
+        if number:
+            time.sleep(SAMPLE_SECONDS)
+        if not (shares := _device_shares(kind)):
+            return lowest
+        lowest = min(*shares, 1.0 if lowest is None else lowest)
+        if lowest <= DEVICE_SHARE:
+            break
+    return lowest
+
+
+def _device_shares(kind: str) -> list[float]:
+    features = KINDS[kind]
+    if kind == "cuda":
+        return nvidia.utilisation()[:1]
+    texts = [processes.output(*features.busy_command)] if features.busy_command else []
+    for path in sorted(SYSTEM_FILES.glob(features.busy_files)) if features.busy_files else ():
+        try:
+            texts.append(path.read_text())
+        except OSError:  # a sleeping card refuses
+            return []
+    found = [re.search(features.busy_pattern, text, re.MULTILINE) for text in texts]
+    return [float(match[1]) / 100 for match in found if match]
+
+
 def patience() -> float:
     """Return how many seconds a point may wait for a calm machine and measure what others
     disturb."""
@@ -66,18 +104,28 @@ def patience() -> float:
     return float(os.environ.get("BENCHBOOK_PATIENCE", PATIENCE_SECONDS)) if given is None else given
 
 
-def wait_until_calm(seconds: float, say: Callable[[float], object] = lambda share: None) -> float:
-    """Wait while others take much of the CPU; return the seconds waited.
+def disturbance(kind: str = "cpu") -> str:
+    """Return who takes much of the CPU, or of a kind of accelerator, now; empty if nobody does."""
+    if (share := others_share()) > OTHERS_SHARE:
+        return f"other processes take {share:.0%} of the CPU"
+    busy = None if kind == "cpu" else device_busy(kind)
+    word = KINDS[kind].word
+    return f"others use the {word} for {busy:.0%} of the time" if (busy or 0) > DEVICE_SHARE else ""
+
+
+def wait_until_calm(
+    seconds: float, kind: str = "cpu", say: Callable[[str], object] = lambda who: None
+) -> float:
+    """Wait while others take much of the CPU or the device; return the seconds waited.
 
     Args:
         seconds: the longest wait.
-        say: called with the others' share.
+        kind: of the device that is to be measured.
+        say: called with `disturbance`.
     """
     started = time.monotonic()
-    while (waited := time.monotonic() - started) < seconds and (
-        share := others_share()
-    ) > OTHERS_SHARE:
-        say(share)
+    while (waited := time.monotonic() - started) < seconds and (who := disturbance(kind)):
+        say(who)
     return waited
 
 

@@ -30,6 +30,15 @@ KIND_DIGITS = 4  # of a fingerprint, in the name of a machine whose plain name i
 CPUINFO, DEVICE_TREE = Path("/proc/cpuinfo"), Path("/proc/device-tree/model")
 PCI = Path("/sys/bus/pci/devices")
 
+HIDING = {
+    "wsl": "WSL",
+    "microsoft": "Hyper-V",
+    "vmware": "VMware",
+    "oracle": "VirtualBox",
+    "parallels": "Parallels",
+    "bhyve": "bhyve",
+    "apple": "Apple's",
+}
 INSTRUCTION_SETS = re.compile(
     r"(sse|ssse|avx|amx|fma|f16c|bmi|asimd|sve|bf16|i8mm|fphp)"
 )  # those that training uses
@@ -45,6 +54,7 @@ class Machine:
         physical_cores, logical_cores: cores that the operating system reports.
         usable_cores: see `usable_cores`.
         cpu_quota: see `control_groups.cpu_quota`.
+        hypervisor: see `hypervisor`.
         memory_bytes: see `memory_bytes`.
         system: operating system with its version (macOS: with its build).
         accelerators: one name per NVIDIA GPU or TPU chip; on Apple silicon the name of the chip.
@@ -62,6 +72,7 @@ class Machine:
     accelerators: list[str]
     fingerprint: str
     cpu_quota: float | None = None
+    hypervisor: str = ""
 
 
 def identify(name: str = "") -> Machine:
@@ -91,12 +102,13 @@ def identify(name: str = "") -> Machine:
         logical_cores=psutil.cpu_count(),
         usable_cores=usable_cores(),
         memory_bytes=memory,
-        system=f"macOS {platform.mac_ver()[0]} ({output('sysctl', '-n', 'kern.osversion')})"
+        system=f"macOS {macos()} ({output('sysctl', '-n', 'kern.osversion')})"
         if is_mac
         else f"{platform.system()} {platform.release()}",
         accelerators=cards or ([chip] if is_mac and platform.machine() == "arm64" else []),
         fingerprint=digits,
         cpu_quota=limits().get("cpu_quota"),
+        hypervisor=hypervisor(),
     )
 
 
@@ -140,6 +152,28 @@ def fingerprint() -> str:
     return hashlib.sha256(json.dumps(traits, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def hypervisor() -> str:
+    """Return the hypervisor of this virtual machine if it hides how busy its host is: others' work
+    there is neither this system's nor stolen time.
+
+    KVM and Xen count stolen time. Source: systemd-detect-virt(1)
+    """
+    if platform.system() == "Darwin":
+        return "Apple's" if output("sysctl", "-n", "kern.hv_vmm_present") == "1" else ""
+    if "microsoft" in platform.release().lower():
+        return "WSL"
+    return HIDING.get(output("systemd-detect-virt", "--vm"), "")
+
+
+def macos() -> str:
+    """Return the release of macOS; empty on other systems.
+
+    macOS 26 tells a Python that was built for an older one that it is 16.
+    """
+    told = platform.mac_ver()[0]
+    return (output("sysctl", "-n", "kern.osproductversion") or told) if told else ""
+
+
 def cores() -> set[int]:
     """Return the numbers of the logical cores that this process may run on."""
     return (
@@ -159,6 +193,12 @@ def memory_bytes() -> int:
     """Return the main memory that this process may use: all, or a container's limit."""
     total = psutil.virtual_memory().total
     return min(total, control_groups.memory_limit() or total)
+
+
+def missing_cores() -> int:
+    """Return how many of the cores that this study's first process could use are taken away now, by
+    affinity or by a quota."""
+    return max(0, limits().get("usable_cores", psutil.cpu_count()) - usable_cores())
 
 
 def limits() -> dict[str, float | str]:

@@ -33,6 +33,10 @@ TPUS = {
 }
 
 
+IOREG = ("ioreg", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")  # needs no root
+IOREG_PATTERN = r'"Device Utilization %"=(\d+)'
+
+
 @dataclass(frozen=True)
 class Features:
     """The common properties of all devices of a kind.
@@ -67,6 +71,9 @@ class Features:
         false, too.
         group_speed: those of several such devices that train together.
         environment: variables of a process that measures on it; see `environment`.
+        busy_command, busy_files, busy_pattern: what tells in how many percent of the time it was
+        busy: a tool, or the driver's files below /sys, and the number's place in the text; NVIDIA's library
+        tells more, see `nvidia`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and
         class.
@@ -89,6 +96,9 @@ class Features:
     speed: str = ""
     group_speed: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    busy_command: tuple[str, ...] = ()
+    busy_files: str = ""
+    busy_pattern: str = r"^(\d+)$"
     files: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
     hidden_by: str = ""
@@ -118,6 +128,8 @@ KINDS: dict[str, Features] = {
         # of two matrices)
         files=APPLE,
         speed=METAL,
+        busy_command=IOREG,
+        busy_pattern=IOREG_PATTERN,
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
         # By default torch takes up to 1.7 times the memory that Metal recommends, and the Mac
         # swaps. The low mark must not be above the high one. Source:
@@ -137,6 +149,8 @@ KINDS: dict[str, Features] = {
         aborts=True,
         files=APPLE,
         speed=METAL,
+        busy_command=IOREG,
+        busy_pattern=IOREG_PATTERN,
     ),
     "cuda": Features(
         frameworks=("torch", "tensorflow", "jax"),
@@ -182,6 +196,8 @@ KINDS: dict[str, Features] = {
         " HSA_XNACK=0 MIOPEN_FIND_MODE MIOPEN_FIND_ENFORCE=none|1 MIOPEN_DEBUG_CONV_WINOGRAD=1"
         " MIOPEN_DEBUG_CONV_IMPLICIT_GEMM=1",
         group_speed=NCCL,
+        # Source: https://docs.kernel.org/gpu/amdgpu/thermal.html (gpu_busy_percent)
+        busy_files="class/drm/card*/device/gpu_busy_percent",
         files=("/dev/kfd",),
     ),
     # Intel's GPUs. Only cards are looked for (Arc A and B, Data Center Max), since most CPUs have a
@@ -194,6 +210,10 @@ KINDS: dict[str, Features] = {
         # Source: https://intel.github.io/llvm/EnvironmentVariables.html
         speed="ZE_FLAT_DEVICE_HIERARCHY ZE_SERIALIZE=0 SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS"
         " UR_L0_USE_IMMEDIATE_COMMANDLISTS UR_L0_SERIALIZE=0 UR_L0_DEVICE_SCOPE_EVENTS=0",
+        # A line such as `06:14:46.000,    0, 0.00`; N/A without root, on some cards. Source:
+        # https://intel.github.io/xpumanager/smi_user_guide.html (dump)
+        busy_command=("xpu-smi", "dump", "-d", "0", "-m", "0", "-n", "1"),
+        busy_pattern=r"^[\d:.]+, +0, +([\d.]+)\s*$",
         group_speed="CCL_ALLREDUCE CCL_WORKER_COUNT=1 CCL_ATL_TRANSPORT=mpi",
         cards=tuple(
             f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")

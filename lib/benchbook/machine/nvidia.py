@@ -7,6 +7,7 @@ Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -35,6 +36,8 @@ SM_CLOCK, MEMORY_CLOCK, GPU_SENSOR, THERMAL_POLICY = 1, 2, 0, 1  # values of nvm
 # Calls a function of NVML by its name without `nvml`, with its arguments; returns None where NVML
 # reports an error.
 Ask = Callable[..., Any]
+# Of each process that used the GPU's cores since a moment; the error NOT_FOUND: none did.
+SAMPLES, SAMPLE_SECONDS = "DeviceGetProcessUtilization", 5.0
 UNNAMED = "NVIDIA GPU"  # the name of a GPU whose own name NVML does not report
 
 
@@ -72,6 +75,13 @@ def states() -> list[dict]:
     GPU."""
     ask, handles = _visible()
     return [_state(ask, handle) for handle in handles.values()]
+
+
+def utilisation() -> list[float]:
+    """Return in which share of the last second or less each visible GPU was busy."""
+    ask, handles = _visible()
+    rates = [ask("DeviceGetUtilizationRates", handle) for handle in handles.values()]
+    return [rate.gpu / 100 for rate in rates if rate is not None]
 
 
 def numbers_from_cuda(name: str, first: int, count: int) -> list[int]:
@@ -144,6 +154,22 @@ def visible(given: str, names: list[list[str]]) -> list[int]:
     return places
 
 
+def others_share(used: Iterable | None, own: Iterable[int]) -> float | None:
+    """Return in which share of the time processes that do not belong to this run used a GPU.
+
+    Args:
+        used: of each process that used it, its id and how much, as NVML's samples.
+        own: the ids of this run's processes.
+
+    Returns:
+        None if NVML does not tell, or tells ids from outside this container.
+    """
+    if used is None or num_others((each.pid for each in used), own) is None:
+        return None
+    own = set(own)
+    return min(1.0, sum(each.smUtil for each in used if each.pid not in own) / 100)
+
+
 def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
     """Return the number of processes on a GPU that do not belong to this run.
 
@@ -170,8 +196,9 @@ def _opened() -> tuple[Ask, dict[int, Any]]:
     def ask(function: str, *arguments):
         try:
             return getattr(pynvml, f"nvml{function}")(*arguments)
-        except pynvml.NVMLError:
-            return None
+        except pynvml.NVMLError as error:
+            nobody = function == SAMPLES and error.value == pynvml.NVML_ERROR_NOT_FOUND
+            return () if nobody else None
 
     ask("Init")  # without a driver, no later call answers
     handles = {
@@ -201,6 +228,7 @@ def _state(ask: Ask, handle) -> dict:
         bits = ask("DeviceGetCurrentClocksThrottleReasons", handle)
     running = ask("DeviceGetComputeRunningProcesses", handle)
     own = [process.pid for process in processes.own()]
+    used = ask(SAMPLES, handle, int((time.time() - SAMPLE_SECONDS) * 1e6))
     slowed = ask("DeviceGetViolationStatus", handle, THERMAL_POLICY)
     return {
         "sm_clock_mhz": ask("DeviceGetClockInfo", handle, SM_CLOCK),
@@ -215,4 +243,5 @@ def _state(ask: Ask, handle) -> dict:
         "num_other_processes": None
         if running is None
         else num_others((process.pid for process in running), own),
+        "others_share": others_share(used, own),
     }

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchbook.frameworks.devices import Device
-from benchbook.machine import condition, context, layout, temporary
+from benchbook.machine import condition, contention, context, layout, temporary
 from benchbook.machine import identity as machine
 from benchbook.measuring.writer import Run
 from benchbook.rows import marker, points, records, schema
@@ -58,7 +58,8 @@ def start(
         "environment": machine.environment(),
         "library": device.backend.facts(),
         "commit": common["commit"],
-        "condition_before": condition.read(),
+        "condition_before": condition.read()
+        | ({} if device.is_cpu else {"device_busy": contention.device_busy(device.kind)}),
     }
     run.mark()
     return run

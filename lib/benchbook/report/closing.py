@@ -83,8 +83,18 @@ def answer(evidence: Evidence, study: Study, *more: str) -> str:
         wording.count(point["num_windows"], "window"),
     ]
     based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []
+    based += [f"how busy the host was is hidden ({word})" for word in _hiding(evidence)]
     trained = f" This is one computer on one day: {wording.joined(based)}. {wording.energy(point)}."
     return " ".join(filter(None, said)) + (f"\n\n{trained.strip()}" if point["num_windows"] else "")
+
+
+def _hiding(evidence: Evidence) -> list[str]:
+    """Return the hypervisors that hide how busy the measured machine's host was."""
+    known = evidence.conditions
+    if known is None or "hypervisor" not in known:
+        return []
+    own = known[known["run_id"].isin(evidence.measured["run_id"])]
+    return sorted(own["hypervisor"].dropna().unique())
 
 
 def headline(evidence: Evidence, study: Study) -> str:

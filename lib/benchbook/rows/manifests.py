@@ -18,11 +18,15 @@ FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
 _NUMBER, _TEXTS = Number | None, list[str] | None
-_GPU = {_NUMBER: ("num_other_processes", "thermal_slowdown_seconds"), _TEXTS: ("clock_reasons",)}
+_GPU = {
+    _NUMBER: ("num_other_processes", "others_share", "thermal_slowdown_seconds"),
+    _TEXTS: ("clock_reasons",),
+}
 _SAMPLE = {
     Required[Number]: ("awake_seconds", "elapsed_seconds"),
     _NUMBER: (
         *("repeat", "index", "window_awake_seconds"),
+        "missing_cores",
         *("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"),
         *("cpu_throttle_count", "cpu_throttle_seconds", "quota_throttled_seconds"),
         *("cpu_cores", "cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
@@ -40,7 +44,7 @@ Parameters = open_mapping("Parameters", _PARAMETERS)
 PARAMETERS = TypeAdapter(Parameters)
 _MACHINE = {
     Name | None: ("name", "fingerprint"),
-    Text: ("chip", "system"),
+    Text: ("chip", "system", "hypervisor"),
     _NUMBER: ("memory_bytes", "physical_cores", "logical_cores", "usable_cores", "cpu_quota"),
     _TEXTS: ("accelerators",),
 }
@@ -51,6 +55,7 @@ Manifest = open_mapping(
     parameters=Parameters | None,
     machine=open_mapping("Machine", _MACHINE) | None,
     environment=open_mapping("Environment", _ENVIRONMENT) | None,
+    condition_before=open_mapping("Before", {_NUMBER: ("device_busy",)}) | None,
     library=dict[str, Text] | None,
     conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,

@@ -28,7 +28,7 @@ class Line:
     """
 
     def __init__(self, point: Point, machine_name: str, position: str = "") -> None:
-        self.started = time.monotonic()
+        self.started, self.device = time.monotonic(), point.parameters.get("device", "cpu")
         self.folder = layout.point(machine_name, point.study, point.name)
         self.there = set(records.find(self.folder))
         self.ended, self.so_far = 0, "no process yet"
@@ -51,10 +51,11 @@ class Line:
         self._draw(self.so_far)
 
     def wait_until_calm(self, seconds: float) -> float:
-        """Wait while other processes take much of the CPU; return the seconds waited, at most so
-        many."""
-        say = "waiting: other processes take {:.0%} of the CPU".format
-        return contention.wait_until_calm(seconds, lambda share: self._draw(say(share)))
+        """Wait while others take much of the CPU or the device; return the seconds waited, at most
+        so many."""
+        return contention.wait_until_calm(
+            seconds, self.device, lambda who: self._draw(f"waiting: {who}")
+        )
 
     def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
         """Print the result.

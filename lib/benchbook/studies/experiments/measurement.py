@@ -193,7 +193,9 @@ class Measurement:
     ) -> None:
         """Run one process, after a wait for a calm machine; write its failure if it could not."""
         waited = contention.wait_until_calm(
-            patience, lambda share: on_row(number, {"phase": "waiting for others"})
+            patience,
+            self.parameters["device"],
+            lambda who: on_row(number, {"phase": "waiting for others"}),
         )
         given, folder = self.parameters, self.folder
         count = (
