@@ -69,6 +69,11 @@ def test_the_largest_batch_of_a_tpu_is_the_largest_that_the_locked_compiler_comp
         ).values()
         assert least == most == lines.loc[fits, "batch_size"].max()
         assert by.endswith(f"compiled by libtpu {LOCKED}, not run")
+    unknown = set(chips.table().query("vendor == 'Google'")["chip"]) - set(table["chip"])
+    assert unknown
+    for chip in unknown:  # torch's formula is not a TPU's
+        assert chips.largest_batches(networks.describe("resnet50"), chip, "half") == {}
+    assert chips.largest_batches(networks.describe("mobilenet_v2"), "Google TPU v5e", "half") == {}
     [(least, most, by)] = chips.largest_batches(
         networks.describe("resnet50"), "NVIDIA T4", "half"
     ).values()

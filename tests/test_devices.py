@@ -130,6 +130,10 @@ DOUBLES = {"torch": a_torch, "tensorflow": a_tensorflow, "jax": a_jax, "mlx": an
 # part of the reason.
 REFUSED = """
 - [torch, {kind: cuda, built: [sm_80, sm_90]}, [], null, ""]
+- [torch, {kind: cuda, capability: [8, 7], built: [sm_80, sm_86, sm_90]}, [], cuda, capability 8.7; see docs]
+- [torch, {kind: cuda, capability: [8, 7], built: [sm_80, sm_87]}, [], null, ""]
+- [torch, {kind: cuda, capability: [8, 9], built: [sm_87]}, [], cuda, capability 8.9; see docs]
+- [torch, {kind: cuda, capability: [8, 9], built: [sm_80, sm_87]}, [], null, ""]
 - [torch, {kind: cuda, capability: [12, 0], built: [sm_80, compute_90]}, [], null, ""]
 - [torch, {kind: cuda, capability: [8, 9], built: [sm_86, sm_90]}, [], null, ""]
 - [torch, {kind: cuda, capability: [8, 0], built: [sm_86, sm_90]}, [], cuda, capability 8; see docs]

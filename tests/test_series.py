@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from benchbook.machine import context, kinds, launch, layout
-from benchbook.rows import records
+from benchbook.machine import context, identity, kinds, launch, layout, nvidia
+from benchbook.rows import networks, records
 from benchbook.running import profiles, series, session
 from benchbook.running.profiles import Point
 from small import has
@@ -44,6 +44,40 @@ def test_on_8_gb_batches_that_the_memory_model_refuses_are_not_tried(monkeypatch
     tried = [size for size, point in points(study).items() if not series.too_large(point, [])]
     assert largest <= max(tried) < 4 * largest
     assert min(tried) == 1
+
+
+GB = 2**30
+MEMORY = {
+    "cpu": ([], 8 * GB),
+    "mps": ([], int(networks.UNIFIED * 8 * GB)),
+    "metal": ([], int(networks.UNIFIED * 8 * GB)),
+    "cuda": ([("NVIDIA L4", 24 * GB), ("NVIDIA T4", 16 * GB)], 16 * GB),
+    "cuda, GB10": ([("NVIDIA GB10", None)], 8 * GB),
+    "cuda, Orin": ([], 8 * GB),
+    "rocm": ([("NVIDIA T4", 16 * GB)], None),
+    "tpu": ([], None),
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_the_memory_of_a_device_is_its_own_or_its_part_of_the_computers(monkeypatch, name):
+    cards, expected = MEMORY[name]
+    monkeypatch.setattr(nvidia, "kinds", lambda: cards)
+    monkeypatch.setattr(identity, "memory_bytes", lambda: 8 * GB)
+    assert series.memory_bytes(name.partition(",")[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "trainable", "is_tried"),
+    [(224, 64, True, False), (128, 64, True, True), (224, 64, False, True)],
+)
+def test_a_macs_gpu_gets_two_thirds_of_its_memory_for_mobilenetv2(
+    monkeypatch, size, batch, trainable, is_tried
+):
+    monkeypatch.setattr(identity, "memory_bytes", lambda: 6 * GB if size == 224 else 8 * GB)
+    given = {"device": "metal", "variant": "reference", "trainable": trainable}
+    point = Point("mobilenetv2_energy", "p", given | {"image_size": size, "batch_size": batch}, 60)
+    assert bool(series.too_large(point, [])) != is_tried
 
 
 def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkeypatch):

@@ -32,6 +32,9 @@ class Refused:
     reason: str
 
 
+TEGRA = (53, 62, 72, 87, 101, 110)  # compute capabilities of Jetson's chips, times 10
+
+
 class Backend:
     """A framework's devices; `BACKEND` of `frameworks.<name>.devices` is the one instance.
 
@@ -274,7 +277,9 @@ class Backend:
 
 def has_binaries(capability: float, built: Iterable[str]) -> bool:
     """Return whether a build has binaries for an NVIDIA GPU: of its major compute capability,
-    and not above it.
+    and not above it. Those for a Jetson run on nothing else, and a Jetson runs no others.
+
+    Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#binary-compatibility
 
     Args:
         capability: the GPU's compute capability.
@@ -283,4 +288,7 @@ def has_binaries(capability: float, built: Iterable[str]) -> bool:
     """
     wanted = round(capability * 10)
     numbers = [int(found[1]) for name in built if (found := re.match(r"sm_(\d+)", name))]
+    if wanted in TEGRA:
+        return wanted in numbers
+    numbers = [number for number in numbers if number not in TEGRA]
     return any(number // 10 == wanted // 10 and number <= wanted for number in numbers)

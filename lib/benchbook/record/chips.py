@@ -146,6 +146,8 @@ def largest_batches(
         compiled := _compiled().get((chip, network, networks.family(precision)))
     ):
         return {size: compiled}
+    if gigabytes is None and table()["vendor"].get(chip) == "Google":
+        return {}  # the counts are of torch's memory, and a TPU's compiler computes some of it again
     batches = network.largest_batches(size, precision, unified) if size else None
     return {size: (*batches, "")} if batches else {}
 

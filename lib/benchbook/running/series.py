@@ -2,10 +2,9 @@
 
 from benchbook.judging import wording
 from benchbook.machine import identity, nvidia
+from benchbook.machine.kinds import KINDS
 from benchbook.rows import networks
 from benchbook.running.profiles import Point
-
-UNIFIED = ("cpu", "mps", "metal")  # kinds of device that use main memory
 
 
 def too_large(point: Point, failed: list[Point]) -> str:
@@ -46,12 +45,21 @@ def least_bytes(point: Point) -> float | None:
         given.get("precision", "fp32") if is_reference else "bf16"
     )  # a search may choose 16 bits
     size, length = given.get("image_size"), given.get("sequence_length") or None
-    network = networks.describe(given.get("model", point.study), size, length)
+    work = given.get("model", point.study)
+    work += "_all" * (given.get("trainable") is True)  # every layer is trained
+    network = networks.describe(work, size, length)
     return network.memory_bytes(given["batch_size"] / given.get("device_count", 1), precision)
 
 
 def memory_bytes(kind: str) -> int | None:
-    """Return the memory of a device of this computer; None if it is unknown."""
-    if kind in UNIFIED:
+    """Return the memory of a device of this computer; None if it is unknown.
+
+    A Mac's GPU uses a part of main memory. So does NVIDIA's GB10, of which NVML tells no memory,
+    and Jetson, which has no NVML.
+    """
+    if kind == "cpu":
         return identity.memory_bytes()
-    return min((size for _, size in nvidia.kinds() if size), default=None)
+    if not KINDS[kind].own_chip:
+        return int(networks.UNIFIED * identity.memory_bytes())
+    known = [size for _, size in nvidia.kinds() if size] if kind == "cuda" else []
+    return min(known, default=identity.memory_bytes() if kind == "cuda" else None)
