@@ -112,7 +112,9 @@ def changing(manifest: dict) -> str:
     """
     given = manifest.get("parameters") or {}
     blas = (manifest.get("library") or {}).get("blas") or ""
-    listed = _of(given.get("device"), given.get("framework", "torch"), blas, given.get("device_count") or 1)
+    listed = _of(
+        given.get("device"), given.get("framework", "torch"), blas, given.get("device_count") or 1
+    )
     if manifest.get("misplaced_operations"):
         listed[FALLBACK] = "0"
     flag, found = re.compile(rf"{DEVICES_OF_CPU}=\d+"), []
