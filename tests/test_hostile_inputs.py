@@ -8,7 +8,7 @@ import resource
 import shlex
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -341,43 +341,127 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
             ), path
 
 
-def test_a_machine_that_ends_the_report_is_named_and_left_out_with_its_traceback(
+# Numbers that the committed manifest lacks: of a sample, of the machine and of the run.
+SAMPLED = {"cpu_throttle_count": 1, "cpu_throttle_seconds": 0.5, "quota_throttled_seconds": 0.5}
+SAMPLED |= {"cpu_cores": 2, "cpu_busy_seconds": 9.0, "cpu_own_seconds": 9.0}
+SAMPLED |= {"cpu_stolen_seconds": 0.5, "window_awake_seconds": 0.0}
+SAMPLED |= {"gpus": [{"num_other_processes": 0, "thermal_slowdown_seconds": 0.5}]}
+OF_RUN = {"misplaced_operations": {"Cast": 1}, "waited_seconds": 0.5, "process": 1}
+
+
+def places(value: object) -> Iterator[tuple]:
+    """Yield the keys that lead to each number of a manifest; of a list those of its last item."""
+    if isinstance(value, dict | list):
+        keys = value if isinstance(value, dict) else range(len(value))[-1:]
+        for key in keys:
+            yield from ((key, *more) for more in places(value[key]))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield ()
+
+
+def with_value(value: object, place: tuple, number: float) -> object:
+    """Return a copy of a manifest with another number at a place."""
+    if not place:
+        return number
+    copy = value.copy()
+    copy[place[0]] = with_value(value[place[0]], place[1:], number)
+    return copy
+
+
+@pytest.mark.slow
+def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
     tmp_path, monkeypatch, command
 ):
-    def files(merged) -> dict[str, str]:
-        return {
-            "all.txt": "broken"
-            if "broken" in set(merged.evidence.measured["machine"]) and 1 / 0
-            else "made"
-        }
+    """One machine for each number of a manifest at 0, -1 and 1e15: those that a reader accepts
+    are added, compared, planned with and drawn, side by side."""
+    files = bad_files.base(COMMITTED)
+    runs = {place: files[place] for place in files if bad_files.FIRST in place}
+    [path] = [place for place in runs if place.endswith(".json")]
+    whole = json.loads(runs[path]) | OF_RUN
+    whole["conditions"] = [sample | SAMPLED for sample in whole["conditions"]]
+    whole["machine"] |= {"cpu_quota": 1.5}
+    for name in ("condition_before", "condition_after"):  # which nothing reads
+        del whole[name]
+    cases = [(place, number) for place in places(whole) for number in (0, -1, 10**15)]
+    machines, refused, draw = {}, {}, random.Random(83)
+    for count, (place, number) in enumerate([(("a key of nobody",), 0), *cases]):
+        content = as_json(with_value({place[0]: 0} | whole, place, number))
+        changed = a_machine(count, draw, runs | {path: content})
+        [(name, text)] = [each for each in changed.items() if each[0].endswith(".json")]
+        (tmp_path / "m.json").write_bytes(text)
+        error = refusal(lambda: manifests.read(tmp_path / "m.json"), manifests.ManifestError)
+        if error:
+            refused[place, number] = error
+        else:
+            machines[f"m{count:03}"] = changed
+    assert all(str(place[-1]) in error for (place, _), error in refused.items())
+    assert (("process",), 10**15) in refused
+    negative = {place[-1] for place, number in refused if number < 0}
+    assert negative >= (SAMPLED.keys() | OF_RUN.keys()) - {"gpus", "misplaced_operations"}
+    outputs_with(tmp_path / "theirs", monkeypatch, machines)
+    theirs = sorted((tmp_path / "theirs" / "outputs" / "runs").iterdir())
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    status, said = command("add", *theirs)
+    added = sorted(path.name for path in (tmp_path / "outputs" / "runs").iterdir())
+    assert status == 2 * (len(added) < len(machines)), said
+    assert len(added) > 40
+    ended = [command("plan", "--profile", "smoke", "--machine", added[0])]
+    ended += [command("compare", added[0], machine) for machine in added[1:]]
+    assert [said for status, said in ended if status] == []
+    merged = aggregation.merge(tmp_path / "outputs" / "runs")
+    assert set(merged.evidence.measured["machine"]) == {*added}
+
+
+@pytest.mark.parametrize("place", ["machines.separate_kinds", "verdicts.counting", "pages.files"])
+def test_machines_that_end_the_report_are_named_and_left_out_with_their_tracebacks(
+    tmp_path, monkeypatch, command, place
+):
+    def raising(given, *more):
+        rows = given.evidence.measured if place == "pages.files" else given
+        return make(given, *more) if not broken & {*rows["machine"]} else 1 / 0
 
     def report() -> Path:
         aggregation.merge(tmp_path / "outputs" / "runs").write(tmp_path / "outputs" / "figures")
         return tmp_path
 
+    broken = {"m1", "m2"}
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setattr(site, "write", report)
     monkeypatch.setattr(aggregation.Aggregation, "drawings", {})
     monkeypatch.setattr(aggregation.Aggregation, "findings", {})
-    monkeypatch.setattr(pages, "files", files)
     monkeypatch.setattr(site, "left_out", lambda figures: [])
-    for number, machine in enumerate(("broken", "whole")):
-        write(make_row(machine=machine, run_id=f"run-{number}"))
+    monkeypatch.setattr(pages, "files", lambda merged: {"all.txt": "made"})
+    module, name = place.split(".")
+    make = getattr(getattr(aggregation, module), name)
+    monkeypatch.setattr(getattr(aggregation, module), name, raising)
+    for number in range(4):
+        write(make_row(machine=f"m{number}", run_id=f"run-{number}"))
     with pytest.raises(ZeroDivisionError):  # in tests nothing is left out
         report()
     monkeypatch.setattr("benchbook.rows.files.unexpected", (Exception,))
     status, said = command("report")
     assert (status, "errors.log" in said) == (1, True)
     merged = aggregation.merge(tmp_path / "outputs" / "runs")
-    assert set(merged.evidence.measured["machine"]) == {"whole"}
-    assert (
-        "left out: machine broken: it ends the report (ZeroDivisionError: division by zero)"
-        in merged.left_out
-    )
-    assert "in files" in (tmp_path / "outputs" / "figures" / "errors.log").read_text()
+    assert set(merged.evidence.measured["machine"]) == {"m0", "m3"}
+    for name in broken:
+        said = f"left out: machine {name}: it ends the report (ZeroDivisionError: division by zero)"
+        assert said in merged.left_out
+    assert "in raising" in (tmp_path / "outputs" / "figures" / "errors.log").read_text()
     monkeypatch.setattr(pages, "files", lambda merged: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # the fault is in no machine
         report()
+
+
+def test_a_few_of_hundreds_of_machines_that_end_the_report_are_found_by_halving():
+    def make(names):
+        made.append(names)
+        if broken & {*names}:
+            raise ValueError(names[0])
+
+    made, errors, broken = [], {}, {"m0", "m17", "m299"}
+    aggregation.find_faults(make, [f"m{number}" for number in range(300)], errors)
+    assert {name: str(error) for name, error in errors.items()} == {name: name for name in broken}
+    assert len(made) < 60
 
 
 TOKEN = "planted_by_a_row"

@@ -138,6 +138,8 @@ BAD_MANIFESTS = {
     '{"machine": 5}': "machine is 5; allowed: an object",
     '{"commit": "ab': "is not JSON",
     '{"misplaced_operations": {"Cast": "often"}}': "misplaced_operations.Cast is 'often'; allowed: a valid integer",
+    '{"process": 1000000000000000}': "process is 1000000000000000; allowed: less than or equal to 10000",
+    '{"machine": {"memory_bytes": -1}}': "memory_bytes is -1; allowed: greater than or equal to 0",
     '{"conditions": [{"awake_seconds": 1}]}': r"conditions\[0\].elapsed_seconds is missing",
     '{"conditions": [{"awake_seconds": 1, "elapsed_seconds": 1, "gpus": [{"num_other_processes": true}]}]}': (
         "num_other_processes is True; allowed: a valid"

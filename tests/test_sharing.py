@@ -59,6 +59,7 @@ def test_others_take_what_is_busy_and_not_ours():
         0,
     )  # counters tick in turn
     assert contention.shares({}, after, 20.0) == (0, 0)  # an older version's manifest
+    assert contention.shares(IDLE, after | {"cpu_cores": 0}, 20.0) == (0, 0)  # a stranger's
 
 
 def test_what_children_have_done_is_ours_after_they_have_ended():

@@ -51,10 +51,10 @@ def shares(before: dict, after: dict, seconds: float) -> tuple[float, float]:
         seconds: the time between them.
     """
     names = ("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds")
-    if seconds <= 0 or any(end.get(name) is None for end in (before, after) for name in names):
+    available = (after.get("cpu_cores") or 0) * seconds
+    if available <= 0 or any(end.get(name) is None for end in (before, after) for name in names):
         return 0.0, 0.0
     busy, own, stolen = (after[name] - before[name] for name in names)
-    available = after["cpu_cores"] * seconds
     return max(0.0, busy - own) / available, max(0.0, stolen) / available
 
 

@@ -2,7 +2,7 @@
 
 import gc
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from benchbook.judging import verdicts
 from benchbook.machine import condition, identity, layout
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, closing, costs, machines, pages, tables
-from benchbook.rows import crosschecks
+from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows import files as reading
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results import findings
@@ -118,45 +118,8 @@ class Aggregation:
             path.write_text(text, encoding="utf-8", newline="")
 
 
-def without_faults(
-    evidence: Evidence, manifests: dict[str, dict], left_out: list[str]
-) -> Aggregation:
-    """Return the aggregation with everything made, without the machines with which that raises;
-    see `Aggregation`."""
-    rows, errors = evidence.rows, {}
-
-    def made(wanted: Collection[str]) -> Aggregation:
-        own = rows[(rows["source"] != "measured") | rows["machine"].isin(wanted)]
-        merged = Aggregation(
-            replace(evidence, rows=own), manifests, left_out, list(errors.values())
-        )
-        _ = (
-            merged.drawings,
-            merged.findings,
-            merged.pages,
-        )  # what they are made from is made as well
-        return merged
-
-    machines = evidence.measured["machine"].unique()
-    try:
-        return made(machines)
-    except reading.unexpected as error:
-        whole = error
-    for machine in machines:
-        try:
-            made([machine])
-        except Exception as error:
-            errors[machine] = "".join(traceback.format_exception(error))
-            left_out.append(
-                f"left out: machine {machine}: it ends the report ({type(error).__name__}: {error})"
-            )
-    if not errors:  # the fault is in no machine
-        raise whole
-    return made(set(machines) - set(errors))
-
-
 def merge(runs: Path) -> Aggregation:
-    """Merge the rows of all machines with the published rows.
+    """Merge the rows of all machines with the published rows, and make everything of them.
 
     A file that breaks the schema is left out, and so is a run that contradicts itself, another
     run or its manifest, and a machine of which no report can be made.
@@ -171,16 +134,54 @@ def merge(runs: Path) -> Aggregation:
         raise ValueError(
             f"runs_folder {str(runs)!r} is not a folder; allowed: a folder of machines' rows"
         )
-    left_out = []
-    measured, described = crosschecks.read(runs, left_out.append)
-    measured = machines.separate_kinds(measured, described)
-    conditions = condition.samples(described)
-    rows = pandas.concat(
-        [verdicts.counting(measured, conditions), articles.rows()], ignore_index=True
-    )
-    yours = frozenset(path.name for path in layout.states().glob("*/")) & set(measured["machine"])
+    unread: list[str] = []
+    described = manifests.read_all(runs, unread.append)
+    rows, errors = records.gather(runs, unread.append), {}
+
+    def make(names: list[str]) -> Aggregation:
+        said, own = [*unread], rows[rows["machine"].isin(names)]
+        known = {run: described[run] for run in own["run_id"].unique() if run in described}
+        measured = machines.separate_kinds(crosschecks.consistent(own, known, said.append), known)
+        conditions = condition.samples(known)
+        every = [verdicts.counting(measured, conditions), articles.rows()]
+        every = pandas.concat(every, ignore_index=True)
+        yours = frozenset(path.name for path in layout.states().glob("*/"))
+        evidence = Evidence(every, conditions, runs, yours=yours & set(measured["machine"]))
+        for name, error in errors.items():
+            reason = f"it ends the report ({type(error).__name__}: {error})"
+            said.append(f"left out: machine {name}: {reason}")
+        traces = ["".join(traceback.format_exception(error)) for error in errors.values()]
+        merged = Aggregation(evidence, known, said, traces)
+        _ = merged.drawings, merged.findings, merged.pages  # and what they are made from
+        return merged
+
+    names = rows["machine"].unique().tolist()
     gc.disable()  # its search for cycles takes an eighth of the time
     try:
-        return without_faults(Evidence(rows, conditions, runs, yours=yours), described, left_out)
+        return make(names)
+    except reading.unexpected:
+        make([])  # raises if the fault is in no machine
+        find_faults(make, names, errors)
+        if not errors:
+            raise
+        return make([name for name in names if name not in errors])
     finally:
         gc.enable()
+
+
+def find_faults(
+    make: Callable[[list[str]], object], names: list[str], errors: dict[str, Exception]
+) -> None:
+    """Add the errors of the machines with which `make` raises, given that it does for these names.
+
+    They are split in halves until each is alone: of hundreds a few are at fault.
+    """
+    half = len(names) // 2
+    for part in (names[:half], names[half:]):
+        try:
+            make(part)
+        except Exception as error:
+            if len(part) > 1:
+                find_faults(make, part, errors)
+            else:
+                errors[part[0]] = error

@@ -5,31 +5,43 @@ during and after the run. Any value may be missing, and unknown keys are allowed
 """
 
 from pathlib import Path
-from typing import Required
+from typing import Annotated, Required
 
-from pydantic import StrictBool, TypeAdapter, ValidationError
+from pydantic import Field, StrictBool, TypeAdapter, ValidationError
 
 from benchbook.machine import layout
 from benchbook.rows.files import Say, read_plain
-from benchbook.rows.schema import Count, Name, Number, Size, Text, describe_error, open_mapping
+from benchbook.rows.schema import (
+    Count,
+    Index,
+    Name,
+    Quantity,
+    Size,
+    Text,
+    describe_error,
+    open_mapping,
+)  # fmt: skip
 
 MAX_BYTES = 2**20  # of one manifest; a run of six windows has 10 kB
 FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
-_NUMBER, _TEXTS = Number | None, list[str] | None
+MOST_PROCESSES = 10_000  # of a point in a session
+_TEXTS = list[str] | None
 _GPU = {
-    _NUMBER: ("num_other_processes", "others_share", "thermal_slowdown_seconds"),
+    Count: ("num_other_processes",),
+    Quantity: ("others_share", "thermal_slowdown_seconds"),
     _TEXTS: ("clock_reasons",),
 }
 _SAMPLE = {
-    Required[Number]: ("awake_seconds", "elapsed_seconds"),
-    _NUMBER: (
-        *("repeat", "index", "window_awake_seconds"),
-        "missing_cores",
+    Required[Quantity]: ("awake_seconds", "elapsed_seconds"),
+    Quantity: (
+        *("window_awake_seconds", "cpu_throttle_seconds", "quota_throttled_seconds"),
+        *("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
+    ),
+    Count: (
+        *("repeat", "index", "cpu_throttle_count", "cpu_cores", "missing_cores"),
         *("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"),
-        *("cpu_throttle_count", "cpu_throttle_seconds", "quota_throttled_seconds"),
-        *("cpu_cores", "cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
     ),
     StrictBool | None: ("low_power_mode", "translated"),
     Text: ("power_source", "thermal_pressure"),
@@ -45,7 +57,8 @@ PARAMETERS = TypeAdapter(Parameters)
 _MACHINE = {
     Name | None: ("name", "fingerprint"),
     Text: ("chip", "system", "hypervisor"),
-    _NUMBER: ("memory_bytes", "physical_cores", "logical_cores", "usable_cores", "cpu_quota"),
+    Count: ("memory_bytes", "physical_cores", "logical_cores", "usable_cores"),
+    Quantity: ("cpu_quota",),
     _TEXTS: ("accelerators",),
 }
 _ENVIRONMENT = {Text: ("python",), dict[str, Text] | None: ("packages", "variables")}
@@ -55,7 +68,7 @@ Manifest = open_mapping(
     parameters=Parameters | None,
     machine=open_mapping("Machine", _MACHINE) | None,
     environment=open_mapping("Environment", _ENVIRONMENT) | None,
-    condition_before=open_mapping("Before", {_NUMBER: ("device_busy",)}) | None,
+    condition_before=open_mapping("Before", {Quantity: ("device_busy",)}) | None,
     library=dict[str, Text] | None,
     conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,
@@ -63,10 +76,11 @@ Manifest = open_mapping(
         "Tuning", chosen=Required[str], settings=Required[dict[str, str | StrictBool]]
     )
     | None,
-    misplaced_operations=dict[str, int] | None,
-    process_seconds=_NUMBER,
-    waited_seconds=_NUMBER,
-    process=Count,
+    misplaced_operations=dict[str, Index] | None,
+    first_call_seconds=Quantity,
+    process_seconds=Quantity,
+    waited_seconds=Quantity,
+    process=Annotated[int, Field(ge=0, le=MOST_PROCESSES)] | None,
 )
 _ADAPTER = TypeAdapter(Manifest)
 
