@@ -51,10 +51,11 @@ CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --d
 .DEFAULT_GOAL := help
 .PHONY: help setup study plan report examples test test-slow lint bench derived lab lock pack share picture address clean
 
+WRAPPED := fold -s -w 62 | sed 's/^\([^ ]\)/                 \1/'
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}' | $(WRAPPED)
 	@echo "For developers:"
-	@grep -hE '^[a-z-]+:.*#- ' $(MAKEFILE_LIST) | awk -F ':.*#- ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*#- ' $(MAKEFILE_LIST) | awk -F ':.*#- ' '{printf "  make %-9s %s\n", $$1, $$2}' | $(WRAPPED)
 
 setup: $(READY) | $(UV) ## Install the locked packages, and with EXTRAS=my-requirements.txt the packages of that file
 	@test -z "$(EXTRAS)" || $(UV) pip install --quiet --python $(BIN)/python --constraint requirements/$(PLATFORM).txt -r "$(EXTRAS)"
