@@ -19,6 +19,7 @@ from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
 from benchbook.studies.resnet50_cost import study as resnet50
+from benchbook.studies.results.answers import Template
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
@@ -249,7 +250,6 @@ def of_the_others() -> Iterator[Edge]:
     for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
         times = segmentation.image_times(evidence(point(SEGMENTATION, **change)))
         yield f"a smaller network of {change}", pandas.DataFrame, times
-        yield f"the title of {change}", segmentation.STUDY.lead.title.line, times
     rates = {4: (8.0, 9.0), 32: (12.0, 12.5), 64: (10.0, 10.0)}
     runs = [point(OWN, rate, batch_size=size) for size, rate in rates.items()]
     runs.append(point(OWN, (), ended="out_of_memory", batch_size=256))
@@ -425,7 +425,7 @@ def drawn(lines: list[dict], draw=figures.draw_bars) -> dict:
 def charted(table: pandas.DataFrame, column="value", kind=Bars, **options) -> dict | None:
     """Return what a reader sees of a study's chart of a table."""
     chart = kind(
-        "name", table=lambda _: table, title=lambda *_: "A title", column=column, **options
+        "name", table=lambda _: table, title=Template("A title", "A title", column), **options
     )
     figure = chart.draw(evidence([make_row()])).figure
     return figure and seen(figure.axes[0]) | {"inches": round(figure.get_figheight(), 1)}

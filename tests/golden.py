@@ -36,11 +36,10 @@ from benchbook.measuring import tuned
 from benchbook.measuring.window import endless
 from benchbook.record import chips, predict, prices
 from benchbook.record.predict import Question, Unknown
-from benchbook.report import aggregation, claim_outcomes, costs
+from benchbook.report import aggregation, claim_outcomes, closing, costs
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies.experiments.parameters import nested
-from benchbook.studies.results import findings
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.study import Study
 
@@ -151,7 +150,7 @@ def made_up() -> Iterator[tuple[str, dict]]:
         for title, table in tables.items():
             for key, record in keyed(table, [*IDENTITY, "name"]).items():
                 yield f"{title} | {key}", record
-        yield f"{name} finding", {"finding": numbers(" ".join(findings.finding(study, evidence)))}
+        yield f"{name} finding", {"finding": numbers(" ".join(closing.sentences(evidence, study)))}
     for name, found in edges.found():
         if isinstance(found, list | pandas.DataFrame):
             found = keyed(pandas.DataFrame(found), [*IDENTITY, "name"])

@@ -17,12 +17,12 @@ import pathlib, sys, cells
 from benchbook import studies
 from benchbook.machine import identity
 from benchbook.running import profiles
-from benchbook.studies.results import evidence, findings
+from benchbook.studies.results import answers, evidence
 path, (_, profile, study) = pathlib.Path("points.json"), sys.argv
 cells.write_points(path, profiles.read(profile, study))
 sys.argv[1:] = path, "torch"
 cells.main()
-print(*findings.finding(studies.every()[study], evidence.Evidence.of_machine(identity.identify().name), measured=True))
+print(answers.of_study(studies.every()[study], evidence.Evidence.of_machine(identity.identify().name)))
 """
 
 
@@ -47,4 +47,4 @@ def test_the_toy_study_is_added_passes_the_contract_and_is_measured(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert "Softmax regression reads 60,000 images in" in done.stdout
+    assert "to train softmax regression on 60,000 images on" in done.stdout

@@ -78,10 +78,10 @@ def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(merged, 
     assert "(yours)" in BeautifulSoup(machines, "html.parser")("tr")[1].get_text()
 
 
-def test_each_figure_links_its_numbers(outputs, shown):
+def test_each_figure_links_its_numbers_and_its_drawing(outputs, shown):
     page = BeautifulSoup((outputs / "report" / "90_aggregate.html").read_text(), "html.parser")
     links = [link["href"] for link in page("a", download=True)]
-    assert len(links) == len(shown["image/png"])
+    assert len(links) == 2 * len(shown["image/png"])  # its numbers and its drawing
     assert [link for link in links if not (outputs / "report" / link).is_file()] == []
     assert page.find("a", href="claims.csv")
 

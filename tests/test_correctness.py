@@ -5,8 +5,9 @@ import pytest
 
 from benchbook import studies
 from benchbook.judging import compare, verdicts
+from benchbook.report import closing
 from benchbook.studies.charts import figures
-from benchbook.studies.results import findings, quantities
+from benchbook.studies.results import quantities
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 
@@ -54,8 +55,9 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
     assert set(evidence.without_wrong().rows["point"]) == {"right"}
     assert "cosine -1.0000" in evidence.summary.set_index("point")["message"]["turned"]
     study = studies.every()["mnist_speedup"]
-    assert "): One MNIST epoch (equal loader) takes " in findings.finding(study, evidence)[0]
-    assert "Wrong here: " in findings.finding(study, Evidence(make_rows(turned)))[0]
+    assert "an epoch of MNIST" in closing.sentences(evidence, study)[0]
+    assert closing.sentences(evidence, study)[0].endswith("equal loader.")
+    assert closing.sentences(Evidence(make_rows(turned)), study)[0].startswith("Wrong: ")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +167,8 @@ def test_an_unproven_point_speaks_only_where_no_proven_one_does_and_everybody_sa
     rows = make_rows([*asked(3, 3), *unproven])
     evidence = Evidence(rows)
     assert evidence.summary.set_index("point")["verdict"]["q"].kind == verdicts.UNPROVEN
-    text, *_ = findings.finding(studies.every()["mnist_speedup"], evidence)
-    assert text.startswith("Not decided (needs a GPU or a TPU): One MNIST epoch (reference) takes ")
+    text, *_ = closing.sentences(evidence, studies.every()["mnist_speedup"])
+    assert text.endswith("on a Chip A.")  # the reference
     compared, _ = compare.table(
         make_rows(unproven), make_rows([row | {"session": "s2"} for row in unproven])
     )

@@ -91,7 +91,7 @@ def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_i
         assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
         assert bool(predicted) != ("Nothing is predicted" in task.note)
     assert every.loc[every["interval"].eq("other code"), "basis"].str.startswith(
-        "other code, not"
+        "other code;"
     ).tolist() == [True]
 
 

@@ -66,7 +66,7 @@ def test_without_a_sensor_there_is_no_number(measured):
     point = statistics.summarise(rows).iloc[0]
     assert rows[["energy_joules", *names]].isna().all(axis=None)
     assert point[["energy_per_sample", *names[:2], "energy_note"]].isna().all()
-    assert wording.energy(point) == "Energy: not measured, since no sensor was found"
+    assert wording.energy(point) == "No energy sensor here"
 
 
 def windows(*joules, seconds=4.0, run_id="run-1", **columns):

@@ -11,6 +11,7 @@ from benchbook.record.naming import Name, Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.plots import Bars, pooled
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
 from edges import line
 from rows import make_row, make_rows
@@ -88,8 +89,7 @@ def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_wi
         )
         lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
         words = {
-            "title": lambda *_: "A title",
-            "column": "value",
+            "title": Template("A title", "A title", "value"),
             "label": ("setting",),
             "text": "{value}",
         }

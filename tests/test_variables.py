@@ -177,7 +177,7 @@ def test_a_changed_point_says_so_in_its_verdict_and_once_before_the_points(only)
         conditions = condition.samples({"run-1": manifest | {"conditions": [sample]}})
         rows = make_rows(windows([300.0] * 6, device=kind))
         [point] = verdicts.summarise(rows, conditions).to_dict("records")
-        verdict[kind] = str(point["verdict"]), wording.hedges(point)[1:]
+        verdict[kind] = str(point["verdict"]), wording.causes(point["verdict"], "variables")
         new.append(Point("toy", f"on-{kind}", given, 60))
     said = session._announced(new * 2, "desk", {point.key: float("nan") for point in new})
     assert said.splitlines()[1:] == [

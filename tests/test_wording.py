@@ -1,4 +1,4 @@
-"""Numbers and hedges as a reader says them."""
+"""Numbers and doubts as a reader says them."""
 
 import numpy
 import pandas
@@ -49,6 +49,14 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
         (lambda dollars: wording.price(dollars, 3), {2.489: "$2.49"}),
         (lambda number: wording.count(number, "window"), {1: "1 window", 6: "6 windows"}),
         (
+            lambda unit: wording.quantity([0.0062, 0.0042, 0.0093], unit),
+            {"s": ["6.2 ms", "4.2", "9.3"], "%": ["0.62 %", "0.42", "0.93"]},
+        ),
+        (
+            lambda unit: wording.quantity([0.49, 6.75], unit, 3),
+            {"minutes": ["0.49 minutes", "6.75"], "$": ["$0.49", "$6.75"]},
+        ),
+        (
             lambda kind: wording.bounds(1, 20, kind),
             {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"},
         ),
@@ -76,29 +84,12 @@ def test_a_number_is_never_further_off_than_its_digits_allow():
         assert said == pytest.approx(value, rel=0.051 if value < 100 else 0.0051)
 
 
-def test_one_start_and_an_unstable_point_are_hedged_and_a_sound_one_is_not():
-    varied = Verdict((("spread", 0.11), ("drift", 0.06), ("thermal",)))
-    point = {"num_processes": 1, "interval": "range", "verdict": varied}
-    assert (
-        wording.hedged(point)
-        == " (one process only; its speed varied; it was too hot for full speed)"
-    )
-    assert (
-        wording.hedged(
-            {"num_processes": 3, "interval": "interval", "verdict": Verdict(), "status": "ok"}
-        )
-        == ""
-    )
-    assert "tuning not confirmed" in wording.hedged({"variant": "tuned, not confirmed"})
-    both = Verdict((("spread", 0.09), ("few_steps", 1, 3)))
-    assert wording.hedges({"verdict": both}) == [
-        "its speed varied",
-        "not fully checked against float64",
-    ]
-    assert (
-        wording.hedged({"interval": "range"}, "", "drawn shapes")
-        == " (drawn shapes; one process only)"
-    )
+def test_one_start_and_an_unstable_point_are_doubted_and_a_sound_one_is_not():
+    varied = Verdict((("spread", 0.11), ("drift", 0.06), ("thermal",), ("few_steps", 1, 3)))
+    said = ["one process", "its speed varied", "it was too hot for full speed"]
+    assert wording.doubts({"interval": "range", "verdict": varied}) == said
+    assert wording.doubts({"interval": "interval", "verdict": Verdict(), "status": "ok"}) == []
+    assert wording.doubts({"variant": "tuned, not confirmed"}) == ["tuning not confirmed"]
 
 
 def test_columns_in_which_every_line_is_empty_are_left_out():

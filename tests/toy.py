@@ -21,16 +21,13 @@ PARTS = (
 )
 RESULTS = """
 from benchbook.studies.charts.plots import Points
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.results.answers import Template
+from benchbook.studies.study import Study
 
 
 def losses(evidence):
     rows = evidence.measured
     return rows[(rows["study"] == "toy") & (rows["phase"] == "train")]
-
-
-def title(lines, names):
-    return f"The toy was trained in {len(lines)} windows"
 
 
 STUDY = Study(
@@ -40,15 +37,15 @@ STUDY = Study(
         Points(
             "toy-losses",
             table=losses,
-            title=title,
-            column="loss",
+            title=Template("The toy's loss is {number} on {place}", "No toy yet", "loss"),
             x="index",
             by=["machine", "variant", "run_id"],
             xlabel="window",
             ylabel="loss",
         ),
     ),
-    Headline("toy-losses", "loss", "nats/window", title),
+    "loss",
+    "nats/window",
 )
 """
 PARAMETERS = """

@@ -1,20 +1,27 @@
 """The results: one table, one chart, one sentence."""
 
-from benchbook.judging import wording
 from benchbook.studies.charts.plots import Bars
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.results.answers import Template
+from benchbook.studies.results.tables import inverse
+from benchbook.studies.study import Study
 
 IMAGES = 60_000
-ANSWER = Sentence(
-    f"Softmax regression reads {IMAGES:,} images in {{value}} on {{place}}", "Nothing was measured here yet",
-    "samples_per_second", wording.duration, "most", work=IMAGES,
-)  # fmt: skip
-CHART = Bars(
-    "softmax-rates",
-    table=lambda evidence: evidence.points("softmax_digits"),
-    title=ANSWER,
-    xlabel="images a second",
+ANSWER = Template(
+    f"{{number}}{{bounds}} to train softmax regression on {IMAGES:,} images on {{place}}",
+    "Nothing was measured here yet",
+    "seconds",
+    "s",
+    "least",
 )
-ANSWERED = Headline(CHART.name, CHART.value, "images/second", ANSWER)
-STUDY = Study("softmax_digits", "Softmax regression", (CHART,), ANSWERED)
+CHART = Bars(
+    "softmax-times",
+    table=lambda evidence: evidence.points("softmax_digits"),
+    lines=lambda points, evidence: points.assign(
+        **inverse(points, "samples_per_second", "seconds", IMAGES)
+    ),
+    title=ANSWER,
+    xlabel=f"seconds for {IMAGES:,} images",
+)
+STUDY = Study(
+    "softmax_digits", "Softmax regression", (CHART,), "samples_per_second", "images/second"
+)

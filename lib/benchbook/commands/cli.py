@@ -19,6 +19,7 @@ from benchbook.commands.output import (
     number,
     say,
     say_table,
+    say_wrapped,
     short,
 )
 from benchbook.frameworks import devices, survey
@@ -373,21 +374,25 @@ def _planned(
     return name, points
 
 
+MARKS = {verdicts.UNSTABLE: "~", verdicts.UNPROVEN: "?", verdicts.CHANGED: "c"}  # others: x
+LEGEND = "~ unstable, ? not fully compared with float64, c other data or variables, x failed"
+
+
 def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> pandas.DataFrame:
-    """Return a session's points for the terminal: rate, half of its interval, processes, and
-    what is doubtful."""
+    """Return a session's points for the terminal: rate, half of its interval, processes, and a
+    mark of MARKS where its verdict or status has one."""
     shown = []
     for line in lines.to_dict("records"):
         rate, _, _, unit = statistics.in_units(line)
         is_known, verdict = pandas.notna(rate), line["verdict"]
-        doubt = str(verdict) if verdict and verdict.is_doubtful else ""
+        kind = verdict.kind if verdict and line["status"] == "ok" else line["status"]
         shown.append({
             "point": titles[line["study"], line["point"]],
             "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
             "95 %": wording.half_width(line) if line["interval"] == intervals.INTERVAL else "",
             "processes": line["num_processes"],
             "disturbed": line["num_disturbed"],
-            "note": doubt if line["status"] == "ok" else line["status"],
+            "": MARKS.get(kind, "" if kind in (verdicts.STABLE, verdicts.TOO_FEW, "ok") else "x"),
         })  # fmt: skip
     return pandas.DataFrame(shown)
 
@@ -400,7 +405,7 @@ def _show(
 ) -> None:
     """Print the points left out, write the report if there is time, and print findings."""
     from benchbook import studies  # imports matplotlib, which the other commands do not need
-    from benchbook.studies.results import findings
+    from benchbook.studies.results import answers
     from benchbook.studies.results.evidence import Evidence
 
     for reason in dict.fromkeys(reason for _, reason in left_out):
@@ -415,18 +420,18 @@ def _show(
         say_table(
             f"All points of {machine}", _table(lines, {point.key: point.title for point in points})
         )
+        say(LEGEND)
         for name, each in studies.every().items():
             if name in set(lines["study"]):
-                is_unsure = unsure[lines["study"] == name].any()
-                none = f"No {'stable ' * bool(is_unsure)}point of this machine answers it yet."
-                first, *_ = *findings.finding(each, evidence, measured=True), none
-                say(f"{each.question} {first}")
+                answer = answers.of_study(each, evidence)
+                say_wrapped(each.question)
+                say_wrapped(f"  {answer or 'No point of this machine trained.'}")
         disturbed = lines["num_disturbed"].gt(0).sum()
         say(
             f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}."
         )
         if unsure.any():
-            say("Next: `make study RETRY=1` measures unstable points again.")
+            say("`make study RETRY=1` measures unstable points again.")
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")

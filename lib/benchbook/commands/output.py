@@ -1,6 +1,8 @@
 """Print lines and tables; text of users and rows is never read as markup."""
 
 import math
+import shutil
+import textwrap
 from pathlib import Path
 
 import pandas
@@ -19,6 +21,13 @@ SOME_FAILED, SOME_LEFT_OUT = 3, 4
 def say(text: str) -> None:
     """Print a line without wrapping it."""
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def say_wrapped(text: str) -> None:
+    """Print a sentence in lines of the terminal's width, indented as its first."""
+    indent = text[: len(text) - len(text.lstrip())]
+    width = shutil.get_terminal_size().columns
+    say(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False))
 
 
 def say_table(title: str, lines: pandas.DataFrame) -> None:

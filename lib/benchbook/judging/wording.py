@@ -1,12 +1,13 @@
-"""Format numbers and hedges as words, and drop empty columns of tables, whose numbers keep all
+"""Format numbers and doubts as words, and drop empty columns of tables, whose numbers keep all
 digits."""
 
 import math
+from collections.abc import Sequence
 
 import pandas
 
 from benchbook.judging import confirmation, intervals
-from benchbook.judging.verdicts import CHANGED, REASONS, UNPROVEN, UNSTABLE, Verdict
+from benchbook.judging.verdicts import REASONS, UNSTABLE, Verdict
 
 LARGE = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 LENGTHS = (
@@ -74,6 +75,33 @@ def bounds(low: float, high: float, kind: str, say=number) -> str:
     return f"{'95 % interval' if kind == intervals.INTERVAL else 'range'} {span(pandas.Series([low, high]), say)}"
 
 
+def quantity(numbers: Sequence[float], unit: str, digits: int = 0) -> list[str]:
+    """Return a value with its unit, and further numbers, such as its bounds, in the same unit.
+
+    Args:
+        numbers: the value first.
+        digits: significant ones, see `duration`.
+        unit: a word after the number; `s`: the unit of time that fits the value; `$`, `%`;
+        `times`: a ratio, which has no unit.
+    """
+    if unit == "$":
+        return list(map(price, numbers))
+    value, say = numbers[0], times if unit == "times" else number
+    if digits:
+
+        def say(number: float) -> str:
+            text = _rounded(number, digits)
+            return text.rstrip("0").rstrip(".") if "." in text else text
+
+    size, word = {"%": (0.01, "%"), "times": (1.0, ""), "TFLOP/s": (1e12, "TFLOP/s")}.get(
+        unit, (1.0, unit)
+    )
+    if unit == "s":
+        word, size, _ = next((one for one in LENGTHS if value < one[2]), LENGTHS[0])
+    first, *others = (say(each / size) if math.isfinite(each) else "NaN" for each in numbers)
+    return [f"{first} {word}".strip(), *others]
+
+
 def half_width(point: dict) -> str:
     """Return half the width of a rate's interval: ±4%, or over ±100%, since two far processes
     tell little."""
@@ -84,7 +112,7 @@ def half_width(point: dict) -> str:
 def energy(point: dict) -> str:
     """Return the energy in a summary's line as a sentence, with method, boundary and idle power."""
     if pandas.isna(point["energy_per_sample"]):
-        return "Energy: not measured, since no sensor was found"
+        return "No energy sensor here"
     idle = (
         "not measured" if pandas.isna(point["idle_watts"]) else f"{number(point['idle_watts'])} W"
     )
@@ -131,22 +159,15 @@ def sentence(text: str) -> str:
     return text if not text else text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def hedges(point: dict) -> list[str]:
-    """Return the reasons to doubt a point's speed, in a few words each.
+def doubts(point: dict) -> list[str]:
+    """Return the reasons to doubt a point's number, in a few words each.
 
     Args:
         point: a line of a summary, or of a table made from it. The columns interval, verdict,
-        variant, status and
-            message are optional.
+        variant, status and message are optional.
     """
-    reasons = []
-    if point.get("interval") == intervals.RANGE:
-        reasons.append("one process only")
-    reasons += [
-        word
-        for kind in (UNSTABLE, UNPROVEN, CHANGED)
-        for word in causes(point.get("verdict"), kind)
-    ]
+    reasons = ["one process"] if point.get("interval") == intervals.RANGE else []
+    reasons += causes(point.get("verdict"), UNSTABLE)
     if point.get("variant") == confirmation.UNCONFIRMED:
         reasons.append("tuning not confirmed")
     if point.get("status") == "diverged":
@@ -156,22 +177,15 @@ def hedges(point: dict) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def causes(verdict: object, kind: str) -> list[str]:
-    """Return a verdict's reasons of one kind in a sentence's words; none for a missing verdict."""
+def causes(verdict: object, *wanted: str) -> list[str]:
+    """Return a verdict's reasons of these kinds or codes in a sentence's words; none for a missing
+    verdict."""
     reasons = verdict.reasons if isinstance(verdict, Verdict) else ()
     return [
-        REASONS[code][2].format(*values) for code, *values in reasons if REASONS[code][0] == kind
+        REASONS[code][2].format(*values)
+        for code, *values in reasons
+        if {code, REASONS[code][0]} & {*wanted}
     ]
-
-
-def hedged(point: dict, *further: str, said: str = "") -> str:
-    """Return `further` hedges, without empty ones, and those of a point in brackets; empty if
-    there are none.
-
-    Hedges in the text `said` are left out.
-    """
-    words = [*filter(None, further), *(hedge for hedge in hedges(point) if hedge not in said)]
-    return f" ({'; '.join(words)})" if words else ""
 
 
 def filled(table: pandas.DataFrame) -> pandas.DataFrame:

@@ -63,6 +63,7 @@ FORMATS = {
     "dataset": lambda name: dataset(name),
     "weights": "{} weights".format,
     "matrix": "matrix {}".format,
+    "loader": lambda name: {"resident": "data on the device"}.get(name, name),
     "kind": lambda kind: kind.replace("_", " "),
     "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
 }

@@ -16,9 +16,12 @@ from benchbook.record import articles
 from benchbook.report import claim_outcomes, closing, costs, machines, pages, tables
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows import files as reading
+from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
-from benchbook.studies.results import findings
+from benchbook.studies.results import answers
 from benchbook.studies.results.evidence import Evidence
+
+MOST_ANSWERS = 8  # of a study, under its question
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,23 @@ class Aggregation:
 
     @cached_property
     def findings(self) -> dict[str, str]:
-        """Return the finding of each study by its name, in Markdown; see `findings.finding`."""
+        """Return the answer of each study by its name, in Markdown; see `closing.sentences`."""
         found = {
-            name: findings.finding(study, self.evidence) for name, study in studies.every().items()
+            name: closing.sentences(self.evidence, study) for name, study in studies.every().items()
         }
         return {name: tables.markdown(" ".join(said)) for name, said in found.items()}
+
+    @cached_property
+    def answers(self) -> dict[str, str]:
+        """Return the answers of each study's first machines, with their days, by the study's
+        name, as a list in Markdown."""
+        return {
+            name: "\n".join(
+                f"- {tables.markdown(str(answer))} {answer.day}"
+                for answer in answers.of_machines(study, self.evidence)[:MOST_ANSWERS]
+            )
+            for name, study in studies.every().items()
+        }
 
     @cached_property
     def yours(self) -> dict[str, str]:
@@ -64,7 +79,11 @@ class Aggregation:
             return {}
         own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)]
         own = replace(self.evidence, rows=own, own_first=True)
-        found = {study.question: closing.headline(own, study) for study in studies.every().values()}
+        found = {
+            study.question: str(answers.of_study(study, own) or "")
+            for study in studies.every().values()
+            if own.measured["study"].eq(study.name).any()
+        }
         return {question: tables.markdown(said) for question, said in found.items() if said}
 
     @cached_property
@@ -112,6 +131,7 @@ class Aggregation:
             files |= {
                 f"{table_name}.csv": tables.as_csv(table) for table_name, table in drawn.items()
             }
+            files |= {f"{name}.svg": figures.as_svg(drawing.figure)} if drawing.figure else {}
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,22 +1,20 @@
 """The result of a study's notebook: an answer, one figure and one table of its own point; its
 rows fold away."""
 
-from dataclasses import replace
+import base64
 
 import pandas
 from IPython.display import HTML, Markdown, display
 
 from benchbook.judging import statistics, verdicts, wording
-from benchbook.record import claims, naming
+from benchbook.record import claims
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
-from benchbook.studies.experiments import parameters
-from benchbook.studies.results import findings
-from benchbook.studies.results.evidence import SECONDS, Evidence, cached
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.results.tables import are_measured
+from benchbook.studies.results import answers
+from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.tables import is_measured
 from benchbook.studies.study import Study
 
 ROWS = [
@@ -30,13 +28,13 @@ ROWS = [
     "input_seconds",
 ]
 ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
-SIZES = ("batch_size", "image_size", "sequence_length", "width")  # which the study's unit is of
 
 
 def show(
     evidence: Evidence, study: Study, *more: str, table: pandas.DataFrame | None = None
 ) -> None:
-    """Show the answer of one point, a figure, a table, and the point's rows, which are folded.
+    """Show the answer of one point, the study's figure, a table, and the point's windows and
+    rows, which are folded.
 
     Args:
         evidence: the point's rows and the published ones.
@@ -45,9 +43,9 @@ def show(
         table: of the result, at most eight columns; None: the point's speed, accuracy, energy
         and verdict.
     """
-    drawing = study.lead.draw(evidence, study.name) if has_answer(evidence, study) else None
+    drawing, own = study.lead.draw(evidence, study.name), windows(evidence, study)
     display(Markdown(answer(evidence, study, *more)))
-    drawing = drawing if drawing and drawing.figure else windows(evidence, study)
+    drawing = drawing if drawing.figure else own
     display(drawing)
     display(HTML(drawing.note))
     rows, names = evidence.measured, evidence.names
@@ -58,34 +56,55 @@ def show(
             else tables.of_columns(evidence.summary, "result", names)
         )
     )
-    display(
-        HTML(f"<details><summary>All {len(rows)} rows</summary>{tables.html(rows[ROWS])}</details>")
-    )
+    picture = base64.b64encode(figures.render(own.figure)).decode()
+    folded = f'<img alt="{own.alt}" src="data:image/png;base64,{picture}">{tables.html(rows[ROWS])}'
+    title = f"The rate of each window, and all {len(rows)} rows"
+    display(HTML(f"<details><summary>{title}</summary>{folded}</details>"))
 
 
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
-    """Return the answer of one point in Markdown: its verdict and its number, what follows, and
-    what it is based on."""
+    """Return the answer of one point in Markdown: its number, what is published, and the proof."""
+    first, *said = sentences(evidence, study)
+    first = f"**{tables.markdown(first)}**"
+    said = [*said, *more, _claim(evidence, study), proof(evidence, study)]
+    return "\n\n".join([first, *map(tables.markdown, filter(None, said))])
+
+
+def sentences(evidence: Evidence, study: Study) -> list[str]:
+    """Return the answer to a study's question, what it costs to rent, and what is published;
+    without a point that trained, how it failed."""
+    own = answers.of_study(study, evidence)
+    points = evidence.summary[evidence.summary["study"] == study.name]
+    failed = points[~points["status"].isin(records.TRAINED)].to_dict("records")
+    if failed and (own is None or not is_measured(own.line)):
+        status, message = (failed[-1][name] for name in ("status", "message"))
+        return [wording.sentence(f"{status.replace('_', ' ')}: {message}")]
+    first = str(own) if own else wording.sentence(study.lead.title.none)
+    more = (answers.money(study, evidence), answers.published(study, evidence))
+    return [first, *filter(None, more)]
+
+
+def proof(evidence: Evidence, study: Study) -> str:
+    """Return what a point's number is based on, in a line; empty without a window."""
     [point] = evidence.summary.to_dict("records")
-    said, verdict = headline(evidence, study), point["verdict"]
-    if point["status"] in records.TRAINED:
-        more = (
-            *findings.finding(study, evidence, measured=True)[has_answer(evidence, study) :],
-            *more,
-        )
-        if verdict and verdict.is_doubtful and not said.startswith(findings.DOUBTS):
-            said = f"{verdict.kind.capitalize()} ({verdict.text(verdict.kind)}): {said}"
-    first, *said = map(tables.markdown, filter(None, [said, *more, _claim(evidence, study)]))
-    said = [f"**{first}**", *said]
-    compared = evidence.measured["phase"].eq("parity").sum()
-    based = [
+    if not point["num_windows"]:
+        return ""
+    steps = int(evidence.measured["phase"].eq("parity").sum())
+    parts = [
+        *(
+            [f"{wording.count(steps, 'step')} agree{'s' * (steps == 1)} with float64"]
+            if steps
+            else []
+        ),
         wording.count(point["num_processes"], "process"),
         wording.count(point["num_windows"], "window"),
+        *wording.causes(point["verdict"], verdicts.UNPROVEN, "variables"),
+        *(f"how busy the host was is hidden ({word})" for word in _hiding(evidence)),
+        *statistics.days(evidence.measured)[-1:],
     ]
-    based += [f"{wording.count(compared, 'step')} compared with float64"] if compared else []
-    based += [f"how busy the host was is hidden ({word})" for word in _hiding(evidence)]
-    trained = f" This is one computer on one day: {wording.joined(based)}. {wording.energy(point)}."
-    return " ".join(filter(None, said)) + (f"\n\n{trained.strip()}" if point["num_windows"] else "")
+    said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
+    has_none = study.by_accelerator and point["device"] == "cpu"
+    return said + " No GPU was measured here." * has_none
 
 
 def _hiding(evidence: Evidence) -> list[str]:
@@ -95,24 +114,6 @@ def _hiding(evidence: Evidence) -> list[str]:
         return []
     own = known[known["run_id"].isin(evidence.measured["run_id"])]
     return sorted(own["hypervisor"].dropna().unique())
-
-
-def headline(evidence: Evidence, study: Study) -> str:
-    """Return the answer of measured points in the study's unit, or how they failed; empty if
-    none trained."""
-    points = evidence.summary[evidence.summary["study"] == study.name].sort_values(
-        "num_samples", kind="stable"
-    )
-    if len(points) and not points["status"].isin(records.TRAINED).any():
-        return wording.sentence(
-            f"{points['status'].iloc[-1].replace('_', ' ')}: {points['message'].iloc[-1]}"
-        )
-    if has_answer(evidence, study):
-        return findings.finding(study, evidence, measured=True)[0]
-    trained = points[points["status"].isin(records.TRAINED) & points["num_windows"].gt(0)].to_dict(
-        "records"
-    )
-    return _rate(evidence, study, trained[-1]) if trained else ""
 
 
 def windows(evidence: Evidence, study: Study) -> Drawing:
@@ -137,44 +138,6 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
     note = sources("samples per second", rows, evidence, study.name)
     return Drawing(figure, rows, "Samples per second over windows", note=note)
-
-
-@cached
-def has_answer(evidence: Evidence, study: Study) -> bool:
-    """Return whether the headline is about a measured point; it is not about one of another
-    size, for one."""
-    lines, sentence = (
-        study.lead.drawn(study.lead.table(evidence), evidence),
-        study.headline.sentence,
-    )
-    lines = sentence.lines(lines) if isinstance(sentence, Sentence) else lines
-    return any(are_measured(lines[lines[study.headline.quantity].notna()]))
-
-
-def _rate(evidence: Evidence, study: Study, point: dict) -> str:
-    """Return the sentence on a point that the headline is not about: its time in the study's
-    unit, and its size."""
-    value, low, high, unit = statistics.in_units(point)
-    usual, own = parameters.declared(study.name), point["settings"] | point
-    sizes = [
-        name
-        for name in SIZES
-        if pandas.notna(own.get(name)) and own[name] != usual.get(name, own[name])
-    ]
-    theirs = f"{'the article' if study.article else 'usual'}: {naming.words(usual, sizes)}"
-    size = f" ({naming.words(own, sizes)}; {theirs})" if sizes else ""
-    time, _, work = study.headline.unit.partition("/")
-    text = f"Training{size} runs at {{value}} {unit} a second on {{place}}"
-    title = Sentence(text, "", "samples_per_second", best="most")
-    if time in SECONDS:
-        text = f"Training one {work}{size} takes {{value}} on {{place}}"
-        show, amount = (
-            lambda length: f"{wording.number(length)} {time}",
-            study.headline.samples / SECONDS[time],
-        )
-        title = replace(title, text=text, show=show, work=amount)
-    line = point | {"source": "measured", "samples_per_second": value, "low": low, "high": high}
-    return wording.sentence(findings.spoken(title, pandas.DataFrame([line]), evidence, study))
 
 
 def _claim(evidence: Evidence, study: Study) -> str:

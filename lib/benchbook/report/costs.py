@@ -77,7 +77,7 @@ TASKS = (
         "simclr", "SimCLR, 200 epochs",
         "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, with the article's test. Nothing is"
         " predicted: fewer than five chips have published rates.",
-        200 * 50_000, "simclr_epochs", "simclr_epochs", 200,
+        200 * 50_000, "simclr_epochs", "simclr_epochs", 200, "batch_size == 128",
     ),
     Task(
         "segmentation", "Segmentation, 100,000 images",
@@ -163,18 +163,18 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
     """Return the task's lines of its study's headline with their times: on the article's data,
     proven, stable, fast."""
     study = studies.every()[task.study]
-    headline, lines = study.headline, study.lead.table(evidence)
-    lines = lines[lines[headline.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
+    lines = study.lead.table(evidence)
+    lines = lines[lines[study.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
     lines = lines[lines["status"].isin(records.TRAINED)]
     lines = lines.query(task.where, engine="python") if task.where else lines
-    times = headline.seconds(
-        lines[[headline.quantity, "low", "high"]].astype(float), task.work or task.samples
+    times = study.seconds(
+        lines[[study.quantity, "low", "high"]].astype(float), task.work or task.samples
     )
     ranking = {
         "on_other_data": len(datasets) > 0 and ~lines["dataset"].isin(datasets.mode()[:1]),
         "unproven": lines["verdict"].map(verdicts.is_unproven),
         "unstable": lines["verdict"].map(verdicts.is_unstable),
-        "seconds": times[headline.quantity],
+        "seconds": times[study.quantity],
     }
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
     lines = lines.assign(
@@ -195,7 +195,8 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     starts = wording.count(int(point["num_processes"]), "process")
     kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
     basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
-    basis += wording.hedged({name: line[name] for name in ("verdict", "status")})
+    doubts = wording.doubts({name: line[name] for name in ("verdict", "status")})
+    basis += f" ({'; '.join(doubts)})" if doubts else ""
     sources = f"rows in outputs/runs/{line['machine']}/{task.study}/{line['point']}"
     return {"name": name, "basis": basis, "sources": sources}
 

@@ -146,7 +146,7 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
         settings = SETTINGS | {
-            "html_extra_path": list(map(str, [figures / "data", *charts.values()]))
+            "html_extra_path": list(map(str, [figures / "data", *figures.glob("*.[cs][sv][vg]")]))
         }
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
         trees = place / "doctrees"
@@ -256,7 +256,8 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
         ).items():  # MyST-NB has one text for all pictures of a cell
             alt, data, name = html.escape(own["alt"]), html.escape(output.data[kind]), own["table"]
             link = (
-                f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>'
+                f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>,'
+                f' <a href="{name}.svg" download>figure (SVG)</a>'
                 if name in charts
                 else ""
             )

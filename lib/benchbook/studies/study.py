@@ -9,36 +9,7 @@ from dataclasses import dataclass
 import pandas
 
 from benchbook.machine import layout
-from benchbook.record import naming
 from benchbook.studies.results.evidence import SECONDS, Evidence
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The quantity that answers a study's question, wherever an answer is shown.
-
-    Attributes:
-        chart: the name of the chart that draws it; see `Study.lead`.
-        quantity: its column in the table of that chart.
-        unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a
-        work over a second.
-        sentence: from the drawn lines to the answer, in the unit that the question asks for; see
-        `findings.Sentence`.
-        by_accelerator: whether a CPU alone leaves the question undecided.
-        samples: in the unit's work, such as the images of an epoch.
-    """
-
-    chart: str
-    quantity: str
-    unit: str
-    sentence: Callable[[pandas.DataFrame, naming.Names], str]
-    by_accelerator: bool = False
-    samples: int = 1
-
-    def seconds(self, values: pandas.DataFrame, work: float) -> pandas.DataFrame:
-        """Return how many seconds so much work takes at values of the quantity."""
-        time = SECONDS.get(self.unit.partition("/")[0])
-        return work * time * values if time else work / values
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,30 +19,41 @@ class Study:
     Attributes:
         name: of its notebook, without the number.
         title: short name for display.
-        charts: of `charts`, in the report's order.
-        headline: the answer to its question.
+        charts: of `charts`, in the report's order; the first one's title answers the question.
+        quantity: the column of the first chart's table that other tables compare.
+        unit: of the quantity: a time (a key of SECONDS) over a work, as in minutes/epoch, or a
+        work over a second.
         article: whose figures the study repeats; empty if there is no article.
         claim: id of the article's claim that the notebook's title asks about; may be empty.
-        dataset: the article's. A finding on other data names the stand-in; empty: it does not.
         quantities: from the evidence to measured or computed quantities, as `quantities.gather`
         returns them.
+        priced: how much of the answer's work has its rent named, and its words to begin a
+        sentence; 0: none.
+        by_accelerator: whether the question asks about a GPU or a TPU.
     """
 
     name: str
     title: str
     charts: tuple
-    headline: Headline
+    quantity: str
+    unit: str
     article: str = ""
     claim: str = ""
-    dataset: str = ""
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
+    priced: tuple[float, str] = (0, "")
+    by_accelerator: bool = False
 
     @property
     def lead(self):
-        """Return the chart of the headline."""
-        return next(chart for chart in self.charts if chart.name == self.headline.chart)
+        """Return the chart whose title answers the question."""
+        return self.charts[0]
 
     @property
     def question(self) -> str:
         """Return the question in the notebook's title."""
         return layout.question(self.name)
+
+    def seconds(self, values: pandas.DataFrame, work: float) -> pandas.DataFrame:
+        """Return how many seconds so much work takes at values of the quantity."""
+        time = SECONDS.get(self.unit.partition("/")[0])
+        return work * time * values if time else work / values

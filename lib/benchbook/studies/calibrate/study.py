@@ -6,9 +6,9 @@ from benchbook.frameworks import operations
 from benchbook.judging import wording
 from benchbook.rows import ceilings as best_rates
 from benchbook.studies.charts.plots import Bars
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 
 def ceilings(evidence: Evidence) -> pandas.DataFrame:
@@ -17,12 +17,6 @@ def ceilings(evidence: Evidence) -> pandas.DataFrame:
     every = evidence.ceilings
     last = every.groupby(["machine", "device", "framework"])["session"].transform("max")
     return every[every["session"] == last].reset_index(drop=True)
-
-
-def in_words(rate: float, place: int | None = None) -> str:
-    """Return a rate of operations with three digits, in one unit for titles and axes: 5.9e10 is
-    `0.059 TFLOP/s`."""
-    return f"{float(f'{rate / 1e12:.3g}'):,g} TFLOP/s"
 
 
 def reading(rows: pandas.DataFrame) -> str:
@@ -73,18 +67,17 @@ def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return products.drop_duplicates(["machine", "device", "precision"])
 
 
-PRODUCTS = Sentence(
-    "Matrix products reach {value} in {precision} on {place}",
+PRODUCTS = Template(
+    "{number}{bounds} in {precision} matrix products on {place}",
     "No device was calibrated here yet",
     "rate",
-    in_words,
-    "most",
-    "model == 'matmul'",
+    "TFLOP/s",
 )
 STUDY = Study(
     name="calibrate",
     title="Calibration",
-    headline=Headline("ceilings", "rate", "operations/second", PRODUCTS),
+    quantity="rate",
+    unit="operations/second",
     charts=(
         Bars(
             "ceilings",
@@ -93,8 +86,8 @@ STUDY = Study(
             title=PRODUCTS,
             label=("precision", "framework"),
             usual={"precision": ""},
-            ticks=in_words,
-            xlabel="matrix products",
+            ticks=lambda rate, place: f"{rate / 1e12:g}",
+            xlabel="TFLOP/s in matrix products",
         ),
     ),
 )

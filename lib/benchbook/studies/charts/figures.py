@@ -1,21 +1,23 @@
 """The look of figures: house style, bars with intervals, points on two axes, the legend; and
 their files."""
 
-import functools
 import io
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import matplotlib
 import numpy
 import pandas
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Text
+from matplotlib.ticker import FixedLocator, NullFormatter
 
 from benchbook.judging import intervals, verdicts
 from benchbook.record import naming
@@ -47,16 +49,19 @@ MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
 VIEW_GAP = 0.8  # between the two views, in bars, for a heading
-HATCH = "///"  # of the bar of a doubtful point: unstable, unproven, changed or diverged
-DOUBTFUL, FAILED = "unstable, unproven, changed or diverged", "failed or wrong, no measure"
+HATCH = "///"  # of the bar of a doubtful point: unstable, unproven or diverged
+DOUBTFUL, FAILED = "unstable, unproven or diverged", "failed or wrong, no measure"
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
 LABEL_LETTERS = 56  # in each line of a label
-style = functools.partial(
-    matplotlib.rc_context, STYLE
-)  # for a `with` block that draws in the house style
+
+
+def style(more: Mapping[str, object] = MappingProxyType({})):
+    """Return a `with` block that draws in the house style, and with more of Matplotlib's
+    settings."""
+    return matplotlib.rc_context(STYLE | dict(more))
 
 
 def canvas(
@@ -91,12 +96,13 @@ def view(line: dict) -> str:
 
 
 def outcome(line: dict) -> str:
-    """Return the outcome of a table's line: ok, unproven, changed, unstable, diverged or failed,
-    as if wrong."""
+    """Return the outcome of a table's line: ok, unproven, unstable, diverged or failed, as if
+    wrong; other data are named by the label."""
     status, verdict = line.get("status"), line.get("verdict")
     if isinstance(status, str) and status != "ok":
         return "diverged" if status == "diverged" else "failed"
-    return verdict.kind if isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful else "ok"
+    is_doubtful = isinstance(verdict, verdicts.Verdict) and verdict.is_doubtful
+    return verdict.kind if is_doubtful and verdict.kind != verdicts.CHANGED else "ok"
 
 
 def labels(
@@ -197,9 +203,11 @@ def draw_bars(
         + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
     )
     for line, place, ending in zip(lines, places, look["outcome"], strict=True):
+        foot = {"transform": axes.get_yaxis_transform()}  # a logarithmic axis has no 0
         if ending == "failed":
-            axes.plot(0, place, "X", color=LINE, clip_on=False)
-            end, told = 0.0, line["status"].replace("_", " ")
+            axes.plot(0, place, "X", color=LINE, clip_on=False, **foot)
+            told = line["status"].replace("_", " ")
+            axes.text(0, place, f"   {told}", va="center", fontsize=8, **foot)
         else:
             _bar(
                 axes,
@@ -215,7 +223,7 @@ def draw_bars(
                 if pandas.notna(value)
             )
             told = _after(line, column, ending)
-        axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
+            axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
     for heading in (SAME, BEST) if both else ():
         at = {
             "transform": axes.get_yaxis_transform(),
@@ -343,17 +351,13 @@ def legend(
 
 
 def take_literally(figure: Figure) -> None:
-    """Let no text of a figure be read as mathematics, except the ticks of a logarithmic axis."""
+    """Let no text of a figure be read as mathematics; a logarithmic axis has plain numbers."""
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if axis.get_scale() == "log" and not isinstance(axis.get_major_locator(), FixedLocator):
+            axis.set_major_formatter("{x:,g}")
+            axis.set_minor_formatter(NullFormatter())
     for text in figure.findobj(Text):
         text.set_parse_math(False)
-    for axis in (
-        axis
-        for axes in figure.axes
-        for axis in (axes.xaxis, axes.yaxis)
-        if axis.get_scale() == "log"
-    ):
-        for text in axis.get_ticklabels(which="both"):
-            text.set_parse_math(True)
 
 
 def render(figure: Figure) -> bytes:
@@ -365,6 +369,14 @@ def render(figure: Figure) -> bytes:
         FigureCanvasAgg(figure).print_png(
             file, metadata={"Software": None}
         )  # `savefig` draws it twice
+    return file.getvalue()
+
+
+def as_svg(figure: Figure) -> str:
+    """Return a figure as an SVG, whose text stays text."""
+    file = io.StringIO()
+    with style({"svg.fonttype": "none", "svg.hashsalt": "benchbook"}):
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None})
     return file.getvalue()
 
 

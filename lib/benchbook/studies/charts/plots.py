@@ -1,5 +1,6 @@
 """Charts declared as data, in two kinds: bars, and points with intervals on two axes."""
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,9 +14,9 @@ from benchbook.record import naming
 from benchbook.record.naming import Names
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.results.tables import are_measured
+from benchbook.studies.results.tables import are_measured, is_measured
 
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
@@ -74,7 +75,8 @@ class Plot:
     Attributes:
         name: file name without extension.
         table: from the evidence to the numbers behind the chart.
-        title: from the drawn lines to the sentence above the figure; see `findings.Sentence`.
+        title: from the drawn lines, the evidence and the study to the sentence above the figure;
+        see `answers.Template`.
         column: the values drawn; empty: the column of the title.
         label: columns that distinguish the lines; see `figures.labels`.
         usual: default values of these columns, which labels omit.
@@ -91,7 +93,7 @@ class Plot:
 
     name: str = field(kw_only=False)
     table: Table
-    title: Callable[[pandas.DataFrame, Names], str]
+    title: Callable[[pandas.DataFrame, Evidence, str], str]
     column: str = ""
     label: tuple[str, ...] = ()
     usual: Mapping[str, object] = field(default_factory=dict)
@@ -138,12 +140,11 @@ class Plot:
         table = self.table(evidence)
         tables = {name: make(evidence) for name, make in self.tables.items()}
         lines = self.drawn(table, evidence)
-        if lines[self.value].isna().all() or self.num_places(lines) < 2:
+        if lines[self.value].isna().all() or self.num_places(lines) < 2 - evidence.own_first:
             return Drawing(None, table, "", tables)
         with figures.style():
             figure = self.figure(lines, evidence)
-            others = self.title.others(lines) if isinstance(self.title, Sentence) else ""
-            figure.axes[0].set_title(self.title(lines, evidence.names) + others)
+            figure.axes[0].set_title(self.title(lines, evidence, study).removesuffix("."))
             figure.axes[0].set(**self.look)
         note = sources(self.unit, lines, evidence, study)
         return Drawing(figure, table, self.kind, tables, self.name, note)
@@ -164,27 +165,17 @@ class Bars(Plot):
 
     Attributes:
         text: after each bar: a format string over the line's columns, or a function of the line;
-        empty: the value in
-            the title's format.
+        empty: the value in the title's unit.
         parts: see `figures.draw_bars`.
-        least_first: whether less is better; also true if the title's `best` is `least`.
     """
 
+    title: Template
     text: str | Callable[[dict], str] = ""
     parts: Mapping[str, str] = field(default_factory=dict)
-    least_first: bool = False
 
     kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
     unit = property(lambda self: self.xlabel, doc="The label of the axis of its values.")
     num_places = staticmethod(len)
-
-    def drawn(self, table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
-        """Return the lines that are drawn, see `Plot.drawn`; like machines are one, unless each
-        is judged alone."""
-        lines = super().drawn(table, evidence)
-        if lines.empty or getattr(self.title, "equal", None) is not None:
-            return lines
-        return pooled(lines, self.value, [*self.label, *self.alike], evidence.names)
 
     def words(self, line: dict) -> str:
         """Return the text after a line's bar."""
@@ -192,13 +183,16 @@ class Bars(Plot):
             return ""
         if self.text:
             return self.text(line) if callable(self.text) else self.text.format(**line)
-        show, dollars = getattr(self.title, "show", wording.number), line.get("dollars") or 0
-        return show(line[self.value]) + (f", {wording.price(dollars)}" if dollars > 0 else "")
+        digits = 0 if is_measured(line) else 3
+        said, *_ = wording.quantity([float(line[self.value])], self.title.unit, digits)
+        dollars = line.get("dollars") or 0
+        return said + (f", {wording.price(dollars)}" if dollars > 0 else "")
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a bar for each line, as tall as their labels need."""
-        least_first = self.least_first or getattr(self.title, "best", "") == "least"
-        best = figures.ranked(lines, self.value, least_first=least_first)
+        if self.title.equal is None:  # else each machine is judged alone
+            lines = pooled(lines, self.value, [*self.label, *self.alike], evidence.names)
+        best = figures.ranked(lines, self.value, least_first=self.title.best == "least")
         best = best.assign(
             label=figures.labels(best, evidence.names, self.label, self.usual),
             text=list(map(self.words, best.to_dict("records"))),
@@ -226,6 +220,7 @@ class Points(Plot):
         ylabel: of the vertical axis.
         from_zero: whether the vertical axis begins at 0, so that small differences look small.
         batches: whether x is a batch size, on a logarithmic axis with a tick for each size.
+        highest: of the vertical axis; a higher value is an arrow with its number at the top.
     """
 
     x: str
@@ -233,6 +228,7 @@ class Points(Plot):
     ylabel: str
     from_zero: bool = False
     batches: bool = False
+    highest: float = math.inf
 
     kind = property(
         lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words."
@@ -265,7 +261,14 @@ class Points(Plot):
                 "color": shade,
                 "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)],
             }
-            figures.draw_points(axes, points, self.x, self.value, label.replace("\n", ", "), style)
+            values, text = points[self.value].astype(float), label.replace("\n", ", ")
+            drawn = points.assign(**{self.value: values.clip(upper=self.highest)})
+            figures.draw_points(axes, drawn, self.x, self.value, text, style)
+            for line in points[values > self.highest].to_dict("records"):
+                at = {"rotation": 90, "va": "top", "ha": "left", "fontsize": 7}
+                axes.text(
+                    line[self.x], self.highest, f" {wording.number(line[self.value])} →", **at
+                )
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
         sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []
         if sizes:

@@ -1,8 +1,6 @@
 """The results of the GPT study: tokens per second, the speed-up of each setting, time and money
 to a published loss."""
 
-from dataclasses import replace
-
 import pandas
 
 from benchbook.judging import statistics
@@ -11,15 +9,16 @@ from benchbook.rows import networks
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.results.findings import Sentence, money
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
 ARTICLE_BATCH_SIZE = 8  # of the article on settings
 # its settings, in the order in which it adds them
 ARTICLE_LADDER = "tf32 fused bf16 fused_attention compiled padded"
+WITH_TESTS = "tests included"
 TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
 _SETTINGS = ["lora_rank", "ladder"]
 _WORK = [
@@ -55,13 +54,20 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, chip, device, framework, source, model, network (its title), dataset,
         sequence_length, lora_rank, variant, precision, batch_size, ladder, parameters,
         tokens_per_second, low, high, interval (its kind), num_windows, verdict,
-        joules_per_million (tokens; missing without a sensor), energy_boundary,
+        note (what a published time includes), joules_per_million (tokens; missing without a
+        sensor), energy_boundary,
         dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, status,
         message, point.
     """
     printed = shared.with_bounds(
         evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second"
     )
+    timed = evidence.printed(NAME, "phase == 'total' and sequence_length.notna()")
+    timed = shared.with_bounds(timed, "seconds")
+    timed = timed.assign(
+        **shared.inverse(timed, "seconds", "samples_per_second", timed["samples"].astype(float))
+    )
+    printed = pandas.concat([printed, timed.assign(note=WITH_TESTS)], ignore_index=True)
     parts = evidence.points(NAME), printed.assign(num_samples=0)
     both = [statistics.with_settings(part, _SETTINGS) for part in parts]
     columns = [
@@ -69,7 +75,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         "samples_per_second",
     ]
     columns += [*shared.MEASURED, "energy_per_sample", "energy_boundary", "peak_memory_bytes"]
-    columns += ["session", "status", "message", "point"]
+    columns += ["session", "status", "message", "point", "note"]
     table = shared.with_printed(*map(_titled, both), columns=columns, alike=_POINT)
     length, rate = table["sequence_length"].astype(float), statistics.tokens_per_second(table)
     hourly = table["machine"].map(prices.on_demand(evidence.prices)).astype(float)
@@ -193,15 +199,20 @@ def _titled(table: pandas.DataFrame) -> pandas.DataFrame:
     )
 
 
-RATE = Sentence(
-    "{network} ({variant}, {precision}, batch {batch_size:.0f}) trains {value} tokens a second on {place}",
+def _best(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return lines of `rates`, of published ones the best of each network on a device."""
+    ranked = table.sort_values("tokens_per_second", ascending=False)
+    printed = ranked[ranked["source"].ne("measured")]
+    best = printed.drop_duplicates(["machine", "device", "network"])
+    return table[table["source"].eq("measured") | table.index.isin(best.index)]
+
+
+RATE = Template(
+    "{number}{bounds} training {network} on {place}",
     "No GPT was trained here yet",
     "tokens_per_second",
-    best="most",
-    where="status == 'ok'",
-)
-BILLION = replace(
-    RATE, more=lambda line: f"; a billion{money(1e9 / line['tokens_per_second'])[1:]}"
+    "tokens a second",
+    usual={"variant": "reference", "precision": "fp32", "note": ""},
 )
 LABEL = ("variant", "precision", "batch_size", "ladder")
 WORK = ("network", "dataset", "sequence_length", "lora_rank")
@@ -209,23 +220,26 @@ STUDY = Study(
     name=NAME,
     title="GPT",
     claim="gpt-char-small-loss",
-    headline=Headline("gpt-tokens", "tokens_per_second", "tokens/second", BILLION),
+    quantity="tokens_per_second",
+    unit="tokens/second",
+    priced=(1e9, "A billion tokens"),
     charts=(
         Bars(
             "gpt-tokens",
             table=rates,
             title=RATE,
-            label=LABEL,
-            usual={"ladder": ""},
-            alike=WORK,
+            lines=_best,
+            label=("network", "lora_rank", "variant", "precision", "batch_size", "note"),
+            usual={"lora_rank": 0, "variant": "reference"},
+            ticks="{x:,.0f}",
             xlabel="tokens a second, training",
             tables={"gpt-ladder": ladder},
         ),
         Points(
             "gpt-loss",
             table=curves,
-            title=Sentence(
-                "{network} reaches a test loss of {value} on {place}",
+            title=Template(
+                "{network} reaches a test loss of {number} on {place}",
                 "No test loss was measured",
                 "loss",
                 best="least",
@@ -250,11 +264,7 @@ STUDY = Study(
         Points(
             "gpt-batches",
             table=rates,
-            title=replace(
-                RATE,
-                text="Over the batch sizes drawn, training reaches {value} tokens a second",
-                best="",
-            ),
+            title=RATE,
             x="batch_size",
             by=[name for name in _POINT if name != "batch_size"],
             label=tuple(name for name in LABEL if name != "batch_size"),

@@ -3,19 +3,19 @@ the cost of a step."""
 
 import pandas
 
-from benchbook.judging import confirmation, statistics, wording
+from benchbook.judging import confirmation, statistics
 from benchbook.studies.charts.plots import Bars
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.epochs import (
     BOUNDS,
     RATE,
     ArticleEpoch,
     input_shares,
-    share_sentence,
+    share_template,
 )
 from benchbook.studies.results.evidence import Evidence, cached, most_samples
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "mnist_speedup"
 BATCH_SIZE = 64  # the article's
@@ -27,7 +27,7 @@ EPOCH = ArticleEpoch(
     evaluated_images=10_000,
     unit="seconds",
     ways=("loader", ("reference", "equal loader", "resident", *confirmation.TUNED_NAMES)),
-    described=("framework",),
+    described=("framework", "batch_size"),
     setup_phases=("setup", "compile"),
 )
 
@@ -37,15 +37,11 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     """Return the seconds of what the article timed: data set-up, one training epoch and the test.
 
     Returns:
-        The columns of `ArticleEpoch.table` and loader (reference, equal loader, resident, or a
-        name from `confirmation.name`), for points at the article's batch size and points that
-        failed before they had one.
+        The columns of `ArticleEpoch.table`, batch_size and loader (reference, equal loader,
+        resident, or a name from `confirmation.name`).
     """
-    points = _points(evidence)
-    points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
-    return EPOCH.table(
-        evidence, points, evidence.printed(NAME, "phase == 'total'").assign(loader="reference")
-    )
+    printed = evidence.printed(NAME, "phase == 'total'").assign(loader="reference")
+    return EPOCH.table(evidence, _points(evidence), printed)
 
 
 def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
@@ -61,7 +57,8 @@ def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
         verdict (the worse one).
     """
     alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
-    times = times.query("status == 'ok' and seconds.notna()", engine="python").to_dict("records")
+    trained = times["status"].eq("ok") & times["seconds"].notna()
+    times = times[trained & times["batch_size"].eq(BATCH_SIZE)].to_dict("records")
     on_cpu = {
         tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"
     }
@@ -147,39 +144,38 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return most_samples(points, [*PLACE, "batch_size", "loader"])
 
 
-SENTENCE = EPOCH.sentence("One MNIST epoch", "No MNIST epoch was measured here yet")
-LABEL = {"label": ("loader", "framework"), "usual": {"framework": "torch"}}
+ANSWER = EPOCH.template("MNIST", framework="torch", batch_size=BATCH_SIZE)
+LABEL = {"label": ("loader", "framework", "dataset"), "usual": {"framework": "torch"}}
 STUDY = Study(
     name=NAME,
     title="MNIST",
     article="Chinese PyTorch blog post, 2022",
     claim="mnist-m1-speedup",
-    dataset="mnist",
-    headline=Headline(
-        "mnist-epochs", EPOCH.unit, "seconds/epoch", SENTENCE, True, EPOCH.train_images
-    ),
+    quantity=EPOCH.unit,
+    unit="seconds/epoch",
+    by_accelerator=True,
     charts=(
         Bars(
             "mnist-epochs",
             table=epochs,
-            title=SENTENCE,
+            title=ANSWER,
             **EPOCH.look,
-            **LABEL,
+            label=(*LABEL["label"], "batch_size"),
+            usual=LABEL["usual"],
             xlabel="seconds for data set-up, one training epoch and the test",
             tables={"mnist-step-time": step_times},
         ),
         Bars(
             "mnist-speedup",
             table=lambda evidence: speedups(epochs(evidence)),
-            title=Sentence(
-                "The accelerator is {value} times as fast as its CPU",
+            title=Template(
+                "{place} is {number} times as fast as its CPU{bounds}",
                 "",
                 "speedup",
-                wording.times,
+                "times",
                 equal=1,
-                undecided="Whether the accelerator is faster than its CPU is undecided",
+                same="{place} is about as fast as its CPU ({low} to {high} times)",
             ),
-            alike=("dataset",),
             reference=1,
             xlabel="CPU seconds / accelerator seconds, same machine",
             **LABEL,
@@ -188,9 +184,8 @@ STUDY = Study(
             "mnist-input-share",
             table=shares,
             lines=lambda table, evidence: table[table["share"].notna()].rename(columns=BOUNDS),
-            title=share_sentence("The loader"),
+            title=share_template("The loader"),
             text="{share:.1%} (the host waited {waited:.0%})",
-            alike=("dataset",),
             ticks="{x:.0%}",
             reference=0,
             xlabel="share of training time that ready batches would save",
@@ -198,6 +193,6 @@ STUDY = Study(
         ),
     ),
     quantities=lambda evidence: EPOCH.quantities(
-        epochs(evidence).query("framework == 'torch'"), "seconds"
+        epochs(evidence).query("framework == 'torch' and batch_size == @BATCH_SIZE"), "seconds"
     ),
 )

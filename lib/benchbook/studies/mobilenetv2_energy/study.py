@@ -2,7 +2,6 @@
 learns, and what fails."""
 
 import math
-from dataclasses import replace
 
 import pandas
 
@@ -12,9 +11,9 @@ from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.results.findings import Sentence
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "mobilenetv2_energy"
 LEARNING_RATE = 5e-4  # the article's
@@ -37,7 +36,7 @@ REFERENCE = (
     "source == 'measured' and variant == 'reference' and device != 'cpu' and dataset == 'cifar10'"
 )
 REFERENCE += " and framework == 'tensorflow'"
-ARTICLE = f"image_size == 128 and batch_size == 64 and learning_rate == {LEARNING_RATE} and status == 'ok'"
+ARTICLE_SETTING = f"image_size == 128 and batch_size == 64 and learning_rate == {LEARNING_RATE} and status == 'ok'"
 TRIED = f"image_size > {LARGEST_IMAGE_SIZE} and phase in ['compile', 'warmup', 'train']"
 EVENTS = {"frozen_diverged": ("==", NOT_CONVERGED), "lower_rate_converged": ("<", CONVERGED)}
 
@@ -198,7 +197,9 @@ def claimed(evidence: Evidence) -> list[dict]:
         LARGEST_IMAGE_SIZE ended, as the article's; an exception is no evidence.
     """
     table, values = settings(evidence).query(REFERENCE, engine="python"), []
-    article = table.query(ARTICLE, engine="python").sort_values("weights")  # imagenet before random
+    article = table.query(ARTICLE_SETTING, engine="python").sort_values(
+        "weights"
+    )  # imagenet before random
     for line in article.drop_duplicates(["machine", "device", "trainable"]).to_dict("records"):
         values.append(
             quantities.between(
@@ -238,36 +239,37 @@ def _verdict(line: dict, curve: pandas.DataFrame) -> str:
     return CONVERGED if fall >= LEAST_FALL and gain >= LEAST_GAIN else NOT_CONVERGED
 
 
+def _times(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return lines of `settings` with milliseconds an image and their bounds."""
+    sized = table[table["image_size"].notna()]
+    return sized.assign(**shared.inverse(sized, "images_per_second", "ms_per_image", 1000))
+
+
 def _text(line: dict) -> str:
-    rate, joules = wording.number(line["images_per_second"]), line["joules_per_image"]
-    return rate + (
+    time, joules = f"{wording.number(line['ms_per_image'])} ms", line["joules_per_image"]
+    return time + (
         f", {wording.number(joules)} J an image ({line['boundary']})"
         if pandas.notna(joules)
         else ""
     )
 
 
-def _joules(line: dict) -> str:
-    if pandas.isna(line["joules_per_image"]):
-        return "; its joules are unknown, since no sensor was read"
-    return f" and {wording.number(line['joules_per_image'])} joules ({line['boundary']})"
-
-
-RATE = Sentence(
-    "MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) trains {value} images a second on {place}",
-    "MobileNetV2 was not measured here yet",
-    "images_per_second",
-    best="most",
-    where="image_size.notna()",
-)
-IMAGE = replace(
-    RATE,
-    text="An image takes MobileNetV2 ({layers}, {image_size:.0f} px, {framework}) {value} on {place}",
-    work=1,
-    show=lambda seconds: f"{wording.number(seconds)} seconds",
-    more=_joules,
-)
 USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
+ARTICLE = USUAL | {
+    "framework": "tensorflow",
+    "layers": LAYERS[True],
+    "dataset": "cifar10",
+    "image_size": 128,
+    "batch_size": 64,
+}
+ANSWER = Template(
+    "{number}{bounds} to train MobileNetV2 on an image on {place}",
+    "MobileNetV2 was not measured here yet",
+    "ms_per_image",
+    "ms",
+    "least",
+    usual=ARTICLE,
+)
 LABEL = ("framework", "batch_size", "learning_rate", "variant")
 ALIKE = ("layers", "dataset", "image_size")
 STUDY = Study(
@@ -275,28 +277,28 @@ STUDY = Study(
     title="MobileNetV2",
     article="Chris Van Pelt, Weights & Biases, 2021",
     claim="mobilenet-energy",
-    dataset="cifar10",
-    headline=Headline("mobilenetv2-settings", "images_per_second", "images/second", IMAGE),
+    quantity="images_per_second",
+    unit="images/second",
     charts=(
         Bars(
             "mobilenetv2-settings",
             table=settings,
-            title=RATE,
-            label=LABEL,
+            lines=_times,
+            title=ANSWER,
+            label=(*LABEL, *ALIKE),
             usual=USUAL,
-            alike=ALIKE,
             text=_text,
-            xlabel="images a second, training",
+            xlabel="milliseconds to train on an image",
         ),
         Points(
             "mobilenetv2-loss",
             table=losses,
             lines=_unlike_guessing,
-            title=Sentence(
-                f"The loss is {{value}}; guessing gives {GUESSING_LOSS:.2f}",
-                "Loss: nothing measured here yet",
+            title=Template(
+                f"The loss reaches {{number}} on {{place}}; guessing gives {GUESSING_LOSS:.2f}",
+                "No loss was measured here yet",
                 "loss",
-                "{:.2f}".format,
+                best="least",
             ),
             x="images_seen",
             by=_CURVE,

@@ -1,8 +1,6 @@
 """Results of the ResNet-50 study: images a second by batch and device count, dollars, and the
 cost of an accuracy."""
 
-from dataclasses import replace
-
 import numpy
 import pandas
 
@@ -17,9 +15,9 @@ from benchbook.studies.datasets import Collection
 from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.results.findings import Sentence, money
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "resnet50_cost"
 NUM_DEVICES = 4  # chips in the article's claims
@@ -364,34 +362,52 @@ def _epochs(curve: pandas.DataFrame, best: dict) -> list[dict]:
     ]
 
 
+def _hours(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return lines of `points` with the hours of a million images and their bounds."""
+    return table.assign(**shared.inverse(table, "images_per_second", "hours", 1e6 / 3600))
+
+
 LABEL = ("device_count", "variant", "framework", "precision")
 WORK = ("dataset", "image_size")
-RATE = Sentence(
-    "ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) trains {value} images a second on {place}",
+MILLION = Template(
+    "{number}{bounds} to train ResNet-50 on a million images on {place}",
     "ResNet-50 was not measured here yet",
-    "images_per_second",
-    best="most",
-    where="status == 'ok'",
-)
-MILLION = replace(
-    RATE,
-    text="A million images take ResNet-50 ({variant}, {precision}, batch {batch_size:.0f}) {value} on {place}",
-    work=1e6 / 3600,
-    show=lambda hours: f"{wording.number(hours)} hours",
-    more=lambda line: money(1e6 / line["images_per_second"], line["price_per_hour"]),
+    "hours",
+    "hours",
+    "least",
+    usual={"variant": "reference", "device_count": 1, "precision": "fp32", "image_size": 224}
+    | {"dataset": "imagenet", "batch_size": 0},
 )
 STUDY = Study(
     name=NAME,
     title="ResNet-50",
     article="RiseML, 2018",
     claim="resnet-cost-75.7",
-    headline=Headline("resnet50-batches", "images_per_second", "images/second", MILLION),
+    quantity="images_per_second",
+    unit="images/second",
+    priced=(1, ""),
     charts=(
+        Bars(
+            "resnet50-hours",
+            table=points,
+            lines=_hours,
+            title=MILLION,
+            label=(*LABEL, *WORK, "batch_size"),
+            usual={"variant": "reference"},
+            xlabel="hours to train on a million images",
+            look={"xscale": "log"},
+        ),
         Points(
             "resnet50-batches",
             table=points,
             lines=lambda table, evidence: table[table["source"] == "measured"],
-            title=RATE,
+            title=Template(
+                "{number}{bounds} training ResNet-50 on {place}",
+                "ResNet-50 was not measured here yet",
+                "images_per_second",
+                "images a second",
+                usual={"batch_size": 0},
+            ),
             x="batch_size",
             by=[*_ALIKE, "device_count"],
             label=LABEL,
@@ -404,12 +420,11 @@ STUDY = Study(
         Bars(
             "resnet50-scaling",
             table=lambda evidence: scaling(points(evidence)),
-            title=Sentence(
-                "{several} on {place} reach {value} of the ideal speed",
+            title=Template(
+                "{several} on {place} reach {number} of the ideal speed{bounds}",
                 "No point with several devices was measured here yet",
                 "efficiency",
-                wording.percent,
-                best="most",
+                "%",
             ),
             label=("kind", "batch_size", *LABEL),
             alike=WORK,
@@ -423,14 +438,15 @@ STUDY = Study(
         Bars(
             "resnet50-money",
             table=costs,
-            title=Sentence("A million images cost {value}", "", "per_million", wording.price),
+            title=Template(
+                "A million images cost {number}{bounds} on {place}", "", "per_million", "$", "least"
+            ),
             label=("variant", "precision", "kind"),
             usual={"kind": ""},
             alike=("dataset",),
             text=lambda line: (
                 f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour"
             ),
-            least_first=True,
             xlabel="US dollars for a million training images, without evaluation",
             tables={"resnet50-accuracy": lambda evidence: to_target(curves(evidence))},
         ),

@@ -9,11 +9,11 @@ from typing import Any
 
 import pandas
 
-from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.studies.results import quantities, tables
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import SECONDS, Evidence
-from benchbook.studies.results.findings import Sentence
 
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
 BOUNDS = {
@@ -143,12 +143,18 @@ class ArticleEpoch:
             for epoch, processor in zip(whole.to_dict("records"), processors, strict=True)
         ]
 
-    def sentence(self, what: str, none: str) -> Sentence:
-        """Return the sentence on the fastest epoch; `what` is its subject, such as `One MNIST
-        epoch`."""
-        text = f"{what} ({{{self.ways[0]}}}) takes {{value}} on {{place}}"
-        show, last = lambda time: f"{wording.number(time)} {self.unit}", ", at the measured rate"
-        return Sentence(text, none, self.unit, show, "least", measured=last)
+    def template(self, name: str, **usual: object) -> Template:
+        """Return how an epoch is said; `name` is what it is of, and `usual` the article's
+        settings."""
+        way, (article_way, *_) = self.ways
+        return Template(
+            f"{{number}} an epoch of {name}{{bounds}} on {{place}}",
+            f"No epoch of {name} was measured here yet",
+            self.unit,
+            self.unit,
+            "least",
+            usual={way: article_way, "dataset": self.dataset} | usual,
+        )
 
     @property
     def look(self) -> dict[str, Any]:
@@ -159,10 +165,7 @@ class ArticleEpoch:
             for part, name in PARTS.items()
             if part != "setup" or self.setup_phases
         }
-        look = {"parts": parts, "alike": ("dataset",)}
-        return look | {
-            "text": lambda line: wording.duration(line[self.unit] * SECONDS[self.unit], 3)
-        }
+        return {"parts": parts}
 
 
 def input_shares(
@@ -215,9 +218,14 @@ def input_shares(
     return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
 
 
-def share_sentence(what: str) -> Sentence:
-    """Return the sentence on the shares of a table with the columns BOUNDS renamed; `what` takes
-    the share."""
-    none = f"The share of a training step that {what[0].lower()}{what[1:]} takes is not distinguishable from 0"
-    text = f"{what} takes {{value}} of a training step"
-    return Sentence(text, "", "share", wording.percent, equal=0, undecided=none)
+def share_template(what: str) -> Template:
+    """Return how the shares of a table with the columns BOUNDS renamed are said; `what` takes the
+    share."""
+    return Template(
+        f"{what} takes {{number}}{{bounds}} of a training step on {{place}}",
+        "",
+        "share",
+        "%",
+        equal=0,
+        same=f"{what} takes a share of a step that is not distinguishable from 0",
+    )

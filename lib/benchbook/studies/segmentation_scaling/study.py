@@ -12,15 +12,14 @@ from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached, most_samples
-from benchbook.studies.results.findings import Sentence
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours
-OTHER_CODE = "other code, not comparable"
-SMALLER = "a smaller network"
+OTHER_CODE = "other code"
 BATCH_SIZE = 16  # the article's
 RELEASED = "of the article's released network, not of its own code"
 MASK_COLOUR = (1.0, 0.4, 0.0)
@@ -43,10 +42,8 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     points = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
     times = shared.inverse(points, "samples_per_second", "seconds")
     points = points.assign(
-        **times, iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30
+        **times, note="", iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30
     )
-    whole = points["image_size"].eq(ARTICLE_SIZE).fillna(False) & points["width"].eq(1)
-    points = points.assign(note=whole.map({True: "", False: SMALLER}))
     columns = [
         "machine",
         "chip",
@@ -162,20 +159,29 @@ def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
 
 
 RUN = ["machine", "point"]
-IMAGE = Sentence(
-    f"An image of {ARTICLE_SIZE} pixels takes {{value}} to train on {{place}}",
-    f"The article's network at {ARTICLE_SIZE} pixels was not measured here yet",
+IMAGE = Template(
+    "{number}{bounds} to train on an image on {place}",
+    "No segmentation was measured here yet",
     "ms_per_image",
-    lambda time: f"{wording.number(time)} ms",
+    "ms",
     "least",
-    "note == ''",
+    usual={
+        "note": "",
+        "width": 1,
+        "image_size": ARTICLE_SIZE,
+        "batch_size": BATCH_SIZE,
+        "framework": "tensorflow",
+        "precision": "fp32",
+        "variant": "reference",
+    },
 )
 STUDY = Study(
     name=NAME,
     title="Segmentation",
     article="Takashi Shirakawa, 2021",
     claim="segmentation-hours",
-    headline=Headline("segmentation-times", "ms_per_image", "milliseconds/image", IMAGE),
+    quantity="ms_per_image",
+    unit="milliseconds/image",
     charts=(
         Bars(
             "segmentation-times",
@@ -187,11 +193,12 @@ STUDY = Study(
                 "precision",
                 "compiled",
                 "batch_size",
+                "image_size",
+                "width",
                 "sustained_minutes",
+                "note",
             ),
-            usual={"precision": "fp32"},
-            lines=lambda table, evidence: table[table["note"] != OTHER_CODE],
-            alike=("dataset", "image_size", "width"),
+            usual={"precision": "fp32", "note": "", "variant": "reference"},
             xlabel="milliseconds an image, training",
         ),
         Points(
@@ -200,13 +207,13 @@ STUDY = Study(
                 statistics.sustained(evidence.measured)
             ),
             lines=lambda ends, evidence: statistics.sustained(evidence.measured).merge(
-                ends[[*RUN, "change"]], on=RUN
+                ends.assign(kept=1 + ends["change"].astype(float))[[*RUN, "kept"]], on=RUN
             ),
-            title=Sentence(
-                "The last minute had {value} of the first minute's rate",
+            title=Template(
+                "On {place} the last minute had {number} of the first minute's rate",
                 "",
-                "change",
-                lambda change: wording.percent(1 + change),
+                "kept",
+                "%",
                 "least",
             ),
             x="minutes",

@@ -4,24 +4,24 @@ and compilers work."""
 import numpy
 import pandas
 
-from benchbook.judging import confirmation, intervals, statistics, wording
+from benchbook.judging import confirmation, intervals, statistics
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import trials
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.epochs import (
     BOUNDS,
     RATE,
     ArticleEpoch,
     input_shares,
-    share_sentence,
+    share_template,
 )
 from benchbook.studies.results.evidence import Evidence, cached, most_samples
-from benchbook.studies.results.findings import Sentence
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(
@@ -31,7 +31,7 @@ EPOCH = ArticleEpoch(
     evaluated_images=50_000 + 10_000,  # those that vote and those that are classified
     unit="minutes",
     ways=("variant", ("reference", "controlled", *confirmation.TUNED_NAMES)),
-    described=("precision", "compiled"),
+    described=("precision", "compiled", "batch_size"),
 )
 
 
@@ -43,8 +43,7 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     Only windows that are whole epochs include the start of a loader's workers.
 
     Returns:
-        The columns of `ArticleEpoch.table`, precision and compiled, for points at the article's
-        batch size and points that failed before they had one.
+        The columns of `ArticleEpoch.table`, precision, compiled and batch_size.
     """
     printed = evidence.printed(NAME, "phase == 'total' and source == 'published'")
     single = statistics.with_settings(printed, ["epochs"])["epochs"].fillna(1).eq(1)
@@ -145,7 +144,7 @@ def claimed(evidence: Evidence) -> list[dict]:
     200 epochs. amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions
     that were tried.
     """
-    table, values = epochs(evidence), []
+    table, values = epochs(evidence).query("batch_size == @BATCH_SIZE"), []
     for count, words in ((1, ""), (2, "two_"), (200, "200_")):
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
         values += EPOCH.quantities(times, f"{words}epoch{'s' * (count > 1)}_seconds")
@@ -197,7 +196,7 @@ def pairs(first: numpy.ndarray, second: numpy.ndarray) -> Drawing:
 def reading(evidence: Evidence) -> str:
     """Return a sentence on the input's share; empty if no steps on ready batches were timed."""
     saved = shares(evidence).rename(columns=BOUNDS)
-    return wording.sentence(SHARE(saved, evidence.names)) if saved["share"].notna().any() else ""
+    return SHARE(saved, evidence) if saved["share"].notna().any() else ""
 
 
 def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
@@ -215,45 +214,40 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return measured points at the article's batch size; of equal points the one that measured
-    more images."""
-    points = evidence.points(NAME)
-    points = points[points["batch_size"].fillna(BATCH_SIZE).eq(BATCH_SIZE)]
-    return most_samples(points, ["machine", "device", "dataset", "variant"])
+    """Return measured points; of equal points the one that measured more images."""
+    alike = ["machine", "device", "dataset", "variant", "batch_size"]
+    return most_samples(evidence.points(NAME), alike)
 
 
 NOT_BASELINE = "precision != 'fp32' or compiled"
-SENTENCE = EPOCH.sentence("One epoch of SimCLR", "No epoch of SimCLR was measured here yet")
-SHARE = share_sentence("Making two views of each image")
+ANSWER = EPOCH.template("SimCLR", precision="fp32", batch_size=BATCH_SIZE)
+SHARE = share_template("Making two views of each image")
 STUDY = Study(
     name=NAME,
     title="SimCLR",
     article="Lightly, 2023",
     claim="simclr-gpu-epoch",
-    dataset="cifar10",
-    headline=Headline(
-        "simclr-epochs", EPOCH.unit, "minutes/epoch", SENTENCE, samples=EPOCH.train_images
-    ),
+    quantity=EPOCH.unit,
+    unit="minutes/epoch",
     charts=(
         Bars(
             "simclr-epochs",
             table=epochs,
-            title=SENTENCE,
+            title=ANSWER,
             **EPOCH.look,
-            label=("variant", "precision"),
-            usual={"precision": "fp32"},
+            label=("variant", "precision", "dataset", "batch_size"),
+            usual={"precision": "fp32", "variant": "reference"},
             xlabel="minutes for one epoch of CIFAR-10's size and its nearest-neighbour evaluation",
             tables={"simclr-input-share": shares},
         ),
         Points(
             "simclr-accuracy",
             table=accuracies,
-            title=Sentence(
-                "Accuracy reaches {value} after {epochs:.3g} epochs",
+            title=Template(
+                "Accuracy reaches {number}{bounds} after {epochs:.3g} epochs on {place}",
                 "No accuracy was measured here yet",
                 "accuracy",
-                wording.percent,
-                "most",
+                "%",
             ),
             x="epochs",
             by=["source", "machine", "device", "variant", "dataset"],
@@ -271,15 +265,13 @@ STUDY = Study(
                 cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells
             ),
             alike=("dataset", "batch_size"),
-            title=Sentence(
-                "{precision} is {value} times as fast as plain fp32 on {place}",
+            title=Template(
+                "{precision} is {number} times as fast as plain fp32 on {place}{bounds}",
                 "No precision was tried here yet",
                 "speedup",
-                wording.times,
-                "most",
-                NOT_BASELINE,
+                "times",
                 equal=1,
-                undecided="Which precision pays is undecided: each was tried in one process",
+                same="{precision} is about as fast as plain fp32 on {place} ({low} to {high} times)",
             ),
             label=("framework_version", "precision", "compiled"),
             usual={"compiled": False},

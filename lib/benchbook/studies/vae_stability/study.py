@@ -4,17 +4,18 @@ float64."""
 import numpy
 import pandas
 
-from benchbook.judging import agreement, intervals, statistics, wording
-from benchbook.record.naming import Names
+from benchbook.judging import agreement, statistics
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Points
-from benchbook.studies.results import findings, quantities
+from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "vae_stability"
 BATCH_SIZE = 128  # the article's
+LOWEST, HIGHEST = 50.0, 2000.0  # of the axis of losses; the article's log has one of 184 million
 # The article's log prints the loss of every tenth batch, beginning with the first. Compared steps
 # count from 1.
 PRINTED_STEPS = {
@@ -111,55 +112,33 @@ def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
     return Drawing.of_pictures(rows, title, cmap="gray_r", vmin=0, vmax=1)
 
 
-def last_losses(table: pandas.DataFrame, names: Names) -> str:
-    """Return a sentence with the last loss on each kind of device, and those of other machines
-    with as many images."""
-    measured = table[table["source"] == "measured"].sort_values("images_seen", kind="stable")
-    ends, parts = measured.groupby(["device", "machine"]).tail(1), []
-    for end in (
-        measured.groupby("device").tail(1).sort_values(["status", "device"]).to_dict("records")
-    ):
-        other = findings.stand_in(end, "mnist")
-        where = names.in_sentence(end) + (f" ({other})" if other else "")
-        seen = (
-            f"in epoch {end['epoch']}"
-            if pandas.notna(end["epoch"])
-            else f"after {end['images_seen']:,.0f} images"
-        )
-        value = "NaN" if end["status"] == "diverged" else f"{wording.number(end['loss'])} an image"
-        if end["low"] < end["high"]:  # of several processes
-            value += f" ({wording.bounds(end['low'], end['high'], intervals.RANGE, wording.four_digits)})"
-        alike = ends["device"].eq(end["device"]) & ends["images_seen"].eq(end["images_seen"])
-        rest = ends[alike & ends["machine"].ne(end["machine"])]
-        count = wording.count(len(rest), "other machine")
-        more = f" and {wording.span(rest['loss'], wording.number)} on {count}" if len(rest) else ""
-        parts.append(f"is {value} {seen} on {where}{more}")
-    diverged = table.query("source != 'measured' and status == 'diverged'").to_dict("records")
-    printed = [f"{names.in_sentence(line)}, in epoch {line['epoch']}" for line in diverged[:1]]
-    last = f"; in the article it diverged on {printed[0]}" if printed else ""
-    return f"The autoencoder's loss {wording.joined(parts) if parts else 'was not measured here yet'}{last}"
-
-
+ANSWER = Template(
+    "The loss is {number} an image{bounds} after {images_seen:,.0f} images on {place}",
+    "The autoencoder was not measured here yet",
+    "loss",
+    by="images_seen",
+    usual={"dataset": "mnist"},
+)
 STUDY = Study(
     name=NAME,
     title="Variational autoencoder",
     article="Chinese PyTorch blog post, 2022",
     claim="vae-diverges",
-    headline=Headline("vae-loss", "loss", "nats/image", last_losses, by_accelerator=True),
-    dataset="mnist",
+    quantity="loss",
+    unit="nats/image",
+    by_accelerator=True,
     charts=(
         Points(
             "vae-loss",
             table=losses,
-            title=last_losses,
+            title=ANSWER,
             x="images_seen",
-            column="loss",
             by=["source", "machine", "device", "loader", "dataset"],
-            label=("loader",),
-            alike=("dataset",),
+            label=("loader", "dataset"),
             xlabel="images seen",
             ylabel="loss per image",
-            look={"xscale": "log", "yscale": "log"},
+            highest=HIGHEST,
+            look={"xscale": "log", "yscale": "log", "ylim": (LOWEST, HIGHEST)},
         ),
     ),
     quantities=claimed,

@@ -5,14 +5,13 @@ import pandas
 
 from benchbook.judging import statistics, wording
 from benchbook.record import chips, predict, prices
-from benchbook.record.naming import Names
 from benchbook.record.predict import Unknown
 from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars, Points
+from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.results.findings import Sentence, money
 from benchbook.studies.results.tables import inverse
-from benchbook.studies.study import Headline, Study
+from benchbook.studies.study import Study
 
 NAME = "your_network"
 CHIPS = (
@@ -106,7 +105,9 @@ def elsewhere(evidence: Evidence) -> pandas.DataFrame:
     return table.assign(hours=IMAGES / table["samples_per_second"].astype(float) / 3600)
 
 
-def batch_sizes_title(table: pandas.DataFrame, names: Names | None = None) -> str:
+def batch_sizes_title(
+    table: pandas.DataFrame, evidence: Evidence | None = None, study: str = ""
+) -> str:
     """Return the fastest of several batch sizes in a table of `rates`, and the largest that
     worked; else nothing."""
     worked = table[table["samples_per_second"].notna()]
@@ -148,22 +149,20 @@ def _timed(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
     return drawn.assign(**hours, chip=chips, machine=machines)
 
 
-MILLION = Sentence(
-    "A million samples of {model} take {value} here",
+MILLION = Template(
+    "{number}{bounds} to train {model} on a million samples on {place}",
     "No network of your own was measured here yet",
     "hours",
-    lambda hours: f"{wording.number(hours)} hours",
+    "hours",
     "least",
-    "source == 'measured'",
-    more=lambda line: money(3600 * line["hours"]),
 )
 LABEL = ("framework", "precision", "variant")
 STUDY = Study(
     name=NAME,
     title="Your network",
-    headline=Headline(
-        "your-network-elsewhere", "hours", "hours/million samples", MILLION, samples=IMAGES
-    ),
+    quantity="hours",
+    unit="hours/million samples",
+    priced=(1, ""),
     charts=(
         Bars(
             "your-network-elsewhere",
