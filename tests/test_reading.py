@@ -103,21 +103,31 @@ def test_two_bad_files_among_many_are_found_with_few_checks_of_the_schema(tmp_pa
     assert len(checks) < 30
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("colour", "colour"),
+        ("note\x1b]0;pwned\x07\x1b[31m", r"note\x1b]0;pwned\x07\x1b[31m"),
+        ("\u202enote\nLeft out: 1.csv", r"\u202enote\nLeft out: 1.csv"),
+    ],
+)
 def test_columns_that_this_version_does_not_have_are_named_once_and_kept_as_text_by_merge_alone(
-    runs, command
+    runs, command, name, said
 ):
     for number in range(2):
         path = runs / f"{run_id(number)}.csv"
         header, row = path.read_text().splitlines()
-        path.write_text(f"{header},colour\n{row},007\n")
+        path.write_text(f'{header},"{name}"\n{row},007\n')
     rows, messages = gather(runs)
     both = f"(in runs {run_id(0)}, {run_id(1)})"
-    assert messages == [f"Not used, because this version does not know them: columns colour {both}"]
+    line = "Not used, because this version does not know them: columns {} {}"
+    assert messages == [line.format(name, both)]
     assert list(rows) == records.COLUMNS
     rows = records.merge(runs)
-    assert sorted(rows["colour"].fillna("")) == ["", "007", "007"]
-    assert list(rows) == [*records.COLUMNS, "colour"]
-    assert command("validate", runs) == (0, f"{messages[0]}\n3 rows in 3 files are valid.\n")
+    assert sorted(rows[name].fillna("")) == ["", "007", "007"]
+    assert list(rows) == [*records.COLUMNS, name]
+    shown = f"{line.format(said, both)}\n3 rows in 3 files are valid.\n"
+    assert command("validate", runs) == (0, shown)
 
 
 def test_an_exception_while_a_file_is_checked_leaves_out_that_file(runs, monkeypatch):

@@ -480,15 +480,20 @@ def test_a_citation_names_the_days_and_the_commits():
     assert pages.citation(points).endswith(" Measured 2026-01-02 to 2026-03-05, commit a, b.")
 
 
+@pytest.mark.parametrize("before", ["", "AMD;", "AMD\t", "AMD\n"])
 @pytest.mark.parametrize(
     "start", ["=", "+", "-", "@", "\t", "\r", "\n", " =", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
 )
-def test_a_spreadsheet_runs_no_cell_of_a_csv(start):
-    assert tables.harmless(f"{start}cmd") == f"'{start}cmd"
+def test_a_spreadsheet_runs_no_cell_of_a_csv_whatever_separates_them(start, before):
+    assert tables.harmless(f"{before}{start}cmd") == f"{before}'{start}cmd"
+    written = tables.as_csv(pandas.DataFrame({"a": ["x"], "b": [f"{before}{start}cmd,"]}))
+    for separator in ",;\t":
+        for line in csv.reader(written.splitlines(), delimiter=separator):
+            assert [tables.harmless(cell) for cell in line] == line
 
 
 def test_numbers_and_plain_text_stay_as_they_are_in_a_csv():
-    cells = ["-0.5", "+1e3", "a=b", "", None, -2.5, True]
+    cells = ["-0.5", "+1e3", "a=b; c", "", None, -2.5, True]
     assert [tables.harmless(cell) for cell in cells] == cells
 
 

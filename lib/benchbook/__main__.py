@@ -7,6 +7,8 @@ import subprocess
 import sys
 import traceback
 
+from benchbook.machine.terminal import printable
+
 MOST_CHARACTERS, MOST_BEFORE = 2000, 1000  # of a message, and of its part before the cut
 STOPPED = "Finished windows are kept; the same command continues from there."
 
@@ -28,7 +30,7 @@ def main() -> None:
         text, status = describe(error)
         if len(text) > MOST_CHARACTERS:  # the end says what is allowed
             text = f"{text[:MOST_BEFORE]}... (cut) ...{text[MOST_BEFORE - MOST_CHARACTERS :]}"
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
         sys.exit(status)
 
 

@@ -133,7 +133,7 @@ def _measure_script(script: Path, arguments: list[str], count: int, seconds: flo
             ended = f"{script.name} measures no loop in its own process; allowed: a call of benchbook.measure there,"
             ended += f" not in a process that it starts (mp.spawn); or {script.name}:NETWORK for a network in it"
         for line in [*found, *filter(None, [ended])]:
-            say(f"Process {place} of {count}: {line}")
+            say(*f"Process {place} of {count}: {line}".splitlines())
         if (
             ended
             or not all(isinstance(each, Rate) for each in found)

@@ -1,4 +1,4 @@
-"""Print lines and tables; text of users and rows is never read as markup."""
+"""Print lines and tables; text of users and rows is never read as markup, nor by the terminal."""
 
 import math
 import shutil
@@ -13,13 +13,15 @@ from rich.text import Text
 
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
+from benchbook.machine.terminal import printable
 
 # Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4
 
 
-def say(text: str) -> None:
-    """Print a line without wrapping it."""
+def say(*lines: str) -> None:
+    """Print lines without wrapping them; a line break within one is escaped."""
+    text = "\n".join(map(printable, lines))
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -32,13 +34,14 @@ def say_wrapped(text: str) -> None:
 
 def say_table(title: str, lines: pandas.DataFrame) -> None:
     """Print a table; a missing value is an empty cell."""
-    table = Table(title=Text(title), show_edge=False)
+    table = Table(title=Text(printable(title)), show_edge=False)
     cells = lines.map(
-        lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else str(v)
+        lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else printable(str(v))
     )
     for name in lines.columns:
         is_number = cells[name].str.match(r"[\d$.,~<]|$").all()
-        table.add_column(Text(name), justify="right" if is_number else "left", overflow="fold")
+        justify = "right" if is_number else "left"
+        table.add_column(Text(printable(name)), justify=justify, overflow="fold")
     for values in cells.itertuples(index=False):
         table.add_row(*map(Text, values))
     Console().print(table)

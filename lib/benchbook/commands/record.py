@@ -86,15 +86,8 @@ def predict(
         span = f"at most {least:,} to {most:,}" if least < most else f"{most:,}"
         lines.append(f"batch    {span} fit in {size:g} GB{by}")
     for line in [*lines, f"nearest  {learned.nearest_rate(question)}"]:
-        say(
-            textwrap.fill(
-                line,
-                COLUMNS,
-                subsequent_indent=" " * 9,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
+        options = {"break_long_words": False, "break_on_hyphens": False}
+        say(*textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 9, **options))
 
 
 def chips(
@@ -111,7 +104,7 @@ def chips(
     texts = shown.map(
         lambda cell: f"{cell:g}" if isinstance(cell, float) else cell, na_action="ignore"
     )
-    say(texts.to_string(index=False, na_rep=""))
+    say(*texts.to_string(index=False, na_rep="").splitlines())
 
 
 def published_pairs(a: str, b: str) -> None:

@@ -34,21 +34,9 @@ HEADERS |= {
 }
 # Functions that turn the values of a column into words.
 WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
-# Text that begins so is a formula to a spreadsheet:
+# Where a text, or a part of it, begins as a formula does to a spreadsheet; four are full-width:
 # https://owasp.org/www-community/attacks/CSV_Injection
-FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-    "\n",
-    "\uff1d",
-    "\uff0b",
-    "\uff0d",
-    "\uff20",
-)  # the last four are full-width
+FORMULA = re.compile("(?:^|(?<=[;\t\r\n]))(?= *[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
 
 def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
@@ -86,13 +74,14 @@ def html(table: pandas.DataFrame) -> str:
 
 def harmless(cell: object) -> object:
     """Return a cell for a CSV: an apostrophe is put before text that a spreadsheet would run as
-    a formula."""
-    if not isinstance(cell, str) or not cell.lstrip(" ").startswith(FORMULA):
+    a formula, also behind the separators of other countries, at which it divides quoted texts
+    too."""
+    if not isinstance(cell, str):
         return cell
     try:
         float(cell)
     except ValueError:
-        return f"'{cell}"
+        return FORMULA.sub("'", cell)
     return cell
 
 

@@ -8,6 +8,7 @@ import pandas
 
 from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
+from benchbook.machine.terminal import printable
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, crosschecks
 
@@ -87,7 +88,7 @@ class Evidence:
         if rows.empty and said:
             raise ValueError("; ".join(said))
         for line in said:
-            print(line)
+            print(printable(line))
         conditions = condition.samples(described)
         rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
         return cls(
