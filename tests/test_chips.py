@@ -25,6 +25,39 @@ def test_the_clock_of_a_chips_cores_is_that_of_its_generation():
     assert (clocks.max() / clocks.min()).max() < 1.15, clocks.agg(["min", "max"])
 
 
+# Chips with a rate and without cores: a chip of the same dies, or of the same cores in another number
+# and clock, and by how much its fp32 is larger; nothing is like the last two.
+LIKE = {
+    "AMD MI355X": ("AMD MI300X", 256 / 304 * 2.4 / 2.1),
+    "NVIDIA B300": ("NVIDIA B200", 1),
+    "NVIDIA GB200": ("NVIDIA B200", 1),
+    "NVIDIA GB300": ("NVIDIA B200", 1),
+    **{f"NVIDIA GH200{size}": ("NVIDIA H100 80GB SXM", 1) for size in ("", " 80GB", " 96GB")},
+    "NVIDIA GH200 144GB": ("NVIDIA H100 80GB SXM", 1),
+    "NVIDIA H20": ("NVIDIA H100 80GB SXM", 78 / 132),
+    "Intel Gaudi3": (None, None),
+    "Moore Threads S4000": (None, None),
+}
+
+
+def test_the_rate_of_a_chip_without_cores_is_that_of_its_like():
+    rates = chips.table()["fp32_tflops"]
+    known = chips.table()["cores"].notna()
+    assert set(rates[rates.notna() & ~known].index) == set(LIKE)
+    for chip, (like, factor) in LIKE.items():
+        if like:
+            assert rates[chip] == pytest.approx(factor * rates[like], rel=0.15), chip
+
+
+def test_peaks_that_need_dual_issue_say_so():
+    """At one product a clock, a core of AMD's would need a clock that no chip has."""
+    amd = chips.table().query("vendor == 'AMD' and fp32_tflops.notna()")
+    clocks = 1e3 * amd["fp32_tflops"] / amd["cores"] / 2  # GHz
+    doubled = set(amd.index[(clocks > 3.3) | amd["cores"].isna()])
+    assert set(amd.index[amd["source"].str.contains("dual issue")]) == doubled
+    assert {"AMD RX 7900 XTX", "AMD RX 9070 XT", "AMD MI300X"} < doubled
+
+
 @pytest.mark.parametrize(
     ("name", "named"),
     [

@@ -73,7 +73,8 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
 
     Returns:
         Columns: run_id, variables (see `variables.changing`), device_busy (before the run),
-        hypervisor (that hides its host's load), and one for each key of a sample; empty if no manifest has samples.
+        hypervisor (that hides its host's load), and one for each key of a sample; empty if no
+        manifest has samples.
     """
     lines = []
     for run_id, manifest in manifests.items():

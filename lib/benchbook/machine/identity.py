@@ -224,19 +224,24 @@ def environment() -> dict:
     """Return the software that a run uses: Python, packages, environment variables, the lock's
     name and SHA-256."""
     lock, packages = layout.lock(), dict(reversed([*_packages()]))  # the first on the path counts
-    limited = {THREADS: limits()["threads"]} if "threads" in limits() else {}
-    set_there, by_quota = variables.recorded(), str(usable_cores())  # set by `limits`
-    for name in (TENSORFLOW_THREADS, XLA_THREADS):
-        if "cpu_quota" in limits() and set_there.get(name) == by_quota:
-            del set_there[name]
-    set_there.pop(THREADS, None)
     return {
         "python": platform.python_version(),
         "packages": dict(sorted(packages.items())),
-        "variables": set_there | limited,
+        "variables": users_variables(),
         "lock": lock.name if lock else None,
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock else None,
     }
+
+
+def users_variables() -> dict[str, str]:
+    """Return the listed variables that a user set, without what `limits` set for a quota; of
+    threads, the limit."""
+    found, by_quota = variables.recorded(), str(usable_cores())
+    for name in (TENSORFLOW_THREADS, XLA_THREADS):
+        if "cpu_quota" in limits() and found.get(name) == by_quota:
+            del found[name]
+    found.pop(THREADS, None)
+    return found | ({THREADS: limits()["threads"]} if "threads" in limits() else {})
 
 
 def commit() -> str:

@@ -127,14 +127,14 @@ def changing(manifest: dict) -> str:
     return ", ".join(found)
 
 
-def changed(parameters: dict) -> str:
-    """Return the variables of this process that will change a point; see `changing`.
+def changed(parameters: dict, users: dict[str, str]) -> str:
+    """Return those of a user's variables that will change a point; see `changing`.
 
     torch is assumed to have the library of matrix products that its wheels for this computer have.
     """
     blas = "mkl" if platform.machine() in ("x86_64", "AMD64") else "open"
     blas = "accelerate" if platform.system() == "Darwin" else blas
-    environment = {"variables": recorded()}
+    environment = {"variables": users}
     return changing(
         {"parameters": parameters, "environment": environment, "library": {"blas": blas}}
     )

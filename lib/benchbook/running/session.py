@@ -18,7 +18,7 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, verdicts, wording
-from benchbook.machine import condition, contention, context, layout, variables
+from benchbook.machine import condition, contention, context, identity, layout, variables
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
@@ -171,9 +171,8 @@ def _announced(
     some = f" for {len(known)} of them" if len(known) < len(new) else ""
     lasting = f", about {wording.duration(sum(known))}{some}" if known else ""
     lines = [f"{wording.count(len(new), 'point')} to measure on {machine_name}{lasting}."]
-    changed = Counter(
-        variables.changed(point.parameters | {"framework": point.framework}) for point in new
-    )
+    users = identity.users_variables()
+    changed = Counter(variables.changed(point.parameters, users) for point in new)
     lines += [
         f"{text}: {wording.count(count, 'point')} will be marked as changed. Unset it to measure"
         " without."
