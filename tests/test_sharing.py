@@ -81,8 +81,8 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(
         assert ("waiting: other processes take" in capsys.readouterr().out) is waits
 
 
-# What `ioreg -r -d 1 -w 0 -c IOAccelerator` and `xpu-smi dump -d 0 -m 0 -n 1` print, and the file of
-# amdgpu; shortened.
+# What `ioreg -r -d 1 -w 0 -c IOAccelerator` and `xpu-smi dump -d 0 -m 0 -n 1` print, and the
+# file of amdgpu; shortened.
 IOREG = """+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1000004a5, registered, matched, active>
     {
       "IOClass" = "AGXAcceleratorG13X"

@@ -72,8 +72,8 @@ class Features:
         group_speed: those of several such devices that train together.
         environment: variables of a process that measures on it; see `environment`.
         busy_command, busy_files, busy_pattern: what tells in how many percent of the time it was
-        busy: a tool, or the driver's files below /sys, and the number's place in the text; NVIDIA's library
-        tells more, see `nvidia`.
+        busy: a tool, or the driver's files below /sys, and the number's place in the text; NVIDIA's
+        library tells more, see `nvidia`.
         files: patterns of its driver's files.
         cards: patterns of its cards on Linux's PCI bus (the file `modalias`): vendor, device and
         class.
@@ -208,8 +208,9 @@ KINDS: dict[str, Features] = {
         pins_memory=True,
         group_backend="xccl",
         # Source: https://intel.github.io/llvm/EnvironmentVariables.html
-        speed="ZE_FLAT_DEVICE_HIERARCHY ZE_SERIALIZE=0 SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS"
-        " UR_L0_USE_IMMEDIATE_COMMANDLISTS UR_L0_SERIALIZE=0 UR_L0_DEVICE_SCOPE_EVENTS=0",
+        speed="ZE_FLAT_DEVICE_HIERARCHY ZE_SERIALIZE=0"
+        " SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS UR_L0_USE_IMMEDIATE_COMMANDLISTS"
+        " UR_L0_SERIALIZE=0 UR_L0_DEVICE_SCOPE_EVENTS=0",
         # A line such as `06:14:46.000,    0, 0.00`; N/A without root, on some cards. Source:
         # https://intel.github.io/xpumanager/smi_user_guide.html (dump)
         busy_command=("xpu-smi", "dump", "-d", "0", "-m", "0", "-n", "1"),
