@@ -31,10 +31,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import benchbook
-from benchbook import callbacks, loop
+from benchbook.loop import callbacks, scripts
+from benchbook.loop import meter as loop
+from benchbook.loop.rate import Rate
 from benchbook.machine.launch import LOOPBACK
-from benchbook.measuring import scripts
-from benchbook.measuring.rate import Rate
 
 BATCH, RUNS, SECONDS = 32, 3, 8.0
 sizes = SimpleNamespace(width=768, side=28)  # of the networks; tests make them small
@@ -771,9 +771,9 @@ import sys, time
 import torch
 from torch import nn
 import benchbook
-from benchbook import loop
+from benchbook.loop import meter as loop
+from benchbook.loop import stretch
 from benchbook.machine import processes
-from benchbook.measuring import stretch
 stretch.WARM_UP_SECONDS, stretch.STRETCH_SECONDS, stretch.STRETCH_STEPS = (float(each) for each in sys.argv[1:4])
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo")

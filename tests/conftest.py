@@ -34,7 +34,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 LONGEST = (
     "test_smoke.py",
     "tensorflow",
-    "test_your_network.py",
     "test_measurement.py",
     "test_session.py",
 )

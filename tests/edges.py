@@ -23,16 +23,10 @@ from benchbook.studies.results.answers import Template
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
-from benchbook.studies.your_network import study as your_network
 from rows import make_row
 from study_rows import calibration, evidence, matrix, point, steps, tried
 
-NET, SIMCLR, SEGMENTATION, OWN = (
-    "mobilenetv2_energy",
-    "simclr_epochs",
-    "segmentation_scaling",
-    "your_network",
-)
+NET, SIMCLR, SEGMENTATION = "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling"
 BOARD = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
 DIED = "the process was ended by SIGSEGV; it last printed: ..."
 net, autoencoder = functools.partial(point, NET), functools.partial(point, "vae_stability")
@@ -250,20 +244,6 @@ def of_the_others() -> Iterator[Edge]:
     for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
         times = segmentation.image_times(evidence(point(SEGMENTATION, **change)))
         yield f"a smaller network of {change}", pandas.DataFrame, times
-    rates = {4: (8.0, 9.0), 32: (12.0, 12.5), 64: (10.0, 10.0)}
-    runs = [point(OWN, rate, batch_size=size) for size, rate in rates.items()]
-    runs.append(point(OWN, (), ended="out_of_memory", batch_size=256))
-    yield (
-        "the fastest and the largest batch",
-        your_network.batch_sizes_title,
-        your_network.rates(evidence(*runs)),
-    )
-    for other in (
-        {"image_size": 96},
-        {"settings": {"optimizer": "adam"}},
-    ):  # other work is no other batch size
-        both = evidence(runs[0], point(OWN, (20.0,), batch_size=16, **other))
-        yield f"{other} is other work", your_network.batch_sizes_title, your_network.rates(both)
 
 
 def gpus(batch_size=64, rates=(90.0, 100.0, 110.0), count=1, stated=None, **columns):

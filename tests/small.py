@@ -23,7 +23,7 @@ EVERY = {
 PLANS = {
     name: importlib.import_module(f"benchbook.studies.{name}.plan").Plan
     for name in studies.names()
-    if name not in ("calibrate", "your_network")
+    if name != "calibrate"
 }
 
 

@@ -26,8 +26,6 @@ resnet50_cost: {model: resnet50, dataset: synthetic, image_size: 224, precision:
   flops_per_sample: 1.0e+9}
 gpt_tokens: {model: gpt2_124m, parameters: 124439808, dataset: synthetic, dataset_samples: null,
   sequence_length: 1024, batch_size: 4, precision: fp32}
-your_network: {model: resnet18, dataset: photographs, dataset_samples: 320, image_size: 224, batch_size: 16,
-  precision: fp32, num_workers: 2, flops_per_sample: 1.1e+10}
 """)
 
 

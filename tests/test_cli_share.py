@@ -160,7 +160,7 @@ def test_a_dry_run_shows_every_text_and_sends_nothing(typed, world):
         "run_id": "run-2",
         "seconds": 4.0,
         "samples_per_second": 160.0,
-        "study": "your_network",
+        "study": "mnist_speedup",
         "point": "p",
     }
     write(
@@ -180,7 +180,7 @@ def test_a_dry_run_shows_every_text_and_sends_nothing(typed, world):
         "note": ["secret note"],
     }
     manifest["pictures"] = "UEsDBC"  # a long text of bytes
-    (layout.point("desk", "your_network", "p") / "run-2.json").write_text(json.dumps(manifest))
+    (layout.point("desk", "mnist_speedup", "p") / "run-2.json").write_text(json.dumps(manifest))
     printed = typed("--dry-run")
     assert CSV.format(1) in printed
     secrets = (

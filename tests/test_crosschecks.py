@@ -168,7 +168,6 @@ KERAS = {
 KERAS |= {"image_size": 512, "dataset": "triangles-512px", "asked": {"framework": "tensorflow"}}
 EIGHT = {"device_count": 8}
 OWN = {
-    "study": "your_network",
     "model": "mine",
     "dataset": "loader",
     "image_size": None,

@@ -486,7 +486,7 @@ def watch(event: str, details: tuple) -> None:
 # The words of every command, for a machine whose rows and manifests name things to run.
 WALK = """
 study --profile smoke --studies mnist_speedup --machine desk --deadline 0
-plan --profile smoke --studies 'mnist_speedup your_network' --machine desk
+plan --profile smoke --studies mnist_speedup --machine desk
 report
 validate {here}/outputs/runs
 compare desk attic
@@ -524,7 +524,7 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
         ("device_name", "framework_version", "commit", "memory_method"), f"{TOKEN}:x"
     )
     columns = {
-        "study": "your_network",
+        "study": "mnist_speedup",
         "model": f"{TOKEN}:net",
         "dataset": f"{TOKEN}",
         "parameters": 12,

@@ -34,7 +34,7 @@ from processes import run_cells
 from rows import contents
 
 NOTEBOOKS = list(layout.notebooks().values())
-STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "90_"))]
+STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "07_", "90_"))]
 SECTIONS = ["Setup and data", "Model and training step", "Measurement and result", "Explore"]
 # What differs between two runs of the same work: the clock, who ran it, and the process's memory.
 CLOCK = {

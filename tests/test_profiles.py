@@ -114,11 +114,7 @@ def test_an_unknown_study_or_profile_is_an_error_that_says_what_is_allowed(
 def test_committed_profile_names_every_study_and_variant(monkeypatch, profile):
     _has(monkeypatch, "mps", "cpu")
     points = profiles.read(profile)
-    found = {
-        (point.study, point.parameters.get("variant", ""))
-        for point in points
-        if point.study != "your_network"
-    }
+    found = {(point.study, point.parameters.get("variant", "")) for point in points}
     wanted = {(study, variant) for study, variants in VARIANTS.items() for variant in variants}
     assert found == (wanted - LEFT_OUT if profile == "quick" else wanted)
     assert len({point.key for point in points}) == len(points)
@@ -261,9 +257,7 @@ def test_quick_has_no_short_window_and_an_interval_for_each_point(monkeypatch):
     }  # which have an interval
     assert {point.parameters["processes_part"] for point in measured} == {0.09}
     assert min(point.parameters["num_processes"] for point in measured) == 2
-    assert {point.study for point in measured} == {*PLANS} - {
-        "your_network"
-    }  # each has a point on a CPU
+    assert {point.study for point in measured} == {*PLANS}  # each has a point on a CPU
 
 
 @pytest.mark.parametrize("study", VARIANTS)

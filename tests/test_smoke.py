@@ -28,11 +28,7 @@ SHORT = {
     "mobilenetv2_energy": "tuned",
     "simclr_epochs": "controlled",
 }
-SHORT |= {
-    "segmentation_scaling": "reference",
-    "resnet50_cost": "reference",
-    "your_network": "reference",
-}
+SHORT |= {"segmentation_scaling": "reference", "resnet50_cost": "reference"}
 SHORT |= {"gpt_tokens": "controlled"}
 COMPARED_ALREADY = ("segmentation_scaling", "resnet50_cost")  # with float64, by test_workloads.py
 
@@ -182,9 +178,6 @@ def test_every_point_is_in_the_data_and_every_study_has_a_figure(
     undrawn = {point.study for point in points} - {
         name for name, of_study in charts.items() if of_study
     }
-    assert undrawn <= {
-        "your_network",
-        "segmentation_scaling",
-    }  # of one point there is a number and no figure
+    assert undrawn <= {"segmentation_scaling"}  # of one point there is a number and no figure
     data = pandas.read_csv(outputs / "figures" / "data" / "points.csv")
     assert set(data["point"]) == {point.name for point in points}

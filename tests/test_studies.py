@@ -20,7 +20,6 @@ from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
-from benchbook.studies.your_network import study as your_network
 from study_rows import evidence, given, machine, point, tried
 
 STUDIES = studies.every()
@@ -179,27 +178,3 @@ def test_masks_are_drawn_over_their_images_with_their_overlap():
     assert numpy.ptp(plain, axis=2).max() == 0
     numpy.testing.assert_array_equal(coloured, numpy.hstack(triangles))
     assert segmentation.iou(before[0], before[0]) == 1
-
-
-def test_other_chips_are_predicted_for_a_network_on_record_and_refused_for_another():
-    here = {
-        "device": "cuda",
-        "device_name": "NVIDIA GeForce RTX 4090",
-        "batch_size": 32,
-        "image_size": 224,
-    }
-    counts = {"vgg16": 92.8e9, "resnet50": 1e9, "mine": 24.5e9}
-    runs = [
-        point("your_network", (800.0,), model=name, flops_per_sample=count, **here)
-        for name, count in counts.items()
-    ]
-    table = your_network.elsewhere(evidence(*runs))
-    others = table[table["source"] == "predicted"].set_index("where")
-    known = others[others["model"] == "vgg16"]
-    assert (known["low"] < known["samples_per_second"]).all()
-    assert pandas.isna(known.loc["Apple M1", "dollars"])  # it is not rented by the hour
-    refused = others[others["model"] != "vgg16"]
-    assert refused["samples_per_second"].isna().all()
-    reasons = refused.groupby("model")["reason"].first()
-    assert "another network" in reasons["resnet50"]
-    assert "'mine' is not on record" in reasons["mine"]

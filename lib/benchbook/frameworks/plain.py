@@ -157,7 +157,6 @@ class Plain:
             image in the data set, bool, shape (n,); None: there are no labels.
         noise: (a loader's batch, its place) to the batch with noise drawn on the host; None: the
         batch is not changed.
-        cut: (a loader's batch, its place) to the part that is used; None: its first images.
         parity_weights: (make, weights) to the weights at which workload and reference are
         compared, by name;
             make(weights) returns the plain network in float32. None: the workload's present
@@ -166,9 +165,6 @@ class Plain:
         rates can be so low that
             float32 rounds the change of the weights away.
         loss_is_sum: whether `loss` is the sum of a batch's losses.
-        least_share_factor: multiplies the least share of the gradient at which a tensor is
-        judged by itself
-            (`judging.agreement.Tolerance`); above 1 for networks with unknown layers.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
         may_be_random: whether a training step may be random other than by dropout layers, which
         are switched off. If
@@ -183,11 +179,9 @@ class Plain:
     inputs: Callable[[tuple], tuple[tuple, Any]] = split_target
     labels: Callable[[tuple, int], numpy.ndarray] | None = None
     noise: Callable[[tuple, int], tuple] | None = None
-    cut: Callable[[tuple, int], tuple] | None = None
     parity_weights: Callable[[Callable, Arrays], Arrays] | None = None
     schedule_start: int = 0
     loss_is_sum: bool = False
-    least_share_factor: float = 1.0
     may_be_random: bool = False
     max_norm: float = 0.0
 

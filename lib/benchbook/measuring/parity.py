@@ -110,8 +110,7 @@ def _compare_steps(
     counts = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     if plain.noise:
         whole = [plain.noise(batch, place) for place, batch in enumerate(whole)]
-    cut = plain.cut or (lambda batch, place: tuple(part[: plain.batch_size] for part in batch))
-    batches = [cut(batch, place) for place, batch in enumerate(whole)]
+    batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     samples = [min(plain.batch_size, workload.num_samples(batch)) for batch in whole]
     rest = whole[0] if samples[0] < workload.num_samples(whole[0]) else ()
     on_host = [subject.to_host(batch) for batch in batches]
@@ -130,7 +129,7 @@ def _compare_steps(
         own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
     subject.restart()
     optimizer, lines = plain.make_optimizer(), []
-    least_share = plain.least_share_factor * tolerance_of(precision).least_share
+    least_share = tolerance_of(precision).least_share
     expected = itertools.chain([first], reference)
     if num_steps < FEWEST_UPDATES:
         expected = itertools.cycle(expected)

@@ -6,7 +6,8 @@ import base64
 import pandas
 from IPython.display import HTML, Markdown, display
 
-from benchbook.judging import statistics, verdicts, wording
+from benchbook.judging import intervals, statistics, verdicts, wording
+from benchbook.loop.rate import Rate
 from benchbook.record import claims
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
@@ -60,6 +61,24 @@ def show(
     folded = f'<img alt="{own.alt}" src="data:image/png;base64,{picture}">{tables.html(rows[ROWS])}'
     title = f"The rate of each window, and all {len(rows)} rows"
     display(HTML(f"<details><summary>{title}</summary>{folded}</details>"))
+
+
+def show_rate(rate: Rate) -> None:
+    """Show the answer of a loop of the user's own, and the rate of each window."""
+    low, high = min(rate.rates), max(rate.rates)
+    bounds = wording.bounds(low, high, intervals.RANGE, wording.four_digits)
+    speed = wording.four_digits(rate.samples_per_second)
+    hours = wording.duration(1e6 / rate.samples_per_second)
+    said = f"{speed} samples a second ({bounds}) on {rate.device}"
+    display(Markdown(f"**{said}**: a million samples take {hours}. One process on one day."))
+    table = pandas.DataFrame({"window": range(1, len(rate.rates) + 1), "rate": rate.rates})
+    with figures.style():
+        figure, axes = figures.canvas(2.8)
+        axes.plot(table["window"], table["rate"], "o-")
+        axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")
+        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+        axes.locator_params(axis="x", integer=True)
+    display(Drawing(figure, table, "Samples per second over windows"))
 
 
 def answer(evidence: Evidence, study: Study, *more: str) -> str:

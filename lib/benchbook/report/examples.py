@@ -59,7 +59,7 @@ def index(folder: Path) -> None:
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
-        answers = [cell for cell in cells if site.ANSWERS[0] in cell.source]
+        answers = [cell for cell in cells if any(call in cell.source for call in site.ANSWERS[:2])]
         outputs = itertools.chain.from_iterable(
             cell.get("outputs", ()) for cell in answers or cells
         )

@@ -18,7 +18,11 @@ from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
-ANSWERS = ("closing.show(", "merged.yours")  # in the source of the cell that shows the answer
+ANSWERS = (
+    "closing.show(",
+    "closing.show_rate(",
+    "merged.yours",
+)  # in the source of the cell that shows the answer
 WORDS = "docs/words"
 CODE = ("<code", '<span class="pre"')
 WITHOUT_LINKS = {

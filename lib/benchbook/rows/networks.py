@@ -2,7 +2,6 @@
 
 import functools
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -84,24 +83,6 @@ class Network:
         over = MOST_OVER_COUNT["tokens" if self.sequence_length else "images"]
         room = USABLE * (UNIFIED if unified else 1.0) * 2**30 * gigabytes - state
         return tuple(max(0, int(room // (factor * (one - state)))) for factor in (over, 1.0))
-
-
-def batches_by_line(batch_sizes: Sequence[float], peaks: Sequence[float]) -> dict[float, int]:
-    """Return the largest batch in each of MEMORIES, by the line through the peaks of memory at
-    two batch sizes.
-
-    Args:
-        batch_sizes: two, the smaller first.
-        peaks: in bytes.
-
-    Returns:
-        By gigabytes; empty if the larger batch did not take more.
-    """
-    (small, large), (low, high) = batch_sizes, peaks
-    each = (high - low) / (large - small)
-    if each <= 0:
-        return {}
-    return {size: max(0, int((USABLE * size * 2**30 - low) / each + small)) for size in MEMORIES}
 
 
 def family(precision: str) -> str:

@@ -1,6 +1,5 @@
 """What of a point's parameters may be published, and the work that its name says."""
 
-import hashlib
 import re
 from collections.abc import Callable
 
@@ -12,31 +11,14 @@ name_of: Callable[[str, dict], str] | None = None
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})
 UNMEASURED |= {"num_processes", "fewest_processes", "processes_part"}
 UNMEASURED |= {"purchase_price", "sync_batch_norm"}  # which older rows have, 0 and False
-# Parameters that may name a file, as `path/to/file.py:callable`; only the file's name counts, not
-# its folder.
-FILES = ("network", "loader", "loss")
-# Callables that take a network's name, and the argument with the name.
-REGISTRIES = {
-    "timm:create_model": "model_name",
-    "torchvision.models:get_model": "name",
-}
 HASH = re.compile(r"-([0-9a-f]{8})$")
 MAX_LENGTH = 100  # characters of a name without its hash
 TRIALS_PREFIX = "matrix_"  # of the part of a name that describes trials outside the training
 
 
 def public(parameters: dict) -> dict:
-    """Return parameters for publication: no data folder, files by name only, `arguments` with
-    texts as a digest."""
-    kept = {name: value for name, value in parameters.items() if name not in UNMEASURED}
-    files = {name: kept[name] for name in kept.keys() & FILES if ".py:" in str(kept[name])}
-    kept |= {name: re.split(r"[/\\]", value)[-1] for name, value in files.items()}
-    if isinstance(arguments := kept.get("arguments"), str):
-        known = REGISTRIES.get(str(kept.get("network")))
-        others = re.sub(rf"\b{known}=(['\"])[\w.-]+\1", "", arguments) if known else arguments
-        if "'" in others or '"' in others:  # texts may be paths or keys, other than that of `known`
-            kept["arguments"] = f"sha256_{hashlib.sha256(arguments.encode()).hexdigest()[:8]}"
-    return kept
+    """Return parameters for publication: those that change a result, without the data folder."""
+    return {name: value for name, value in parameters.items() if name not in UNMEASURED}
 
 
 def point_work(name: str, device: str) -> str:

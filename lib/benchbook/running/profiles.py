@@ -16,7 +16,6 @@ from benchbook.frameworks import devices, survey
 from benchbook.machine import layout
 from benchbook.machine.kinds import GROUPS
 from benchbook.rows.files import Say
-from benchbook.rows.points import FILES
 from benchbook.rows.schema import quoted
 from benchbook.running import profile_files
 from benchbook.studies.experiments.parameters import (
@@ -293,11 +292,6 @@ def points_of(study: str, entry: dict, device: str) -> list[Point]:
                 size = overrides.get("batch_size", defaults["batch_size"])
                 overrides |= {"device_count": count, "batch_size": count * size}
             parameters = defaults | check(study, overrides)
-            for name in parameters.keys() & FILES:
-                if (
-                    ".py:" in parameters[name]
-                ):  # in a profile, paths are relative to the project's folder
-                    parameters[name] = str(layout.root() / parameters[name])
             name = point_name(study, parameters)
             compiles = survey.compiles_first(place["device"], place.get("framework", "torch"))
             longest = limit + (FIRST_USE_SECONDS if compiles else 0)

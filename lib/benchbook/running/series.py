@@ -36,9 +36,7 @@ def least_bytes(point: Point) -> float | None:
     """Return the least memory that training takes on each device of a point; None if the network
     was not counted."""
     given = point.parameters
-    if (
-        given.get("lora_rank") or point.study == "your_network"
-    ):  # frozen weights have no moments; yours may be smaller
+    if given.get("lora_rank"):  # frozen weights have no moments
         return None
     is_reference = given.get("variant") == "reference"
     precision = (

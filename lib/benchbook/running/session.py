@@ -365,18 +365,6 @@ def _estimate(
     ) + count * seconds + START_SECONDS
 
 
-def is_cut_short(points: list[Point], machine_name: str) -> bool:
-    """Return whether a session that was cut short has rows of one of these points; the next
-    session continues it."""
-    file = layout.state(machine_name) / SESSION
-    if not file.exists():
-        return False
-    begun = file.read_text(errors="replace")
-    return any(
-        len(Measurement(each.study, machine_name, each.parameters, begun).rows()) for each in points
-    )
-
-
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
     rows, described = crosschecks.read(layout.runs(machine_name), str)

@@ -181,7 +181,10 @@ class StudyPlan:
         workload.columns["model"] = records.YOURS
         copied = copy.deepcopy(workload.model).cpu()
         workload.plain = replace(
-            workload.plain, make_network=lambda: copy.deepcopy(copied), parity_weights=None
+            workload.plain,
+            make_network=lambda: copy.deepcopy(copied),
+            parity_weights=None,
+            may_be_random=True,
         )
         return workload
 

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from benchbook.measuring.rate import Rate
+from benchbook.loop.rate import Rate
 
 meters: list[Any] = []  # each `loop.Meter` of this process
 

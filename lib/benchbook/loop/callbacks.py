@@ -10,8 +10,8 @@ import operator
 from contextlib import ExitStack
 from typing import Any
 
-from benchbook import loop
 from benchbook.frameworks import batches
+from benchbook.loop import meter
 
 
 class _Speed:
@@ -23,7 +23,7 @@ class _Speed:
         self._options, self._pause = options, ExitStack()
 
     def _begin(self) -> None:
-        self._meter, self._count = loop.Meter(lambda count: count, **self._options), 0.0
+        self._meter, self._count = meter.Meter(lambda count: count, **self._options), 0.0
 
     def _tick(self, last: Any, steps: int = 1) -> bool:
         count, self._count = self._count, 0.0
@@ -81,7 +81,7 @@ def keras(batch_size: int, num_samples: int | None, **options: Any) -> Any:
     return Speed(options)
 
 
-def lightning(samples: loop.Samples, **options: Any) -> Any:
+def lightning(samples: meter.Samples, **options: Any) -> Any:
     """Return a callback for Lightning's Trainer; a step is an update of the weights.
 
     Args:

@@ -17,11 +17,12 @@ from typing import Any
 
 from benchbook.frameworks import batches as loaders
 from benchbook.frameworks import devices
+from benchbook.loop import ranks, scripts, stretch
+from benchbook.loop.rate import Rate
+from benchbook.loop.stretch import Mark, Stretch
 from benchbook.machine import contention
-from benchbook.measuring import ranks, scripts, sensors, stretch
+from benchbook.measuring import sensors
 from benchbook.measuring import window as measuring
-from benchbook.measuring.rate import Rate
-from benchbook.measuring.stretch import Mark, Stretch
 from benchbook.measuring.window import Inputs, Window
 
 IDLE_SHARE = 0.05  # of the time, between the last step and `rate`
@@ -37,11 +38,9 @@ class Meter:
 
     Args:
         samples: of each step in this process, or a function that returns it for a batch; ranks
-        that share a batch give
-            their part each.
+            that share a batch give their part each.
         every: steps after which the work repeats, such as those between two checkpoints: the
-        stretch then holds whole
-            cycles, at least ten or as many as fit in `most_seconds`.
+            stretch then holds whole cycles, at least ten or as many as fit in `most_seconds`.
         device: whose name, memory and joules are shown, such as cuda:1; None: that of what the
         step returned.
         most_seconds: of the stretch; a slow energy counter may need more.
