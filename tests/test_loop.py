@@ -348,7 +348,7 @@ def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
     assert said.count("Process 1 of at most 2: ") == 2
     for number, line in enumerate(said.splitlines()[-2:], 1):
         assert line.startswith(f"train.py, loop {number}: ")
-        assert line.endswith("; 2 processes)")
+        assert "; 2 processes" in line
         assert 100 < float(line.split()[3].replace(",", "")) <= 4 / 0.005
 
 
