@@ -111,7 +111,11 @@ def of_calibration() -> Iterator[Edge]:
 
 def of_mobilenet() -> Iterator[Edge]:
     quick, whole = net((10,), point="quick", run_id="2"), net((20, 20), point="paper", run_id="1")
-    yield "the longer counts", mobilenetv2.settings, evidence(quick, whole)
+    dated = [
+        changed(rows, started_at=f"2026-11-{day}T00:00:00Z")
+        for day, rows in ((20, quick), (21, whole))
+    ]
+    yield "the newer counts", mobilenetv2.settings, evidence(*dated)
     failed = net((), point="failed", ended="timeout")
     yield "none that failed counts", mobilenetv2.settings, evidence(failed, quick)
     yield "crashed midway", mobilenetv2.settings, evidence(net((50,), ended="crashed"))

@@ -90,7 +90,7 @@ PROSE = [
     "title",
     "place",
 ]
-PROSE += ["session", "run_id"]
+PROSE += ["session", "run_id", "started_at"]
 
 
 def values() -> dict[str, dict]:
@@ -98,6 +98,7 @@ def values() -> dict[str, dict]:
     ones."""
     merged = aggregation.merge(layout.outputs() / "runs")
     evidence = merged.evidence
+    every = evidence.rows[evidence.rows["source"] == "measured"]  # also those that do not speak
     tables = {
         "tuning": confirmation.table(evidence.measured),
         "parity": agreement.verdicts(evidence.measured),
@@ -109,7 +110,7 @@ def values() -> dict[str, dict]:
         ["task", "machine", "source", "family", "devices", "memory_gb", "seconds", "low", "high"]
     ]
     return {
-        "runs.json": {run: {"rows": len(own)} for run, own in evidence.measured.groupby("run_id")},
+        "runs.json": {run: {"rows": len(own)} for run, own in every.groupby("run_id")},
         "summary.json": keyed(evidence.summary, ["study", "machine", "point"]),
         "claims.json": keyed(claim_outcomes.judged(evidence), ["id", "machine", "source"]),
         "findings.json": {

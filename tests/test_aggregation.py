@@ -9,8 +9,10 @@ import pytest
 from bs4 import BeautifulSoup
 
 from benchbook.judging import statistics, wording
+from benchbook.machine import sessions
 from benchbook.record import pairs
 from benchbook.report import aggregation, site, tables
+from benchbook.rows import records
 from benchbook.running import kernel, progress
 from test_hostile_inputs import a_machine
 from test_report import dead_links, marks_of, read
@@ -28,9 +30,10 @@ def outputs(tmp_path_factory):
             path = folder / "runs" / f"m{number:03}" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-    (folder / "state" / YOURS).mkdir(parents=True)  # `make study` measured this one here
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHBOOK_OUTPUTS", str(folder))
+        for session in set(records.merge(folder / "runs" / YOURS)["session"]):
+            sessions.remember(session)
         site.write()
         yield folder
 

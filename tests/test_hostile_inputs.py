@@ -412,7 +412,7 @@ def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
     assert set(merged.evidence.measured["machine"]) == {*added}
 
 
-@pytest.mark.parametrize("place", ["machines.separate_kinds", "verdicts.counting", "pages.files"])
+@pytest.mark.parametrize("place", ["crosschecks.by_owner", "pages.files"])
 def test_machines_that_end_the_report_are_named_and_left_out_with_their_tracebacks(
     tmp_path, monkeypatch, command, place
 ):

@@ -2,8 +2,11 @@
 
 from dataclasses import asdict, replace
 
+import pytest
+
 from benchbook.machine import identity
 from benchbook.report import machines
+from benchbook.rows import crosschecks
 from rows import make_row, make_rows
 
 MACHINE = replace(
@@ -65,16 +68,19 @@ def test_what_is_not_told_is_missing_and_said_and_without_rows_there_is_no_machi
     assert table().columns.tolist() == machines.COLUMNS
 
 
-def test_two_kinds_of_computer_under_one_name_are_told_apart():
-    kinds = {
-        "run-1": {"fingerprint": "aaaa1111"},
-        "run-2": {"fingerprint": "bbbb2222"},
-        "run-3": {},
-    }
-    described = {run_id: {"machine": about} for run_id, about in kinds.items()}
-    rows = [make_row(run_id=run_id) for run_id in (*kinds, "no manifest")]
+@pytest.mark.parametrize(
+    ("own", "names"),
+    [
+        ((), ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk", "attic"]),
+        (("s-1",), ["desk", "desk (bbbb)", "desk (unknown)", "desk (unknown)", "attic"]),
+        (("s-1", "s-2", "s-3", "s-4"), ["desk", "desk", "desk", "desk", "attic"]),
+    ],
+)
+def test_different_computers_under_one_name_are_told_apart(own, names):
+    kinds = [{"fingerprint": "aaaa1111"}, {"fingerprint": "bbbb2222"}, {}]
+    described = {f"run-{place}": {"machine": about} for place, about in enumerate(kinds, 1)}
+    rows = [make_row(run_id=f"run-{place}", session=f"s-{place}") for place in range(1, 5)]
     rows = make_rows([*rows, make_row(run_id="run-1", machine="attic")])
-    names = ["desk (aaaa)", "desk (bbbb)", "desk (unknown)", "desk", "attic"]
-    assert machines.separate_kinds(rows, described)["machine"].tolist() == names
-    alike = machines.separate_kinds(rows.iloc[[0, 3]], described)
+    assert crosschecks.by_owner(rows, described, own)["machine"].tolist() == names
+    alike = crosschecks.by_owner(rows.iloc[[0, 3]], described, ())
     assert set(alike["machine"]) == {"desk"}

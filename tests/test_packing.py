@@ -11,8 +11,7 @@ import zipfile
 import pytest
 
 from benchbook.machine import layout
-from benchbook.report import machines
-from benchbook.rows import manifests, packing, records
+from benchbook.rows import crosschecks, manifests, packing, records
 from processes import ended_after
 from rows import contents, make_row, make_zip, write
 
@@ -346,8 +345,7 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
         "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a"
         in said
     )
-    rows, described = records.merge(outputs / "runs"), manifests.read_all(outputs / "runs")
-    apart = machines.separate_kinds(rows, described)
+    apart, _ = crosschecks.read(outputs / "runs", str)
     assert sorted(apart["machine"]) == ["desk (aaaa)", "desk (bbbb)"]
     before = contents(outputs)
     assert command("add", *sent)[0] == 2

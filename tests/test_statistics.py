@@ -6,7 +6,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import statistics
+from benchbook.judging import statistics, verdicts
 from rows import make_row, make_rows, windows
 
 
@@ -21,8 +21,13 @@ def test_the_spread_is_half_the_noise_of_windows_around_their_process_without_it
     assert statistics.spread([numpy.array([5.0])]) == 0
 
 
+def speaking(rows):
+    table = make_rows(rows)
+    return verdicts.speaking(table, verdicts.runs(table))
+
+
 def test_the_last_session_of_a_point_is_the_one_that_started_last():
-    assert statistics.newest(make_rows([])).empty
+    assert speaking([]).empty
     by_name = [  # where no row has a time
         make_row(session="old", run_id="20260101-a"),
         make_row(session="new", run_id="20260301-a"),
@@ -31,7 +36,7 @@ def test_the_last_session_of_a_point_is_the_one_that_started_last():
         make_row(session="old", run_id="20260101-c", machine="attic"),
         make_row(session="old", run_id="20260101-d", point="other"),
     ]
-    kept = statistics.newest(make_rows(by_name))["run_id"].tolist()
+    kept = speaking(by_name)["run_id"].tolist()
     assert kept == ["20260301-a", "20260302-b", "20260101-c", "20260101-d"]
     by_time = [
         make_row(session="z", run_id="20260101-a", started_at="2026-01-01T00:00:00Z"),
@@ -42,7 +47,7 @@ def test_the_last_session_of_a_point_is_the_one_that_started_last():
         make_row(session="no-time", run_id="20270101-a"),
     ]
     for rows in (by_time, by_time[::-1]):
-        assert set(statistics.newest(make_rows(rows))["session"]) == {"a"}
+        assert set(speaking(rows)["session"]) == {"a"}
 
 
 def failure(status, message=None, **columns):
@@ -127,7 +132,6 @@ def test_a_summary_has_the_medians_of_the_training_windows_alone():
             for repeat, *tests in ((0, 0.1, 0.5), (1, 0.2, 0.7), (2, 0.9, 0.6))
             for index, accuracy in enumerate(tests)
         ),
-        make_row(run_id="article", point="published", source="published", phase="total"),
     ]
     summary = statistics.summarise(make_rows(rows))
     assert len(summary) == 1

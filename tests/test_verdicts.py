@@ -254,29 +254,21 @@ CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status
     ("second", "disturbed", "rate"),
     [
         (session("s2", 1190, 1210), {}, 1200),
-        (session("s2", 209), {}, 1000),  # one process is no complete session
-        (session("s2", 209), BUSY, 1000),
-        (session("s2", 209, 211), BUSY, 1000),
+        (session("s2", 209), {}, 1000),  # one process has no interval
+        (session("s2", 209, 211), BUSY, 210),  # its interval speaks, and says that it is unstable
         (session("s2", 209, 1190, 1210), SLEEP, 1200),  # the process that slept counts nowhere
-        (
-            [*session("s2", 209), *windows([100, 50, 25, 12, 6, 3], run_id="s2-1", session="s2")],
-            {},
-            1000,
-        ),
         (CRASHED, {}, 1000),
     ],
 )
-def test_the_newest_session_that_is_complete_and_stable_counts(second, disturbed, rate):
+def test_the_newest_session_with_an_interval_speaks(second, disturbed, rate):
     rows = make_rows([*session("s1", 990, 1010), *session("s1", 500, point="other"), *second])
     conditions = pandas.DataFrame([sample | {"run_id": "s2-0"} for sample in samples(**disturbed)])
-    kept = verdicts.counting(rows, conditions)
-    newest = Evidence(kept, conditions).newest("mnist_speedup")
-    for lines in (verdicts.summarise(kept, conditions), statistics.summarise(newest)):
+    evidence = Evidence(rows, conditions)
+    for lines in (evidence.summary, statistics.summarise(evidence.counting("mnist_speedup"))):
         found = lines.set_index("point")["samples_per_second"].to_dict()
         assert found == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
-    assert set(kept.loc[kept["point"] == "reference-cpu", "session"]) >= {
-        "s1" if rate == 1000 else "s2"
-    }
+    spoken = evidence.measured.query("point == 'reference-cpu'")["session"]
+    assert set(spoken) == {"s1" if rate == 1000 else "s2"}
 
 
 def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
@@ -307,12 +299,10 @@ def test_a_point_that_lost_its_patience_is_known_by_its_undisturbed_processes(ou
         (CRASHED, [row | {"session": "s3", "run_id": "s3"} for row in CRASHED], "s3"),
     ],
 )
-def test_without_a_complete_session_the_newest_with_undisturbed_windows_counts(
-    first, second, counts
-):
+def test_without_an_interval_a_range_speaks_and_then_the_newest(first, second, counts):
     rows = make_rows([*first, *second])
-    assert set(statistics.newest(verdicts.counting(rows))["session"]) == {counts}
-    assert len(verdicts.counting(make_rows([]))) == 0
+    assert set(verdicts.speaking(rows, verdicts.runs(rows))["session"]) == {counts}
+    assert len(verdicts.runs(make_rows([]))) == 0
 
 
 WRONG, UNPROVEN = Verdict((("parity", "off"),)), Verdict((("drift", 0.1), ("few_steps", 1, 3)))

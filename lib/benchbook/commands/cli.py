@@ -29,7 +29,6 @@ from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import chips, prices
-from benchbook.report import machines
 from benchbook.rows import crosschecks, packing, records
 from benchbook.running import cluster, profiles, session
 from benchbook.studies.experiments import parameters
@@ -194,7 +193,6 @@ def compare(
     times as fast B is."""
     folder = layout.outputs() / "runs"
     rows, described = crosschecks.read(folder, say)
-    rows = machines.separate_kinds(rows, described)
     conditions = condition.samples(described)
     try:
         sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]

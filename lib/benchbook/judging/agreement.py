@@ -176,16 +176,17 @@ _Lines = Mapping[str, numpy.ndarray]  # of one run, by column
 
 
 def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return one line per machine, study, device, precision and framework version.
+    """Return one line per machine, study, device, precision and framework version; the worst of
+    several runs counts.
 
-    Only a point's last session counts, and the worst of several runs.
+    Args:
+        rows: measured rows, of one session of each point.
 
     Returns:
         Columns: machine, study, device, precision, framework, framework_version, model, dataset,
         num_runs, num_steps (the fewest of any run), passed, reason, parted_at (the first step,
         from 1, at which the loss on the own path exceeds the tolerance; missing if none does).
     """
-    measured = rows[(rows["source"] == "measured") & (rows["phase"] == "parity")]
     key = [
         "machine",
         "study",
@@ -196,7 +197,7 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
         "model",
         "dataset",
     ]
-    compared = steps(statistics.newest(measured))
+    compared = steps(rows)
     lines = []
     for values, own in compared.groupby(key, dropna=False, sort=True):
         judged = list(judge_each(own, ["run_id"]))

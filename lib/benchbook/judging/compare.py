@@ -27,8 +27,8 @@ PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
 def rows_of(
     name: str, rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
 ) -> pandas.DataFrame:
-    """Return the measured rows of a machine, from each point's session that counts, or the
-    measured rows of a session.
+    """Return the measured rows of a machine, from the session that speaks for each point, or
+    those of a session.
 
     Raises:
         ValueError: no machine or session has this name, or the session measured several machines.
@@ -36,7 +36,7 @@ def rows_of(
     measured = rows[rows["source"] == "measured"]
     found = measured[((measured["machine"] == name) | (measured["session"] == name)).fillna(False)]
     if found["machine"].nunique() == 1:
-        return statistics.newest(verdicts.counting(found, conditions))
+        return verdicts.speaking(found, verdicts.runs(found, conditions))
     fault = "names several machines" if len(found) else "has no rows"
     machines = ", ".join(sorted(measured["machine"].unique())) or "none yet"
     sessions = ", ".join(sorted(measured["session"].dropna().unique())[-5:]) or "none yet"
@@ -99,14 +99,9 @@ def table(
 
 
 def _points(summary: pandas.DataFrame) -> dict[tuple[str, ...], dict]:
-    """Return the measured points by their columns PAIRED_BY; of several alike, the one with most
-    samples."""
+    """Return the measured points by their columns PAIRED_BY; see `statistics.ranked`."""
     points = {}
-    for line in (
-        summary[summary["num_windows"] > 0]
-        .sort_values("num_samples", kind="stable")
-        .to_dict("records")
-    ):
+    for line in statistics.ranked(summary[summary["num_windows"] > 0]).to_dict("records"):
         is_tuned = (
             line["variant"] in confirmation.TUNED_NAMES
         )  # its device may choose the precision

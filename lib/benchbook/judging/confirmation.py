@@ -38,17 +38,7 @@ COLUMNS = [
 ]
 COLUMNS += ["num_pairs", "outcome"]
 # The columns that `table` reads: grouping a table of few columns is much faster.
-READ = [
-    *statistics.POINT_KEY,
-    "run_id",
-    "index",
-    "phase",
-    "status",
-    "session",
-    "started_at",
-    "variant",
-    "settings",
-]
+READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "variant", "settings"]
 READ += ["device", "framework", "dataset", "samples_per_second"]
 
 
@@ -101,20 +91,19 @@ def name(line: Mapping) -> str | None:
 
 
 def table(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return a line for each tuned point's last session: the search's promise and the confirmed
-    speed-up.
+    """Return a line for each tuned point: the search's promise and the confirmed speed-up.
 
     Args:
-        rows: any; only measured rows count.
+        rows: measured rows, of one session of each point.
 
     Returns:
         Columns COLUMNS: promised is the search's speed-up, from the settings alone; confirmed is
         tuned over the reference, with bounds; both are missing if the two were not compared.
         outcome is tuned only if an interval shows that it is faster.
     """
-    tuned = rows.loc[(rows["source"] == "measured") & (rows["variant"] == TUNED), READ]
+    tuned = rows.loc[rows["variant"] == TUNED, READ]
     lines = []
-    for key, point in statistics.newest(tuned).groupby(statistics.POINT_KEY, sort=True):
+    for key, point in tuned.groupby(statistics.POINT_KEY, sort=True):
         last = point.iloc[-1].to_dict()
         line = dict(zip(statistics.POINT_KEY, key, strict=True)) | {"outcome": name(last)}
         line |= {column: last[column] for column in ("device", "framework", "dataset")}

@@ -34,7 +34,15 @@ _DESCRIPTION = [
         "sequence_length",
         "batch_size",
     ],
-    *["num_workers", "device_count", "flops_per_sample", "settings", "session", "commit"],
+    *[
+        "num_workers",
+        "device_count",
+        "flops_per_sample",
+        "settings",
+        "session",
+        "started_at",
+        "commit",
+    ],
 ]
 ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
 _COUNTS = ["num_processes", "num_windows", "num_samples"]
@@ -100,18 +108,27 @@ def spread(series: Sequence[numpy.ndarray]) -> float:
     return 0.6745 * float(numpy.sqrt(numpy.sum(numpy.square(numpy.concatenate(away))) / freedom))
 
 
-def newest(rows: pandas.DataFrame) -> pandas.DataFrame:
-    """Return, for each point of each machine, the rows of the session that started last.
+def ranked(points: pandas.DataFrame) -> pandas.DataFrame:
+    """Return points so that the last one speaks: without a value, with a range, with an interval,
+    each by their start.
 
-    Sessions without a start time come first; for equal times the larger run id is later.
+    Args:
+        points: with interval and started_at, such as lines of a summary.
     """
-    key, time = [*POINT_KEY, "session"], ["started_at", "run_id"]
-    rows = rows[rows["session"].notna()]
-    starts = rows[[*key, *time]].sort_values(time).drop_duplicates(key)
-    last = starts.sort_values(time, na_position="first").drop_duplicates(POINT_KEY, keep="last")
-    return rows[
-        pandas.MultiIndex.from_frame(rows[key]).isin(pandas.MultiIndex.from_frame(last[key]))
-    ]
+    ranks = points["interval"].map({intervals.RANGE: 1, intervals.INTERVAL: 2}).fillna(0)
+    order = points.assign(rank=ranks.astype(int), start=points["started_at"].astype("string"))
+    order = order.sort_values(["rank", "start"], kind="stable", na_position="first")
+    return points.loc[order.index]
+
+
+def speaking(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
+    """Return the point that speaks for each group of points, such as those of quick and paper.
+
+    Args:
+        points: see `ranked`.
+        alike: columns in which the points of one group agree.
+    """
+    return ranked(points).drop_duplicates(alike, keep="last").sort_index()
 
 
 def with_settings(rows: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFrame:
@@ -132,7 +149,7 @@ def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
     accuracy and outcome.
 
     Args:
-        rows: as `records.merge` returns them; only measured rows count.
+        rows: measured rows, of one session of each point; see `verdicts.speaking`.
 
     Returns:
         Columns: the point's key and description (from its windows, if it has any);
@@ -146,13 +163,12 @@ def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
         energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status;
         message.
     """
-    measured = newest(rows[rows["source"] == "measured"])
-    windows = timed_windows(measured)
+    windows = timed_windows(rows)
     measures = {
         key: _measures(columns)
         for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
-    lines = [line | measures.get(key, {}) for key, line in _describe(measured, windows).items()]
+    lines = [line | measures.get(key, {}) for key, line in _describe(rows, windows).items()]
     return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(
         dict.fromkeys(_NUMBERS, float)
     )
@@ -223,6 +239,9 @@ def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tup
 def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the windows of each sustained point's last run, with the minutes at which they end.
 
+    Args:
+        rows: measured rows, of one session of each point.
+
     Sustained points train for minutes, since a machine without a fan slows down as it warms up.
 
     Returns:
@@ -231,7 +250,7 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
     long = pandas.Series(long, rows.index, dtype=bool)
-    timed = timed_windows(newest(rows[long & (rows["source"] == "measured")]))
+    timed = timed_windows(rows[long])
     timed = timed[timed["run_id"] == timed.groupby(["machine", "point"])["run_id"].transform("max")]
     timed = timed.sort_values(["machine", "point", "index"])
     minutes = timed.groupby(["machine", "point"])["seconds"].cumsum().astype(float) / MINUTE

@@ -16,8 +16,7 @@ chance rarely makes. `make bench STUDIES=intervals` counts how often the rules a
 import functools
 import itertools
 import math
-import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy
@@ -159,30 +158,31 @@ def worse(one: Verdict | None, other: Verdict | None) -> Verdict | None:
 
 
 def summarise(
-    rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+    rows: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    judged: pandas.DataFrame | None = None,
 ) -> pandas.DataFrame:
     """Return the lines of `statistics.summarise`, each with a Verdict, or None for a point
     without windows.
 
-    Windows that `undisturbed` leaves out do not count; num_disturbed is the number of their
-    processes.
+    Only the session that speaks for a point counts, without the processes that do not count;
+    num_disturbed is their number.
 
     A point that trained wrong has status `wrong` and the reason as its message. Its variant is
     tuned only if it was confirmed to be faster; see `confirmation.table`.
 
     Args:
-        rows: any; only measured rows of each point's last session count.
+        rows: any.
         conditions: from `condition.samples`, of any runs; None: unknown.
+        judged: the runs of these rows, from `runs`; None: they are judged here.
     """
-    every = statistics.newest(rows[rows["source"] == "measured"])
-    measured = undisturbed(every, conditions)
+    judged = runs(rows, conditions) if judged is None else judged
+    every = speaking(rows, judged)
+    measured = counting(every, judged)
     summary = statistics.summarise(measured)
-    trained = (
-        each[each["phase"] == "train"].groupby(POINT_KEY)["run_id"].nunique()
-        for each in (every, measured)
-    )
-    left_out = operator.sub(*trained).to_dict()
-    named = confirmation.table(rows).set_index(POINT_KEY)["outcome"].to_dict()
+    disturbed = judged[judged["speaks"] & judged["is_disturbed"] & ~judged["counts"]]
+    left_out = disturbed.groupby(POINT_KEY).size().to_dict()
+    named = confirmation.table(every).set_index(POINT_KEY)["outcome"].to_dict()
     reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
     windows = statistics.timed_windows(every)
     recorded = windows["run_id"] if conditions is None else conditions["run_id"]
@@ -218,7 +218,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     settings have no number of parity steps needs no comparison: it trains a user's own network.
 
     Args:
-        measured: measured rows of each point's last session.
+        measured: measured rows of one session of each point.
     """
     trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
     compared = measured[
@@ -313,86 +313,91 @@ def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = 
     return Verdict(tuple(reasons or ([("few_processes",)] if few else [])))
 
 
-def disturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> set[str]:
-    """Return the runs whose windows something outside of the work disturbed; how fast they were
-    does not matter.
+def runs(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
+    """Return a line for each measured run: whether it counts, and whether its session speaks.
 
-    Args:
-        rows: any; only measured rows count.
-        conditions: from `condition.samples`, of any runs; None: unknown.
-    """
-    if conditions is None:
-        return set()
-    known = rows[(rows["source"] == "measured") & rows["run_id"].isin(conditions["run_id"])]
-    judged = _stabilities(known, conditions, [*POINT_KEY, "run_id"])
-    return {run for (*_, run), verdict in judged if any(has(verdict, code) for code in OUTSIDE)}
-
-
-def undisturbed(rows: pandas.DataFrame, conditions: pandas.DataFrame | None) -> pandas.DataFrame:
-    """Return rows without the training windows of disturbed processes, where a session of a
-    point has two others.
-
-    Args:
-        rows, conditions: see `disturbed`.
-    """
-    windows = rows["phase"].eq("train") & rows["source"].eq("measured") & rows["status"].eq("ok")
-    is_disturbed = rows["run_id"].isin(disturbed(rows, conditions)) & windows
-    if not is_disturbed.any():
-        return rows
-    key = [*POINT_KEY, "session"]
-    others = rows[windows & ~is_disturbed].groupby(key)["run_id"].nunique()
-    return rows[
-        ~(is_disturbed & pandas.MultiIndex.from_frame(rows[key]).isin(others.index[others > 1]))
-    ]
-
-
-def counting(
-    rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None
-) -> pandas.DataFrame:
-    """Return rows without the measured sessions of a point that another session of this point
-    displaces.
-
-    A session that is complete (it has an interval) and stable displaces all others; else a
-    complete one does; else one whose windows were not disturbed. The newest of those that remain
-    counts, see `statistics.newest`.
+    One session speaks for a point of a machine: one with an interval before one with a range, one
+    with a range before one without windows, and then the newest. Stability does not matter.
 
     Args:
         rows: any.
         conditions: from `condition.samples`, of any runs; None: unknown.
+
+    Returns:
+        Columns: machine, study, point, session, run_id, started_at, is_disturbed (something
+        outside of the work disturbed its windows), counts (it has windows, and is not disturbed
+        or its session has less than two others), speaks (its session speaks for its point).
+        Sessions without a start time are the oldest; for equal times the larger run id is later.
     """
-    key = [*POINT_KEY, "session"]
-    measured = undisturbed(
-        rows[(rows["source"] == "measured") & rows["session"].notna()], conditions
-    )
-    repeated = measured[measured.groupby(POINT_KEY)["session"].transform("nunique") > 1]
-    complete = statistics.timed_windows(repeated).groupby(key)["run_id"].nunique() > 1
-    ranks = pandas.Series(0, pandas.MultiIndex.from_frame(repeated[key].drop_duplicates()))
-    for session, verdict in _stabilities(repeated, conditions, key):
-        ranks[session] = 2 * complete[session] + (not verdict.is_doubtful)
-    displaced = ranks.index[ranks < ranks.groupby(POINT_KEY).transform("max")]
-    keys = pandas.MultiIndex.from_frame(rows[key])
-    return rows[~(keys.isin(displaced) & (rows["source"] == "measured").array)]
+    measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
+    order, session = ["started_at", "run_id"], [*POINT_KEY, "session"]
+    table = measured[[*session, "run_id", "started_at", "device"]].sort_values(order)
+    table = table.drop_duplicates([*session, "run_id"], ignore_index=True)
+    timed = _index(statistics.timed_windows(measured), [*session, "run_id"])
+    has_windows, samples = _index(table, [*session, "run_id"]).isin(timed), _samples(conditions)
+    disturbed = [
+        own and any(code in OUTSIDE for code, *_ in _disturbances(_of(samples, [run], device)))
+        for run, device, own in zip(table["run_id"], table["device"], has_windows, strict=True)
+    ]
+    table["is_disturbed"] = pandas.Series(disturbed, table.index, dtype=bool)
+    calm = pandas.Series(has_windows, table.index) & ~table["is_disturbed"]
+    others = calm.groupby([table[name] for name in session]).transform("sum")
+    table["counts"] = has_windows & ~(table["is_disturbed"] & (others > 1))
+    counted = table["counts"].groupby([table[name] for name in session]).transform("sum")
+    firsts = table.assign(rank=counted.clip(upper=2)).drop_duplicates(session)
+    firsts = firsts.sort_values(["rank", *order], na_position="first")
+    speaking = _index(firsts.drop_duplicates(POINT_KEY, keep="last"), session)
+    return table.assign(speaks=_index(table, session).isin(speaking)).drop(columns="device")
+
+
+def speaking(rows: pandas.DataFrame, judged: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the measured rows of the sessions that speak.
+
+    Args:
+        rows: any.
+        judged: their runs, from `runs`.
+    """
+    session = [*POINT_KEY, "session"]
+    spoken = _index(rows, session).isin(_index(judged[judged["speaks"]], session))
+    return rows[spoken & (rows["source"] == "measured").array]
+
+
+def counting(rows: pandas.DataFrame, judged: pandas.DataFrame) -> pandas.DataFrame:
+    """Return rows without the training windows of runs that do not count; see `speaking`."""
+    windows = rows["phase"].eq("train") & rows["status"].eq("ok")
+    left_out = judged[judged["is_disturbed"] & ~judged["counts"]]
+    return rows[~(windows & _index(rows, _RUN).isin(_index(left_out, _RUN)))]
+
+
+def _index(table: pandas.DataFrame, columns: list[str]) -> pandas.MultiIndex:
+    return pandas.MultiIndex.from_frame(table[columns])
+
+
+def _samples(conditions: pandas.DataFrame | None) -> dict[str, list[dict]]:
+    """Return the samples of each run, with None for a missing value."""
+    if conditions is None:
+        return {}
+    lines = conditions.astype(object).where(conditions.notna(), None).to_dict("records")
+    places = conditions.groupby("run_id").indices
+    return {run: [lines[place] for place in own] for run, own in places.items()}
+
+
+def _of(samples: dict[str, list[dict]], runs: Iterable[str], device: str) -> list[dict]:
+    """Return the samples of some runs; on the CPU the state of GPUs does not matter."""
+    own = [sample for run in runs for sample in samples.get(run, ())]
+    return [sample | NO_DEVICE for sample in own] if device == "cpu" else own
 
 
 def _stabilities(
-    measured: pandas.DataFrame, conditions: pandas.DataFrame | None, key: list[str] = POINT_KEY
-) -> Iterator[tuple[tuple, Verdict]]:
-    """Judge the training windows of each point, or by another key; on the CPU the state of GPUs
-    does not matter."""
-    on_cpu = (
-        measured["device"].eq("cpu").fillna(False).groupby([measured[name] for name in key]).all()
-    )
-    windows = statistics.timed_windows(measured)
-    known = pandas.DataFrame({"run_id": []}) if conditions is None else conditions
-    lines = known.astype(object).where(known.notna(), None).to_dict("records")
-    places = known.groupby("run_id").indices
-    for values, of_point in statistics.group_arrays(
-        windows, key, ["samples_per_second"], ["run_id"]
-    ):
-        rates, runs = of_point["samples_per_second"], of_point["run_id"].astype(str)
-        samples = [lines[place] for run in sorted(set(runs)) for place in places.get(run, ())]
-        samples = [sample | NO_DEVICE for sample in samples] if on_cpu[values] else samples
-        yield values, stability(rates, runs, samples)
+    measured: pandas.DataFrame, conditions: pandas.DataFrame | None
+) -> Iterator[tuple[Key, Verdict]]:
+    """Judge the training windows of each point."""
+    windows, known = statistics.timed_windows(measured), _samples(conditions)
+    columns = ["run_id", "device"]
+    for key, own in statistics.group_arrays(windows, POINT_KEY, ["samples_per_second"], columns):
+        runs = own["run_id"].astype(str)
+        samples = _of(known, sorted(set(runs)), own["device"][0])
+        yield key, stability(own["samples_per_second"], runs, samples)
 
 
 def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:

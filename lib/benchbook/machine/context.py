@@ -19,7 +19,7 @@ class Context:
 
     Attributes:
         session, machine: their names.
-        outputs, state: folders, see `layout`.
+        outputs, state, sessions: paths, see `layout`.
         run_id: of the first process that measures windows; the executed notebook has its name.
         supervisor: the process that runs the points; 0: a user runs the cells.
         process_seconds: the limit of one measuring process.
@@ -31,6 +31,7 @@ class Context:
     machine: str = ""
     outputs: str = ""
     state: str = ""
+    sessions: str = ""
     run_id: str = ""
     supervisor: int = 0
     process_seconds: float | None = None

@@ -214,6 +214,7 @@ def limits() -> dict[str, float | str]:
         found = {"usable_cores": usable} if usable != psutil.cpu_count() else {}
         if (quota := control_groups.cpu_quota()) and quota < len(cores()):
             found["cpu_quota"] = quota
+            threads = threads if threads != str(usable) else None  # which a parent process set
             for name in (THREADS, TENSORFLOW_THREADS, XLA_THREADS):
                 os.environ.setdefault(name, str(usable))
         context.change(limits=found | ({"threads": threads} if threads else {}))

@@ -73,19 +73,19 @@ def point(machine: str, study: str, name: str) -> Path:
     return runs(machine) / check_name(study, "study") / check_name(name, "point")
 
 
-def states() -> Path:
-    """Return the folder of all machines that `make study` measured here: the context's, else
-    `outputs/state`.
-
-    A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of
-    state.
-    """
-    return Path(context.current().state or outputs() / "state")
+def sessions() -> Path:
+    """Return the file that names the sessions which this checkout measured; see `sessions`."""
+    return Path(context.current().sessions or outputs() / "state" / "sessions.csv")
 
 
 def state(machine: str) -> Path:
-    """Return the folder of a machine's session name, locks and finished points."""
-    return states() / check_name(machine, "machine name")
+    """Return the folder of a machine's session name, locks and finished points.
+
+    A cluster's jobs on nodes of one kind share a folder of rows, but each has its own folder of
+    state, the context's.
+    """
+    folder = Path(context.current().state or outputs() / "state")
+    return folder / check_name(machine, "machine name")
 
 
 def published() -> Path:

@@ -14,7 +14,6 @@ import pandas
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.judging import statistics
 from benchbook.judging.agreement import TOLERANCES
 from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import endless, train_window
@@ -104,17 +103,15 @@ def measure_matrix(
 
 
 def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
-    """Return the rows that this module measured, of each point's last session.
+    """Return the rows that this module measured.
 
     Args:
-        rows: any rows.
+        rows: measured rows, of one session of each point.
         what: RESIDENT or MATRIX.
     """
-    newest = statistics.newest(
-        rows[(rows["source"] == "measured") & (rows["phase"] == "calibrate")]
-    )
-    wanted = [settings.get("tried") == what for settings in newest["settings"]]
-    return newest[pandas.Series(wanted, newest.index, dtype=bool)]
+    rows = rows[rows["phase"] == "calibrate"]
+    wanted = [settings.get("tried") == what for settings in rows["settings"]]
+    return rows[pandas.Series(wanted, rows.index, dtype=bool)]
 
 
 def _try(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas
 
 from benchbook import studies
-from benchbook.judging import verdicts
-from benchbook.machine import condition, identity, layout
+from benchbook.judging import statistics, wording
+from benchbook.machine import condition, layout, sessions
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, closing, costs, machines, pages, tables
 from benchbook.rows import crosschecks, manifests, records
@@ -45,7 +45,7 @@ class Aggregation:
     def machines(self) -> pandas.DataFrame:
         """Return a line for each machine that measured, the reader's own first; see
         `machines.table`."""
-        found = machines.table(self.evidence.measured, self.manifests)
+        found = machines.table(self.evidence.rows, self.manifests)
         return found.sort_values(
             "machine", key=lambda names: ~names.isin(self.evidence.yours), kind="stable"
         )
@@ -73,18 +73,24 @@ class Aggregation:
     @cached_property
     def yours(self) -> dict[str, str]:
         """Return the answer of the reader's own machines to each study's question, if they
-        measured it, in Markdown."""
+        measured it, in Markdown; without any the answers of all machines, after whose they are."""
         rows, names = self.evidence.rows, self.evidence.yours
-        if not names:
-            return {}
-        own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)]
+        own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)] if names else rows
         own = replace(self.evidence, rows=own, own_first=True)
         found = {
             study.question: str(answers.of_study(study, own) or "")
             for study in studies.every().values()
             if own.measured["study"].eq(study.name).any()
         }
-        return {question: tables.markdown(said) for question, said in found.items() if said}
+        found = {question: tables.markdown(said) for question, said in found.items() if said}
+        if names or not found:
+            return found
+        every, days = self.evidence.names, statistics.days(self.evidence.measured)
+        machines = [every.machine(name) for name in sorted(set(self.evidence.measured["machine"]))]
+        whose = f"{wording.joined(machines[:3])}{f' and {len(machines) - 3} more' * (len(machines) > 3)}"
+        whose += f", measured {' to '.join(dict.fromkeys(days[:1] + days[-1:]))}"
+        first = "Nothing was measured in this checkout on this computer yet."
+        return {first: tables.markdown(f"The answers below are of {whose}.")} | found
 
     @cached_property
     def claims(self) -> pandas.DataFrame:
@@ -105,16 +111,7 @@ class Aggregation:
     def costs(self) -> pandas.DataFrame:
         """Return the costs of all tasks; see `costs.table`."""
         memory = self.machines.set_index("machine")["memory_gib"].dropna().to_dict()
-        this, machines = (
-            identity.fingerprint(),
-            self.evidence.measured.groupby("run_id")["machine"].first(),
-        )
-        kinds = {
-            run: (manifest.get("machine") or {}).get("fingerprint")
-            for run, manifest in self.manifests.items()
-        }
-        here = {name for run, name in machines.items() if kinds.get(run) == this}
-        return costs.table(self.evidence, here, memory)
+        return costs.table(self.evidence, self.evidence.yours, memory)
 
     @cached_property
     def pages(self) -> dict[str, str]:
@@ -156,17 +153,16 @@ def merge(runs: Path) -> Aggregation:
         )
     unread: list[str] = []
     described = manifests.read_all(runs, unread.append)
-    rows, errors = records.gather(runs, unread.append), {}
+    rows, errors, mine = records.gather(runs, unread.append), {}, sessions.own()
 
     def make(names: list[str]) -> Aggregation:
         said, own = [*unread], rows[rows["machine"].isin(names)]
         known = {run: described[run] for run in own["run_id"].unique() if run in described}
-        measured = machines.separate_kinds(crosschecks.consistent(own, known, said.append), known)
-        conditions = condition.samples(known)
-        every = [verdicts.counting(measured, conditions), articles.rows()]
-        every = pandas.concat(every, ignore_index=True)
-        yours = frozenset(path.name for path in layout.states().glob("*/"))
-        evidence = Evidence(every, conditions, runs, yours=yours & set(measured["machine"]))
+        measured = crosschecks.consistent(own, known, said.append)
+        measured = crosschecks.by_owner(measured, known, mine)
+        yours = frozenset(measured.loc[measured["session"].isin(mine), "machine"])
+        every = pandas.concat([measured, articles.rows()], ignore_index=True)
+        evidence = Evidence(every, condition.samples(known), runs, yours=yours)
         for name, error in errors.items():
             reason = f"it ends the report ({type(error).__name__}: {error})"
             said.append(f"left out: machine {name}: {reason}")

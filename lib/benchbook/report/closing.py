@@ -142,7 +142,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
     rows = rows.assign(number=range(1, len(rows) + 1))
     with figures.style():
         figure, axes = figures.canvas(2.8)
-        disturbed = verdicts.disturbed(rows, evidence.conditions)
+        disturbed = set(evidence.runs.loc[evidence.runs["is_disturbed"], "run_id"])
         for process, (run_id, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
             label = f"process {process}{', disturbed' * (run_id in disturbed)}"
             axes.plot(own["number"], own["samples_per_second"].astype(float), "o-", label=label)

@@ -103,7 +103,7 @@ def table(
 
     Args:
         evidence: measured and published rows.
-        here: the names of computers of this one's kind.
+        here: the reader's own machines.
         memory: gigabytes of main memory by machine.
 
     Returns:
@@ -118,8 +118,8 @@ def table(
         figures, separated by "|"), chip (its name in the list of chips, else its own; empty if
         unknown), devices (that train together), memory_gb (of one device), time (in words; a
         prediction is a range), fits (the largest batch in that memory, in words), rent (of the
-        task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether a
-        computer of this one's kind measured it).
+        task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether the
+        reader's own machine measured it).
     """
     lines = []
     for task in TASKS:

@@ -27,7 +27,7 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
     """Return one line per machine that measured, described by its newest run.
 
     Args:
-        rows: measured rows.
+        rows: any; only measured rows count.
         described: the manifests of their runs by run id, from `manifests.read_all`.
 
     Returns:
@@ -35,7 +35,7 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
         has only the columns that its rows give.
     """
     lines = []
-    for name, own in rows.groupby("machine", sort=True):
+    for name, own in rows[rows["source"] == "measured"].groupby("machine", sort=True):
         own_manifests = [
             described[run_id] for run_id in sorted(set(own["run_id"])) if run_id in described
         ]
@@ -43,28 +43,6 @@ def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataF
         line |= {"sessions": own["session"].nunique(), "rows": len(own)}
         lines.append(line | (_description(own_manifests) if own_manifests else {}))
     return pandas.DataFrame(lines, columns=COLUMNS)
-
-
-def separate_kinds(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:
-    """Return rows in which different kinds of computer with the same machine name have different
-    names.
-
-    Args:
-        rows: measured rows.
-        described: the manifests of their runs by run id, which have the fingerprints.
-
-    Returns:
-        The rows. If the runs of a machine have several fingerprints, the first four digits of a
-        run's fingerprint, or `unknown` if its manifest has none, follow the machine's name in
-        brackets.
-    """
-    machines = {run_id: manifest.get("machine") or {} for run_id, manifest in described.items()}
-    kinds = {run_id: machine.get("fingerprint", "unknown") for run_id, machine in machines.items()}
-    kind = rows["run_id"].map(kinds).astype("object")  # missing if a run has no manifest
-    several = kind.groupby(rows["machine"]).transform("nunique") > 1
-    short = kind.map(lambda text: text if text == "unknown" else text[:4], na_action="ignore")
-    named = rows["machine"] + " (" + short.astype("string") + ")"
-    return rows.assign(machine=rows["machine"].mask(several & kind.notna(), named))
 
 
 def _description(own: list[dict]) -> dict:

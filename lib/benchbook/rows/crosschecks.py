@@ -9,12 +9,14 @@ laptop that slept or a clock that was set.
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
 import pandas
 
+from benchbook.machine import sessions
+from benchbook.machine.identity import KIND_DIGITS
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.rows import ceilings, files, networks, points, records
 from benchbook.rows import manifests as described_runs
@@ -170,14 +172,43 @@ def lacks(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> list[str]:
 
 
 def read(folder: Path, say: files.Say) -> tuple[pandas.DataFrame, dict[str, dict]]:
-    """Return the rows below a folder that no check refuses, and the manifests there by run id.
+    """Return the rows below a folder that no check refuses, and the manifests there by run id;
+    see `by_owner`.
 
     Args:
         folder: of runs, or a file of rows.
         say: called with a line for what is left out, and for what is missing.
     """
     manifests = described_runs.read_all(folder, say)
-    return consistent(records.gather(folder, say), manifests, say), manifests
+    rows = consistent(records.gather(folder, say), manifests, say)
+    return by_owner(rows, manifests, sessions.own()), manifests
+
+
+def by_owner(
+    rows: pandas.DataFrame, manifests: Mapping[str, dict], own: Collection[str]
+) -> pandas.DataFrame:
+    """Return rows in which different computers with the same machine name have different names.
+
+    The reader's own sessions keep the name. If there are others, or several fingerprints, the
+    first four digits of a run's fingerprint, or `unknown` if its manifest has none, follow the
+    name of the others in brackets.
+
+    Args:
+        rows: measured rows.
+        manifests: of their runs by run id, which have the fingerprints.
+        own: the reader's sessions, see `sessions.own`.
+    """
+    kinds = {
+        run_id: ((manifest.get("machine") or {}).get("fingerprint") or "")[:KIND_DIGITS]
+        or "unknown"
+        for run_id, manifest in manifests.items()
+    }
+    is_own, kind = rows["session"].isin(own), rows["run_id"].map(kinds).astype("string")
+    has_own = is_own.groupby(rows["machine"]).transform("any")
+    kind = kind.fillna("unknown").where(has_own, kind)  # missing if a run has no manifest
+    several = kind.mask(is_own, "own").groupby(rows["machine"]).transform("nunique") > 1
+    named = rows["machine"] + " (" + kind + ")"
+    return rows.assign(machine=rows["machine"].mask(several & kind.notna() & ~is_own, named))
 
 
 def consistent(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.judging import statistics, verdicts, wording
-from benchbook.machine import condition, contention, layout
+from benchbook.machine import condition, contention, layout, sessions
 from benchbook.record import observations
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
@@ -108,8 +108,11 @@ def result(folder: Path) -> str:
 
 
 def _judged(folder: Path, paths: list[Path]) -> dict:
-    """Return the line of a point's summary, from some of its files; empty without rows."""
+    """Return the line of a point's summary, from some of its files; empty without rows. If the
+    reader measured it, the rows of others do not count."""
     rows = records.gather(paths, lambda line: None)
+    is_own = rows["session"].isin(sessions.own())
+    rows = rows[is_own] if is_own.any() else rows
     judged = (
         verdicts.summarise(rows, condition.samples(manifests.read_all(folder)))
         if len(rows)

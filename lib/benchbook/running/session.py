@@ -369,7 +369,7 @@ def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
     rows, described = crosschecks.read(layout.runs(machine_name), str)
     conditions = condition.samples(described)
-    judged = verdicts.summarise(verdicts.counting(rows, conditions), conditions)
+    judged = verdicts.summarise(rows, conditions)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
     keys = {*zip(unstable["study"], unstable["point"], strict=True)}
     failed = {

@@ -15,7 +15,16 @@ import pandas
 
 from benchbook.frameworks import allocator
 from benchbook.judging import intervals, statistics, verdicts
-from benchbook.machine import condition, contention, context, identity, kinds, launch, layout
+from benchbook.machine import (
+    condition,
+    contention,
+    context,
+    identity,
+    kinds,
+    launch,
+    layout,
+    sessions,
+)
 from benchbook.measuring import failures, runs
 from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, points, records
@@ -134,19 +143,17 @@ class Measurement:
             )  # the last that is not ok
             if status != "interrupted":
                 ended[run_id] = manifest.get("process", 1), status
-        done, disturbed = dict(ended.values()), verdicts.disturbed(rows, conditions)
+        done, judged = dict(ended.values()), verdicts.runs(rows, conditions)
+        disturbed = set(judged.loc[judged["is_disturbed"], "run_id"])
         lost = sum(described[run].get("process_seconds") or 0.0 for run in disturbed)
         lost += sum(described.get(run, {}).get("waited_seconds") or 0.0 for run in ended)
         allowed = contention.patience() if self.patience is None else self.patience
         patience = 0.0 if self.in_kernel else max(0.0, allowed - lost)
         runs = [run for run, (number, _) in ended.items() if number != CHECK]
         counted = [run for run in runs if run not in disturbed] if patience else runs
-        windows = rows[
-            rows["run_id"].isin([run for run in counted if ended[run][1] in records.TRAINED])
-        ]
-        windows = statistics.timed_windows(
-            windows if patience else verdicts.undisturbed(windows, conditions)
-        )
+        counting = rows if patience else verdicts.counting(rows, judged)
+        trained = [run for run in counted if ended[run][1] in records.TRAINED]
+        windows = statistics.timed_windows(counting[counting["run_id"].isin(trained)])
         part = intervals.processes_part(windows["samples_per_second"], windows["run_id"])
         is_known = windows["run_id"].nunique() >= given.get("fewest_processes", self.count)
         is_known &= part <= given.get("processes_part", 0)
@@ -172,6 +179,7 @@ class Measurement:
             on_row: called with a process's number and with phase, status and rate of each row
             that it writes.
         """
+        sessions.remember(self.session)
         runs.recover(self.folder)
         first_id, run_id = (
             context.current().run_id,
@@ -245,6 +253,7 @@ class Measurement:
 
     def fail(self, number: int, run_id: str, status: str, message: str) -> None:
         """Write the failure row of a process, unless it wrote its own."""
+        sessions.remember(self.session)
         run = runs.resume(self.folder, run_id)
         if run is None:  # it wrote its own, or failed before its first row
             runs.recover(self.folder)

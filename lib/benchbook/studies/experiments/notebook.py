@@ -382,7 +382,8 @@ def begin(study: str, parameters: dict) -> Experiment:
     """
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and not (context.current().outputs or "BENCHBOOK_OUTPUTS" in os.environ):
-        context.change(outputs=tempfile.mkdtemp(prefix="benchbook-"))
+        own = str(layout.sessions())  # rows that are kept later are the reader's
+        context.change(outputs=tempfile.mkdtemp(prefix="benchbook-"), sessions=own)
     this, session = machine.identify(), context.current().session or runs.new_id()
     if attended:
         here = process.begin(study, parameters, drafts=True)

@@ -14,7 +14,7 @@ from benchbook.studies.results.epochs import (
     input_shares,
     share_template,
 )
-from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.study import Study
 
 NAME = "mnist_speedup"
@@ -141,7 +141,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     points = points.assign(
         loader=points["variant"].where(points["variant"] != "controlled", controlled)
     )
-    return most_samples(points, [*PLACE, "batch_size", "loader"])
+    return statistics.speaking(points, [*PLACE, "batch_size", "loader"])
 
 
 ANSWER = EPOCH.template("MNIST", framework="torch", batch_size=BATCH_SIZE)

@@ -126,7 +126,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         learning_rate, weights, point, layers, images_seen, loss, low, high (over runs),
         num_runs, accuracy, status.
     """
-    windows = evidence.newest(NAME).query(
+    windows = evidence.counting(NAME).query(
         "phase == 'train' and repeat == 0 and samples.notna()", engine="python"
     )
     windows = windows.assign(images_seen=shared.images_seen(windows, ["run_id"]))
@@ -210,7 +210,7 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    rows = evidence.newest(NAME).query(TRIED, engine="python").merge(table[["machine", "point"]])
+    rows = evidence.counting(NAME).query(TRIED, engine="python").merge(table[["machine", "point"]])
     rows = rows.assign(died=[failures.is_death(line) for line in rows.to_dict("records")])
     for _, own in rows.query(
         f"died or phase == 'train' and status in {[*records.TRAINED]}"

@@ -114,7 +114,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
     columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message", "point"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
-    table = shared.with_printed(measured, printed.assign(num_samples=0), columns, _POINT)
+    table = shared.with_printed(measured, printed, columns, _POINT)
     table = table.astype(dict.fromkeys(numbers, float)).sort_values(_POINT, ignore_index=True)
     return table.rename(columns={"samples_per_second": "images_per_second"})
 
@@ -289,7 +289,7 @@ def claimed(evidence: Evidence) -> list[dict]:
         best = _best(curve)
         values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
     four = evidence.measured.query("study == @NAME and dataset == 'imagenet'")
-    four = statistics.newest(four[_has_four_chips(four)])
+    four = four[_has_four_chips(four)]
     tested = four.query("phase == 'evaluate' and accuracy.notna()", engine="python")
     for _, own in tested.groupby("machine"):
         last = own.sort_values(["epoch", "run_id", "repeat"]).iloc[-1]

@@ -144,7 +144,7 @@ class Template:
         )
         point, day = {}, ""
         if is_measured(line):
-            newest = evidence.newest(study)
+            newest = evidence.counting(study)
             day = "".join(statistics.days(newest[newest["machine"].eq(line.get("machine"))])[-1:])
             place = re.sub(r"^an? ", "this ", place) if evidence.own_first else place
             point = evidence.point(line.get("machine"), study, line.get("point"))

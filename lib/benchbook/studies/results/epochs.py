@@ -72,7 +72,7 @@ class ArticleEpoch:
             times are named by `unit`. All times are missing for a point that failed before its
             first window; the parts and the point are missing for a published time.
         """
-        key, rows = ["machine", "point"], evidence.newest(self.study)
+        key, rows = ["machine", "point"], evidence.counting(self.study)
         phases = (
             rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
         )

@@ -42,9 +42,10 @@ class Evidence:
         in a notebook.
         prices: from `articles.prices`.
         yours: the reader's own machines, in a table of several.
-        measured, published: the rows of each source.
+        runs: one line per measured run, with whether it speaks; see `verdicts.runs`.
+        measured: the measured rows that speak. published: the rows of articles.
         summary: one line per measured point, with its verdict; see `verdicts.summarise`.
-        ceilings: the best rates measured on each device; see `rows.ceilings`.
+        ceilings: the best rates measured on each device in any session; see `rows.ceilings`.
         names: display names of machines and devices; see `naming.from_rows`.
     """
 
@@ -55,29 +56,30 @@ class Evidence:
     prices: pandas.DataFrame = field(default_factory=articles.prices)
     yours: frozenset[str] = frozenset()
 
-    measured = cached_property(lambda self: self.rows[self.rows["source"] == "measured"])
+    runs = cached_property(lambda self: verdicts.runs(self.rows, self.conditions))
+    measured = cached_property(lambda self: verdicts.speaking(self.rows, self.runs))
     published = cached_property(lambda self: self.rows[self.rows["source"] != "measured"])
-    _newest = cached_property(
-        lambda self: verdicts.undisturbed(statistics.newest(self.measured), self.conditions)
+    _counting = cached_property(lambda self: verdicts.counting(self.measured, self.runs))
+    summary = cached_property(
+        lambda self: verdicts.summarise(self.rows, self.conditions, self.runs)
     )
-    summary = cached_property(lambda self: verdicts.summarise(self.rows, self.conditions))
     _by_point = cached_property(
         lambda self: self.summary.set_index(statistics.POINT_KEY, drop=False)
     )
-    ceilings = cached_property(lambda self: ceilings.ceilings(self.measured))
+    ceilings = cached_property(
+        lambda self: ceilings.ceilings(self.rows[self.rows["source"] == "measured"])
+    )
     names = cached_property(lambda self: naming.from_rows(self.rows, self.folder, self.yours))
 
     @classmethod
     def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
         """Return the rows of one machine or all, and the published rows; what `crosschecks.read`
-        leaves out is printed.
-
-        Sessions that do not count are left out, see `verdicts.counting`.
+        leaves out is printed. Rows of another computer under the machine's name are left out.
 
         Args:
             machine: its name; empty: all machines.
             point: study and name, such as `calibrate/cpu-fp32`, of the only point; empty: all.
-            session: the only one of the rows; empty: those that count.
+            session: the only one of the rows; empty: all.
 
         Raises:
             ValueError: all of the rows are left out; the message says why.
@@ -90,17 +92,18 @@ class Evidence:
         for line in said:
             print(printable(line))
         conditions = condition.samples(described)
-        rows = rows[rows["session"] == session] if session else verdicts.counting(rows, conditions)
+        rows = rows[rows["machine"] == machine] if machine and not session else rows
+        rows = rows[rows["session"] == session] if session else rows
         return cls(
             pandas.concat([rows, articles.rows()], ignore_index=True),
             conditions,
             folder,
-            bool(point),
+            bool(machine),
         )
 
-    def newest(self, study: str) -> pandas.DataFrame:
-        """Return a study's measured rows, of each point's last session; see `statistics.newest`."""
-        return self._newest[self._newest["study"] == study]
+    def counting(self, study: str) -> pandas.DataFrame:
+        """Return a study's measured rows that speak and count; see `verdicts.counting`."""
+        return self._counting[self._counting["study"] == study]
 
     def point(self, machine: str, study: str, name: str) -> dict:
         """Return a point's line of the summary; empty if it has none."""
@@ -129,7 +132,7 @@ class Evidence:
     def points(self, study: str) -> pandas.DataFrame:
         """Return a study's lines of the summary, with the peak memory of training; counts are
         whole numbers."""
-        lines, rows = self.summary[self.summary["study"] == study], self.newest(study)
+        lines, rows = self.summary[self.summary["study"] == study], self.counting(study)
         peaks = (
             rows[rows["phase"] == "train"].groupby(["machine", "point"])["peak_memory_bytes"].max()
         )
@@ -138,15 +141,3 @@ class Evidence:
 
 # Caches a table for each evidence: charts, quantities and costs ask for the same tables.
 cached = lru_cache(maxsize=8)
-
-
-def most_samples(points: pandas.DataFrame, alike: list[str]) -> pandas.DataFrame:
-    """Return the point with the most images among points that agree, such as those of quick and
-    paper.
-
-    Args:
-        points: lines of a summary; num_samples may be missing, as for a point that failed.
-        alike: columns in which points of one group agree.
-    """
-    most_last = points.sort_values("num_samples", kind="stable", na_position="first")
-    return most_last.drop_duplicates(alike, keep="last").sort_index()

@@ -5,10 +5,10 @@ from typing import Any
 
 import pandas
 
-from benchbook.judging import intervals, verdicts
+from benchbook.judging import intervals, statistics, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.record import articles, prices
-from benchbook.studies.results.evidence import Evidence, most_samples
+from benchbook.studies.results.evidence import Evidence
 
 MEASURED = [
     "low",
@@ -65,7 +65,7 @@ def with_printed(
     measured: pandas.DataFrame, printed: pandas.DataFrame, columns: list[str], alike: list[str]
 ) -> pandas.DataFrame:
     """Return one table of published rows and measured points, one of each group of points; see
-    `study.most_samples`.
+    `statistics.speaking`.
 
     Args:
         measured: lines of a summary.
@@ -74,8 +74,10 @@ def with_printed(
         alike: columns in which points of one group agree.
     """
     lines = [*printed.to_dict("records"), *measured.assign(source="measured").to_dict("records")]
-    table = pandas.DataFrame(lines, columns=list(dict.fromkeys([*columns, "num_samples"])))
-    return most_samples(table, alike)[columns].reset_index(drop=True)
+    table = pandas.DataFrame(
+        lines, columns=list(dict.fromkeys([*columns, "interval", "started_at"]))
+    )
+    return statistics.speaking(table, alike)[columns].reset_index(drop=True)
 
 
 def ratio(line: dict, base: dict, column: str) -> dict:
@@ -151,7 +153,7 @@ def evaluations(evidence: Evidence, study: str, measure: str) -> list[dict]:
     A sum over training windows is missing if a window lacks the value. Dollars are hours at the
     price that the run states, else at the machine's on-demand price.
     """
-    newest, rows, listed = evidence.newest(study), [], prices.on_demand(evidence.prices)
+    newest, rows, listed = evidence.counting(study), [], prices.on_demand(evidence.prices)
     tested = newest.loc[newest["phase"].eq("evaluate") & newest[measure].notna(), "run_id"]
     newest = newest[newest["run_id"].isin(tested)]
     for (_, _, machine), run in newest.groupby(["run_id", "repeat", "machine"], sort=True):

@@ -13,7 +13,7 @@ from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
 from benchbook.studies.results.answers import Template
-from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
 from benchbook.studies.study import Study
 
@@ -114,7 +114,7 @@ def claimed(evidence: Evidence) -> list[dict]:
     own = "framework == 'tensorflow' and variant == 'reference' and precision == 'fp32' and status == 'ok'"
     own += f" and image_size == {ARTICLE_SIZE} and batch_size == {BATCH_SIZE} and width == 1"
     points = points.query(f"{own} and samples_per_second > 0").fillna({"sustained_minutes": 0})
-    points = most_samples(points[points["sustained_minutes"].eq(0)], ["machine", "device"])
+    points = statistics.speaking(points[points["sustained_minutes"].eq(0)], ["machine", "device"])
     for point in points.assign(source="measured").to_dict("records"):
         processor = "cpu" if point["device"] == "cpu" else "accelerator"
         rate = Interval.from_row(point, "samples_per_second")

@@ -19,7 +19,7 @@ from benchbook.studies.results.epochs import (
     input_shares,
     share_template,
 )
-from benchbook.studies.results.evidence import Evidence, cached, most_samples
+from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
 from benchbook.studies.study import Study
 
@@ -131,7 +131,7 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
     )
     printed = statistics.with_settings(printed, ["epochs"])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
-    rows = printed.to_dict("records") + _evaluations(evidence.newest(NAME)).to_dict("records")
+    rows = printed.to_dict("records") + _evaluations(evidence.counting(NAME)).to_dict("records")
     table = pandas.DataFrame(rows, columns=[*key, "accuracy", "run_id"]).astype({"epochs": float})
     return shared.over_runs(table, key, "accuracy")
 
@@ -148,7 +148,7 @@ def claimed(evidence: Evidence) -> list[dict]:
     for count, words in ((1, ""), (2, "two_"), (200, "200_")):
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
         values += EPOCH.quantities(times, f"{words}epoch{'s' * (count > 1)}_seconds")
-    rows = evidence.newest(NAME).query(
+    rows = evidence.counting(NAME).query(
         "variant == 'reference' and dataset == 'cifar10' and device != 'cpu'"
     )
     for _, machine in rows[rows["batch_size"] == BATCH_SIZE].groupby("machine", sort=True):
@@ -214,9 +214,9 @@ def _evaluations(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def _points(evidence: Evidence) -> pandas.DataFrame:
-    """Return measured points; of equal points the one that measured more images."""
+    """Return measured points; of like points the one that speaks."""
     alike = ["machine", "device", "dataset", "variant", "batch_size"]
-    return most_samples(evidence.points(NAME), alike)
+    return statistics.speaking(evidence.points(NAME), alike)
 
 
 NOT_BASELINE = "precision != 'fp32' or compiled"

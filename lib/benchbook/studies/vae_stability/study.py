@@ -39,7 +39,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         dataset, framework_version, epoch, images_seen, loss (missing where it was not finite),
         low, high (over runs), num_runs, status.
     """
-    both = pandas.concat([evidence.newest(NAME), evidence.printed(NAME)], ignore_index=True)
+    both = pandas.concat([evidence.counting(NAME), evidence.printed(NAME)], ignore_index=True)
     steps = (
         "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
     )
@@ -84,13 +84,13 @@ def claimed(evidence: Evidence) -> list[dict]:
     """
     published, values = "dataset == 'mnist' and precision == 'fp32'", []
     trained = f"study == @NAME and phase == 'train' and variant == 'reference' and {published}"
-    trained = statistics.newest(evidence.measured.query(trained))
+    trained = evidence.measured.query(trained)
     for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
         diverged = (windows["status"] == "diverged").groupby(windows["run_id"]).any()
         name, happened = ("cpu_trained", ~diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.event(windows.iloc[0].to_dict(), name, happened))
     own = f"{published} and device != 'cpu' and step in {[*PRINTED_STEPS]} and samples == @BATCH_SIZE and loss.notna()"
-    steps = agreement.steps(evidence.newest(NAME)).query(own, engine="python")
+    steps = agreement.steps(evidence.counting(NAME)).query(own, engine="python")
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):
         values.append(
             quantities.exact(

@@ -1,0 +1,84 @@
+"""Which session speaks for a point, by the design's rule, in random histories of measurements."""
+
+import random
+
+import pandas
+import pytest
+
+from benchbook.judging import statistics
+from benchbook.rows import crosschecks
+from benchbook.studies.results.evidence import Evidence
+from rows import make_row, make_rows, windows
+from test_verdicts import samples
+
+KINDS = {"mine": "aaaa1111", "a friend's": "aaaa1111", "another kind's": "bbbb2222"}
+POINTS = ("quick", "paper")
+
+
+def history(draw: random.Random) -> list[dict]:
+    """Return random sessions: whose, when, of which point, how many processes, how steady."""
+    days = draw.sample(range(10, 29), draw.randint(1, 8))
+    return [
+        {
+            "session": f"202611{day}T000000Z-{number}",
+            "owner": draw.choice(list(KINDS)),
+            "point": draw.choice(POINTS),
+            "processes": draw.choice((0, 1, 1, 2, 3)),
+            "apart": draw.choice((1.0, 1.5)),
+            "slept": draw.choice((False, False, True)),  # in the first process
+            "started_at": f"2026-11-{day}T00:00:00Z",
+        }
+        for number, day in enumerate(days)
+    ]
+
+
+def measured(sessions: list[dict]) -> tuple[pandas.DataFrame, dict, pandas.DataFrame, set]:
+    """Return the rows of sessions, their manifests, samples, and the sessions that are mine."""
+    rows, manifests, conditions = [], {}, []
+    for each in sessions:
+        common = {name: each[name] for name in ("session", "point", "started_at")}
+        ids = [f"{each['session']}-{number}" for number in range(max(1, each["processes"]))]
+        for number, run_id in enumerate(ids):
+            manifests[run_id] = {"machine": {"fingerprint": KINDS[each["owner"]]}}
+            slept = {"elapsed_seconds": 4160.0} if each["slept"] and not number else {}
+            conditions += [sample | {"run_id": run_id} for sample in samples(**slept)]
+            rates = [100.0 * each["apart"] ** number] * 3
+            rows += windows(rates, run_id=run_id, **common) if each["processes"] else []
+        if not each["processes"]:
+            rows.append(
+                make_row(run_id=ids[0], samples_per_second=None, status="crashed", **common)
+            )
+    own = {each["session"] for each in sessions if each["owner"] == "mine"}
+    return make_rows(rows), manifests, pandas.DataFrame(conditions), own
+
+
+def by_rule(sessions: list[dict]) -> dict:
+    """Return the session that speaks: an interval before a range before none, then the newest."""
+    ranks = [(min(each["processes"], 2), each["started_at"], each) for each in sessions]
+    return max(ranks, key=lambda rank: rank[:2])[2]
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_session_that_speaks_is_the_rules(seed):
+    sessions = history(random.Random(seed))
+    rows, manifests, conditions, own = measured(sessions)
+    evidence = Evidence(crosschecks.by_owner(rows, manifests, own), conditions)
+    spoken = evidence.summary.set_index(["machine", "point"])["session"].to_dict()
+    owners = {each["owner"] for each in sessions}
+    if "mine" in owners:  # a friend's rows are another machine's, whatever their name and kind
+        names = {"mine": "desk", "a friend's": "desk (aaaa)", "another kind's": "desk (bbbb)"}
+    elif len(owners) > 1:
+        names = {"a friend's": "desk (aaaa)", "another kind's": "desk (bbbb)"}
+    else:
+        names = dict.fromkeys(owners, "desk")
+    groups: dict[tuple, list[dict]] = {}
+    for each in sessions:
+        groups.setdefault((names[each["owner"]], each["point"]), []).append(each)
+    assert spoken == {key: by_rule(group)["session"] for key, group in groups.items()}
+
+    alike = statistics.speaking(evidence.summary, ["machine"])  # of quick and paper, one
+    expected: dict[str, list[dict]] = {}
+    for key, group in groups.items():
+        expected.setdefault(key[0], []).append(by_rule(group))
+    found = alike.set_index("machine")["session"].to_dict()
+    assert found == {machine: by_rule(group)["session"] for machine, group in expected.items()}
