@@ -264,6 +264,7 @@ def a_machine(
         if file.endswith(".csv"):
             rows = bad_files.read_csv(text.encode())
             for row in rows:
+                row["session"] += f"-{number:04x}"
                 factor = draw.uniform(0.98, 1.02)
                 for name, power in (("seconds", 1), ("samples_per_second", -1)):
                     row[name] = row[name] and repr(float(row[name]) * factor**power)

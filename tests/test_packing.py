@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 
-from benchbook.machine import layout
+from benchbook.machine import identity, layout, sessions
 from benchbook.rows import crosschecks, manifests, packing, records
 from processes import ended_after
 from rows import contents, make_row, make_zip, write
@@ -346,7 +346,86 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
         in said
     )
     apart, _ = crosschecks.read(outputs / "runs", str)
-    assert sorted(apart["machine"]) == ["desk (aaaa)", "desk (bbbb)"]
+    assert sorted(apart["machine"]) == ["desk", "desk-bbbb-8409"]
+    assert "the rows of desk are kept as desk-bbbb-" in said
     before = contents(outputs)
     assert command("add", *sent)[0] == 2
     assert contents(outputs) == before
+
+
+@pytest.mark.parametrize("own_first", [True, False])
+@pytest.mark.parametrize("friend", ["bbbb", "own, of a friend"])
+def test_anothers_rows_under_my_name_stay_apart_in_every_order(
+    tmp_path, outputs, command, monkeypatch, friend, own_first
+):
+    mine = identity.fingerprint()
+    theirs = mine if friend.startswith("own") else f"{friend}11112222"
+    monkeypatch.setenv("BENCHBOOK_MACHINE", "desk")
+
+    def study():
+        sessions.remember("mine")
+        measure(session="mine", run_id="20261128T000000Z-mine", machine=identity.identify().name)
+        folder = layout.point(identity.identify().name, "mnist_speedup", "reference-cpu")
+        about = {"name": identity.identify().name, "fingerprint": mine}
+        manifest = folder / "20261128T000000Z-mine.json"
+        manifest.write_text(json.dumps({"machine": about}))
+
+    def receive(name, *days):
+        members = {}
+        for day in days:
+            run, seconds = f"202611{day}T000000Z-ff", day / 10
+            place = CSV.replace("run-1", run)
+            members[place] = {"run_id": run, "session": f"s-{days[0]}", "seconds": seconds}
+            members[place] |= {"samples_per_second": 640 / seconds}
+            about = json.dumps({"machine": {"name": "desk", "fingerprint": theirs}})
+            members[place.replace(".csv", ".json")] = about
+        status, said = command("add", make_zip(tmp_path / name, members))
+        assert status == 0, said
+
+    first, second = (study, lambda: receive("a.zip", 20))[:: 1 if own_first else -1]
+    first()
+    name = identity.identify().name
+    second()
+    if own_first:
+        assert identity.identify().name == name == "desk"  # plan and study go on under my name
+    receive("b.zip", 20, 21)  # a newer pack of the same friend follows the older
+    rows, _ = crosschecks.read(outputs / "runs", str)
+    assert len(rows) == 4
+    of_friend = rows[rows["run_id"].str.endswith("ff")]
+    assert of_friend["machine"].nunique() == 1
+    assert set(rows["machine"]) - set(of_friend["machine"]) == {identity.identify().name}
+    path, packed = packing.pack()
+    assert set(packed["run_id"]) == {"20261128T000000Z-mine"}
+    with zipfile.ZipFile(path) as archive:
+        assert not [member for member in archive.namelist() if "ff" in member.rpartition("/")[2]]
+
+
+def test_a_second_computer_of_my_own_gets_a_name_or_the_one_i_choose(tmp_path, outputs, command):
+    measure()
+    sent = make_zip(
+        tmp_path / "second.zip",
+        {
+            CSV.replace("run-1", "run-2"): {
+                "run_id": "run-2",
+                "session": "s2",
+                "seconds": 4.0,
+                "samples_per_second": 160.0,
+            }
+        },
+    )
+    status, said = command("add", sent, "--as", "laptop")
+    assert (status, sorted(path.name for path in (outputs / "runs").iterdir())) == (
+        0,
+        ["desk", "laptop"],
+    )
+    status, said = command("add", sent)
+    assert status == 2
+    assert "run run-2 is here already under machine laptop" in said
+    assert command("add", sent, sent, "--as", "x")[0] == 2
+    status, said = command("pack")
+    assert (status, "no session of this checkout and computer" in said) == (2, True)
+    status, said = command("pack", "--machine", "laptop")
+    assert (status, "1 of 1 runs of laptop were not measured by this checkout here" in said) == (
+        0,
+        True,
+    )

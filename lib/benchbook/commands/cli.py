@@ -45,6 +45,9 @@ Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
 MachineName = Annotated[
     str, typer.Option(help="name of this machine; empty: made from chip and memory")
 ]
+PackedName = Annotated[
+    str, typer.Option(help="name of a machine; empty: what this checkout measured here")
+]
 DeviceKind = Annotated[
     str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=check_device)
 ]
@@ -255,13 +258,14 @@ def _chip(name: str, rows: pandas.DataFrame) -> str:
 
 @app.command(rich_help_panel=SHARE)
 def pack(
-    machine: MachineName = "",
+    machine: PackedName = "",
     to: Annotated[
         Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")
     ] = None,
 ) -> None:
-    """Check this machine's rows and manifests, and zip them for sending."""
-    path, rows = packing.pack(machine or identity.identify().name, to, say)
+    """Check the rows and manifests that this checkout measured, or those of --machine, and zip
+    them for sending."""
+    path, rows = packing.pack(machine, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
@@ -271,13 +275,18 @@ def add(
         list[Path],
         typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them"),
     ],
+    name: Annotated[
+        str, typer.Option("--as", help="name of the machine here, of one zip; empty: the zip's")
+    ] = "",
 ) -> None:
     """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing,
-    the others are added."""
+    the others are added. Rows of another computer under a name in use get a name of their own."""
+    if name and len(paths) > 1:
+        raise ValueError(f"--as {name} with {len(paths)} zips; allowed: one zip")
     faults = []
     for path in paths:
         try:
-            folder, rows = packing.add(path, say)
+            folder, rows = packing.add(path, say, name)
             say(
                 f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}"
             )

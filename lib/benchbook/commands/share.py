@@ -30,7 +30,7 @@ QUIET = {
 
 def share(
     machine: Annotated[
-        str, typer.Option(help="name of the machine; empty: made from chip and memory")
+        str, typer.Option(help="name of a machine; empty: what this checkout measured here")
     ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
@@ -41,7 +41,7 @@ def share(
     A second call updates the request while it is open. Without `gh`, the command prints where to
     attach the zip.
     """
-    archive, rows = packing.pack(machine or identity.identify().name, None, say)
+    archive, rows = packing.pack(machine, None, say)
     contents, repository = packing.read(archive), identity.repository()
     name = rows["machine"].iloc[0]
     for file, content in contents.items():

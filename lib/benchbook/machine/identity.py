@@ -81,8 +81,8 @@ def identify(name: str = "") -> Machine:
     Args:
         name: the machine's name; empty: BENCHBOOK_MACHINE, else a name made of chip, cores,
         memory and accelerators.
-            It gets digits of the fingerprint if rows of another kind of computer, or of an
-            unknown kind, have it already; the cores and threads that may be used count.
+            It gets digits of the fingerprint if only other kinds of computer, or unknown ones,
+            have rows under it; the cores and threads that may be used count.
 
     Raises:
         ValueError: a folder cannot have the given name.
@@ -112,19 +112,20 @@ def identify(name: str = "") -> Machine:
     )
 
 
-def with_kind(name: str, digits: str) -> str:
-    """Return a machine's name with the first digits of its fingerprint, which distinguish kinds
-    of computer.
+def with_kind(name: str, *digits: str) -> str:
+    """Return a machine's name with the first digits of its fingerprint, and of what else
+    distinguishes computers.
 
     Args:
         name: the machine's name.
-        digits: its fingerprint.
+        digits: its fingerprint, and others.
 
     Raises:
-        ValueError: the name or the fingerprint cannot be part of a folder's name.
+        ValueError: the name or the digits cannot be part of a folder's name.
     """
-    short = name[: layout.MAX_NAME_LENGTH - KIND_DIGITS - 1]
-    return layout.check_name(f"{short}-{digits[:KIND_DIGITS]}", "machine name")
+    ending = "".join(f"-{each[:KIND_DIGITS]}" for each in digits)
+    short = name[: layout.MAX_NAME_LENGTH - len(ending)]
+    return layout.check_name(f"{short}{ending}", "machine name")
 
 
 def fingerprint() -> str:
@@ -320,15 +321,17 @@ def _linux_traits(cpuinfo: Path, caches: Path) -> dict:
 
 
 def _is_taken(name: str, digits: str) -> bool:
-    """Return whether the rows under a machine's name are of another fingerprint, or of none."""
-    first = min(layout.runs(name).rglob("*Z-*.json"), default=None)
-    if first is None:
-        return False
-    try:
-        manifest = json.loads(first.read_text(encoding="utf-8"))
-        return manifest["machine"].get("fingerprint") != digits
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # reading the rows reports a bad file
+    """Return whether all rows under a machine's name are of other fingerprints, or of none."""
+    kinds = set()
+    for path in layout.runs(name).rglob("*Z-*.json"):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            kinds.add(manifest["machine"].get("fingerprint"))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # reading the rows reports a bad file
+        if digits in kinds:
+            return False
+    return bool(kinds)
 
 
 def _default_name(chip: str, cores: int, memory: int, accelerators: list[str]) -> str:

@@ -5,16 +5,18 @@ A pack holds only `<machine>/<study>/<point>/<run_id>.csv` and `.json`. A pack f
 checked completely before any file is written.
 """
 
+import hashlib
 import io
+import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pandas
 
-from benchbook.machine import layout, temporary
+from benchbook.machine import identity, layout, sessions, temporary
 from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import Say, read_plain
@@ -37,14 +39,15 @@ class PackError(ValueError):
 
 
 def pack(
-    machine_name: str, path: Path | None = None, say: Say = print
+    machine_name: str = "", path: Path | None = None, say: Say = print
 ) -> tuple[Path, pandas.DataFrame]:
     """Write a zip of one machine's rows and manifests.
 
     Messages of failures are not packed: an error's text may hold folders, hosts and keys.
 
     Args:
-        machine_name: the machine of the rows.
+        machine_name: the machine of the rows, whoever measured them; empty: the sessions that
+        this checkout measured on this computer.
         path: the zip to write; default: `<machine>.zip` in the outputs folder.
         say: called with what `checked` has to say.
 
@@ -57,18 +60,24 @@ def pack(
             home or project folder.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
+    own = sessions.own()
+    is_by_name, machine_name = bool(machine_name), machine_name or _own_machine(own)
     folder = layout.runs(machine_name)
     if unfinished := sorted(folder.rglob("*.running")):
         raise PackError(
             f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again"
         )
     if not folder.is_dir():
-        machines = (
-            ", ".join(sorted(p.name for p in folder.parent.glob("*") if p.is_dir())) or "none yet"
-        )
-        raise PackError(f"machine {machine_name!r} has no rows; machines with a folder: {machines}")
-    contents = read(folder)
-    rows = _of_machine(folder, say)
+        raise PackError(f"machine {machine_name!r} has no rows; {_machines()}")
+    contents, rows = read(folder), _of_machine(folder, say)
+    is_own = rows["session"].isin(own)
+    if is_by_name and not is_own.all():
+        others, every = (each["run_id"].nunique() for each in (rows[~is_own], rows))
+        say(f"{others} of {every} runs of {machine_name} were not measured by this checkout here")
+    elif not is_by_name:
+        rows = rows[is_own]
+        kept = set(rows["run_id"])
+        contents = {name: text for name, text in contents.items() if Path(name).stem in kept}
     for name, content in contents.items():
         if name.endswith(".csv"):
             written = records.texts(folder.parent / name, name)
@@ -92,16 +101,42 @@ def pack(
     return path, rows
 
 
-def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
+def _own_machine(own: Collection[str]) -> str:
+    """Return the machine with this checkout's sessions, this computer's if it has some.
+
+    Raises:
+        PackError: there is none, or several.
+        ValueError: see `identity.identify`.
+    """
+    rows, name = records.gather(layout.outputs() / "runs", str), identity.identify().name
+    names = sorted(rows.loc[rows["session"].isin(own), "machine"].unique())
+    if name in names or len(names) == 1:
+        return name if name in names else names[0]
+    found = f"sessions of {listed(names)}" if names else "no session"
+    raise PackError(
+        f"{found} of this checkout and computer; allowed: --machine NAME; {_machines()}"
+    )
+
+
+def _machines() -> str:
+    folders = (layout.outputs() / "runs").glob("*/")
+    return (
+        f"machines with a folder: {', '.join(sorted(each.name for each in folders)) or 'none yet'}"
+    )
+
+
+def add(path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.DataFrame]:
     """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right
     and fits the disk.
 
     Runs that are here already, with the same bytes, are left alone, so that a newer pack can
-    follow an older one.
+    follow an older one. Rows of another computer than those that have the machine's name here get
+    a name of their own, which is said.
 
     Args:
         path: the zip, or the folder unpacked from it.
         say: called with what `checked` has to say.
+        name: of the machine here; empty: the pack's.
 
     Returns:
         The machine's folder, and the rows in the pack.
@@ -112,6 +147,7 @@ def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
             contradict themselves, each other or their manifest; or a run is here already with
             other content, under another machine or as a copy.
         SchemaError, ManifestError: a row or a manifest breaks its schema.
+        ValueError: a folder cannot have the name.
     """
     tidy()
     runs = layout.outputs() / "runs"
@@ -119,23 +155,58 @@ def add(path: Path, say: Say = print) -> tuple[Path, pandas.DataFrame]:
     with temporary.folder(runs.parent, STAGED, _settle) as place:
         staged = place / runs.name
         try:
-            for name, content in read(path).items():
-                file = staged / name
+            for member, content in read(path).items():
+                file = staged / member
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             (folder,) = staged.iterdir()
-            rows, new = _of_machine(folder, say), set()
+            rows, here, new = _of_machine(folder, say), records.gather(runs, str), set()
+            sent, name = folder.name, name or _name_here(folder, rows, here)
+            if name != sent:
+                folder = _rename(folder, layout.check_name(name, "machine name"))
+                rows = rows.assign(machine=name)
             for file in folder.glob("*/*/*"):
                 target = runs / file.relative_to(staged)
                 if not target.exists():
                     new.add(file.stem)
                 elif target.read_bytes() != file.read_bytes():
                     raise PackError(f"{file} is here already with other content; nothing was added")
-            _refuse_copies(rows[rows["run_id"].isin(new)], runs)
+            _refuse_copies(rows[rows["run_id"].isin(new)], here)
         except ValueError as error:
             raise type(error)(f"{path.name}: {error}".replace(f"{staged}/", "")) from error
         (place / COMPLETE).touch()
+    if name != sent:
+        say(f"{path.name}: the rows of {sent} are kept as {name}; `--as NAME` chooses another name")
     return runs / folder.name, rows
+
+
+def _name_here(folder: Path, rows: pandas.DataFrame, here: pandas.DataFrame) -> str:
+    """Return the name of a pack's machine here: its own, unless rows of another computer have it.
+
+    Then digits of the fingerprint and of the first session follow it, so that a newer pack of
+    the same computer gets the same name.
+    """
+    there = here[here["machine"] == folder.name]
+    is_known = rows["run_id"].isin(there["run_id"]) | rows["session"].isin(sessions.own())
+    if there.empty or is_known.any():
+        return folder.name
+    first = rows.sort_values("session").iloc[0]
+    path = folder / first["study"] / first["point"] / f"{first['run_id']}.json"
+    about = manifests.read(path).get("machine") or {} if path.exists() else {}
+    digits = [about.get("fingerprint") or "", hashlib.sha256(first["session"].encode()).hexdigest()]
+    return identity.with_kind(folder.name, *filter(None, digits))
+
+
+def _rename(folder: Path, name: str) -> Path:
+    """Give the rows and manifests in a machine's folder another machine's name."""
+    for file in folder.glob("*/*/*"):
+        if file.suffix == ".csv":
+            written = records.texts(file, file.name).assign(machine=name)
+            file.write_bytes(written.to_csv(index=False, lineterminator="\n").encode())
+        elif (manifest := json.loads(file.read_bytes())).get("machine"):
+            manifest["machine"]["name"] = name
+            file.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
+    return folder.rename(folder.with_name(name))
 
 
 def tidy() -> None:
@@ -266,13 +337,12 @@ def _of_machine(folder: Path, say: Say) -> pandas.DataFrame:
     return rows
 
 
-def _refuse_copies(added: pandas.DataFrame, runs: Path) -> None:
-    """Refuse new runs that are in the folder of all machines under another machine, or as a copy.
+def _refuse_copies(added: pandas.DataFrame, here: pandas.DataFrame) -> None:
+    """Refuse new runs that are among the rows here under another machine, or as a copy.
 
     Raises:
         PackError: names the run.
     """
-    here = records.gather(runs, str)
     for line in here[here["run_id"].isin(added["run_id"])].head(1).itertuples():
         raise PackError(
             f"run {line.run_id} is here already under machine {line.machine}; nothing was added"
