@@ -23,7 +23,7 @@ from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import study_rows
-from benchbook.machine import context, identity
+from benchbook.machine import context, identity, sessions
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
@@ -353,6 +353,36 @@ def test_notebooks_made_here_replace_examples_and_rows_of_others_bring_none(
     write_notebook(outputs / "runs" / "stranger" / "vae_stability" / "point" / "run.ipynb")
     write_notebook(kernel.executed() / NOTEBOOK)
     assert site.notebooks() == [kernel.executed() / NOTEBOOK, examples / "02_vae_stability.ipynb"]
+
+
+@pytest.mark.parametrize(
+    ("place", "session", "first"),
+    [
+        ("outputs/examples", None, "*An example, executed on Chip A, 8 cores, on 2026-11-22; "),
+        (
+            "outputs/executed",
+            "20261123T000000Z-1",
+            "*Executed on another computer, on 2026-11-23; ",
+        ),
+        ("outputs/executed", "mine", ""),
+    ],
+)
+def test_a_page_that_was_executed_elsewhere_says_so_in_its_first_words(
+    outputs, monkeypatch, tmp_path, place, session, first
+):
+    monkeypatch.setattr(site.layout, "root", lambda: tmp_path)
+    sessions.remember("mine")
+    path = write_notebook(tmp_path / place / NOTEBOOK, text="# Title\nWhy?")
+    notebook = json.loads(path.read_text())
+    notebook["metadata"][site.MADE] = {"machine": "Chip A, 8 cores", "day": "2026-11-22"}
+    path.write_text(json.dumps(notebook))
+    if session:
+        path.with_suffix(".owner").write_text(f"{session} point\n")
+    site._write_notebook(path, tmp_path / "source")
+    shown = json.loads((tmp_path / "source" / NOTEBOOK).read_text())["cells"][0]["source"]
+    command = f"`make study STUDIES={NOTEBOOK[3:-6]}` makes yours.*"
+    own = f"\n\n{first}{command}" if first else ""
+    assert "".join(shown) == f"# Title{own}\nWhy?"
 
 
 def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_points(

@@ -208,13 +208,14 @@ def in_units(line: Mapping) -> tuple[float, float, float, str]:
     return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
 
 
+def day(session: str) -> str:
+    """Return the day that a session's name begins with, as 2026-11-28; empty for another name."""
+    return f"{session[:4]}-{session[4:6]}-{session[6:8]}" if session[:8].isdigit() else ""
+
+
 def days(rows: pandas.DataFrame) -> list[str]:
-    """Return the days of some rows' sessions, whose names begin with their day, in order:
-    2026-11-28."""
-    starts = sorted(
-        {name[:8] for name in rows["session"].dropna().astype(str) if name[:8].isdigit()}
-    )
-    return [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in starts]
+    """Return the days of some rows' sessions, in order; see `day`."""
+    return sorted(set(filter(None, map(day, rows["session"].dropna().astype(str)))))
 
 
 def fit_step_time(batch_sizes: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:

@@ -221,9 +221,7 @@ def from_rows(
         cores = described.get("physical_cores") or _number_in_id(machine, "core")
         memory = described.get("memory_bytes")
         gigabytes = max(1, round(memory / 2**30)) if memory else _number_in_id(machine, "gb")
-        machines[machine] = Name(
-            chip, None if chip.startswith("Apple") else cores, gigabytes
-        )  # the name implies cores
+        machines[machine] = computer(chip, cores, gigabytes)
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
     names = {machine: str(machines[machine]) for machine in measured}
     counts = Counter()
@@ -234,6 +232,11 @@ def from_rows(
         machines[machine] = replace(machines[machine], suffix=machines[machine].suffix + YOURS)
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
     return Names(machines, own_chips, frozenset(machine for machine, _ in shared), yours)
+
+
+def computer(chip: str, cores: int | None, gigabytes: int | None = None) -> Name:
+    """Return the name of a computer with a chip, whose name may imply the cores."""
+    return Name(chip, None if chip.startswith("Apple") else cores, gigabytes)
 
 
 def chip_name(text: str) -> str:

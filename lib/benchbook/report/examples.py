@@ -10,13 +10,15 @@ import io
 import itertools
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
 from PIL import Image
 
 from benchbook import studies
-from benchbook.machine import layout, temporary
+from benchbook.machine import identity, layout, temporary
+from benchbook.record import naming
 from benchbook.report import cleaning, site
 from benchbook.running import kernel
 from benchbook.studies.experiments.parameters import nested, plan_of
@@ -43,6 +45,10 @@ def write(study: str) -> Path:
         executed = folder / source.name
         kernel.execute(source, executed, given)
         notebook = cleaning.read(executed)
+    this = identity.identify()
+    name = naming.computer(naming.chip_name(this.chip), this.physical_cores)
+    made = {"machine": str(name), "day": f"{datetime.now(UTC):%Y-%m-%d}"}
+    notebook.metadata = {**notebook.metadata, site.MADE: made}
     for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
         if "image/png" in output.get("data", {}):
             output.data["image/png"] = _fewer_colours(output.data["image/png"])

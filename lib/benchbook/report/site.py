@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchbook.machine import identity, layout, temporary
+from benchbook.judging import statistics
+from benchbook.machine import identity, layout, sessions, temporary
 from benchbook.measuring.failures import last_line
+from benchbook.report import tables
 from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
@@ -23,6 +25,7 @@ ANSWERS = (
     "closing.show_rate(",
     "merged.yours",
 )  # in the source of the cell that shows the answer
+MADE = "made"  # in the metadata of an example: the machine that executed it, and the day
 WORDS = "docs/words"
 CODE = ("<code", '<span class="pre"')
 WITHOUT_LINKS = {
@@ -239,6 +242,9 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
         return ""
     answer = _put_answer_first(notebook)
     owner = executed.with_suffix(".owner")
+    if whose := _whose(executed, owner):
+        title, _, rest = notebook.cells[0].source.partition("\n")
+        notebook.cells[0].source = f"{title}\n\n*{whose}*\n{rest}"
     shown = owner.read_text().split()[-1] if owner.exists() else ""
     others = (executed.parent / "points").glob(f"{executed.stem}-*.ipynb")
     if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
@@ -270,6 +276,22 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
             }
     nbformat.write(notebook, source / executed.name)
     return answer
+
+
+def _whose(executed: Path, owner: Path) -> str:
+    """Return the first words of a study's page that was executed elsewhere: on which machine, and
+    when; empty for a page of this checkout and computer."""
+    study, session = executed.stem.partition("_")[2], ""
+    if executed.parent == layout.root() / "outputs" / "examples":
+        made = json.loads(executed.read_text(encoding="utf-8"))["metadata"].get(MADE, {})
+        machine = tables.markdown(made.get("machine", "another computer"))
+        first, day = f"An example, executed on {machine}", made.get("day")
+    else:
+        session = owner.read_text().partition(" ")[0] if owner.exists() else ""
+        first, day = "Executed on another computer", statistics.day(session)
+        if not session or session in sessions.own():
+            return ""
+    return f"{first}{f', on {day}' * bool(day)}; `make study STUDIES={study}` makes yours."
 
 
 def _put_answer_first(notebook) -> str:
