@@ -26,6 +26,7 @@ from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line, result
+from benchbook.studies.experiments import parameters
 from processes import environment_of_tests, wait_for
 from rows import make_row, windows, write
 
@@ -301,6 +302,34 @@ def test_time_is_estimated_from_another_machines_rows_and_the_products_of_both(d
             **product,
         )
     assert estimate(point) == pytest.approx(1.5 * count * 130 / 3 + session.START_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "factor"), [(64, 1.0), (256, session.UNLIKE)], ids=["alike", "another batch"]
+)
+def test_time_is_estimated_from_the_rate_of_the_nearest_point_with_bounds(
+    desk, batch_size, factor, command
+):
+    point = profiles.read("paper", "mnist_speedup", "cpu")[0]
+    quick = profiles.read("quick", "mnist_speedup", "cpu")[0]
+    assert (quick.study, quick.parameters["variant"]) == ("mnist_speedup", "reference")
+    assert point.parameters["variant"] == "reference"
+    own = {"dataset_samples": 60_000, "samples": 2000, "samples_per_second": 2000.0}
+    given = quick.parameters | {"batch_size": batch_size}
+    name = parameters.point_name("mnist_speedup", given)
+    desk("mnist_speedup", "Z-1", 9.0, point=name, batch_size=batch_size, **own)
+    folder = layout.point(identity.identify().name, "mnist_speedup", name)
+    manifest = {"process_seconds": 9.0, "parameters": given}
+    (folder / "Z-1.json").write_text(json.dumps(manifest))
+    [line] = session.estimate_seconds([point], identity.identify().name).to_dict("records")
+    each = 6 * 60_000 / 2000 + 8.0  # six epochs, and what a process takes outside its window
+    once = session.START_SECONDS + 8.0
+    assert line["low"] == pytest.approx(once + 5 * each / factor)
+    assert line["seconds"] == pytest.approx(once + line["num_processes"] * each)
+    assert line["high"] == pytest.approx(once + 10 * each * factor)
+    _, said = command("plan", "--profile", "paper", "--studies", "mnist_speedup", "--device", "cpu")
+    assert re.search(r"Estimate for 7 of 7 points: .* \(.* to .*\)\. Limit", said)
+    assert re.search(r"Slurm cluster: .* node-hours in 1 job\.", said)
 
 
 # Of points that have run, seconds and estimates; estimates of later ones; and the seconds left.

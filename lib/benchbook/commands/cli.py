@@ -146,21 +146,39 @@ def plan(
         "point": [point.setting for point in points],
         "processes": lines["num_processes"],
         "estimate": lines["seconds"].map(wording.duration),
+        "bounds": [_bounds(line) for line in lines.to_dict("records")],
         "at most": lines["limit_seconds"].map(wording.duration),
     }
     for study, group in pandas.DataFrame(shown).groupby(lines["study"], sort=False):
         say_table(f"{study}, profile {profile}, on {name}", group)
     estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
-    time_needed = wording.duration(lines["seconds"].sum(min_count=1))
+    total = lines[["seconds", "low", "high"]].sum(min_count=1).to_dict()
+    within = f" ({_bounds(total)})" if estimated else ""
     say(
-        f"Estimate for {estimated} of {len(lines)} points: {time_needed}. Limit for all: {wording.duration(most)}."
+        f"Estimate for {estimated} of {len(lines)} points: {wording.duration(total['seconds'])}{within}."
+        f" Limit for all: {wording.duration(most)}."
     )
+    ceilings = lines["study"].eq(profiles.CALIBRATION)
+    jobs = max(1, lines.loc[~ceilings, "study"].nunique())  # each measures its ceilings first
+    hours = (
+        lines.loc[~ceilings, "seconds"].sum() + jobs * lines.loc[ceilings, "seconds"].sum()
+    ) / 3600
+    if estimated:
+        say(
+            f"As jobs of a Slurm cluster: {wording.number(hours)} node-hours in {wording.count(jobs, 'job')}."
+        )
     if price > 0:
         costs = [prices.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
         least, most = (wording.price(cost, 3) for cost in costs)
         say(
             f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit."
         )
+
+
+def _bounds(line: dict) -> str:
+    """Return the bounds of an estimate in words; empty where it is unknown."""
+    bounds = pandas.Series([line["low"], line["high"]])
+    return wording.span(bounds, wording.duration) if bounds.notna().all() else ""
 
 
 @app.command(rich_help_panel=REPORT)

@@ -27,6 +27,7 @@ from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
 from benchbook.studies.experiments.measurement import Measurement
+from benchbook.studies.experiments.parameters import budget
 from benchbook.studies.experiments.process import CHECK
 
 NEEDED_BYTES = 200 * 2**20
@@ -41,6 +42,9 @@ START_SECONDS = 5.0  # of each point's notebook, outside the processes that it s
 PROCESS_SECONDS = (
     8.0  # of a process outside its windows, on a machine that has measured nothing yet
 )
+
+
+UNLIKE = 2.0  # the factor by which the rate of another setting may be off
 
 
 class Missing(RuntimeError):
@@ -288,13 +292,15 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
 
     A point that this machine has measured is expected to take as long again, in as many
     processes as make it known. One that only another machine has measured takes as long as
-    there, scaled by both machines' matrix products. Another point takes as long as its windows,
-    if they last a given time, and for each process the machine's median time outside windows.
-    The time limit is the upper bound either way.
+    there, scaled by both machines' matrix products. Another point takes as long as its windows
+    last, and for each process the machine's median time outside windows. Windows of so many
+    images last as long as at the rate of this machine's nearest point of the study, which may be
+    off by UNLIKE. The bounds are those of the fewest and the most processes. The time limit is
+    the upper bound either way.
 
     Returns:
-        Columns: study, point, num_processes (expected), seconds (missing where nothing was
-        measured yet), limit_seconds.
+        Columns: study, point, num_processes (expected), seconds, low, high (missing where nothing
+        like it was measured yet), limit_seconds.
     """
     folder = layout.outputs() / "runs"
     rows, described = crosschecks.read(folder, str)
@@ -303,11 +309,14 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))
     groups = timed.groupby(["run_id", "machine", "device", "session", "study", "point"])
     taken = groups.agg(
-        seconds=("seconds", "sum"), rate=("rate", "median")
+        seconds=("seconds", "sum"), rate=("rate", "median"), epoch=("dataset_samples", "max")
     ).reset_index()  # the oldest first
     for column, key in (("process", "process_seconds"), ("number", "process")):
         told = [described.get(run_id, {}).get(key) for run_id in taken["run_id"]]
         taken[column] = pandas.Series(told, taken.index, float)
+    taken["parameters"] = [
+        described.get(run, {}).get("parameters") or {} for run in taken["run_id"]
+    ]
     taken = taken.dropna(subset="process").assign(outside=taken["process"] - taken["seconds"])
     best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
     products = best.groupby(["machine", "device"])["rate"].max().to_dict()
@@ -315,54 +324,83 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         (*point.key, *_estimate(point, machine_name, taken, products), point.limit_seconds)
         for point in points
     ]
-    return pandas.DataFrame(
-        lines, columns=["study", "point", "num_processes", "seconds", "limit_seconds"]
+    table = pandas.DataFrame(
+        lines,
+        columns=["study", "point", "num_processes", "seconds", "low", "high", "limit_seconds"],
     )
+    ends = ["seconds", "low", "high"]
+    return table.assign(**table[ends].clip(upper=table["limit_seconds"], axis=0))
 
 
 def _estimate(
     point: Point, machine_name: str, taken: pandas.DataFrame, products: dict
-) -> tuple[int, float | None]:
-    """Return the expected processes and the seconds of a point.
+) -> tuple[int, float, float, float]:
+    """Return the expected processes and the seconds of a point, with their bounds.
 
     Args:
         point, machine_name: see `estimate_seconds`.
-        taken: each run's seconds, of its process, in its windows and outside, and its rate.
+        taken: each run's seconds, of its process, in its windows and outside, its rate, the
+        images of an epoch, and its parameters.
         products: rates of matrix products by machine and device.
     """
     plan, most = point.parameters, point.parameters.get("num_processes", 1)
-    wanted = plan.get("processes_part", 0.0), plan.get("fewest_processes", most), most
+    fewest = plan.get("fewest_processes", most)
     again = taken[(taken["study"] == point.study) & (taken["point"] == point.name)]
-    own = again["machine"] == machine_name
+    own, here = again["machine"] == machine_name, taken[taken["machine"] == machine_name]
+    deviation, factor = verdicts.STEADY, 1.0
     if len(again := again[own] if own.any() else again):
         again = again[again["session"] == again["session"].iloc[-1]]
         places = [
             (machine, plan["device"]) for machine in (again["machine"].iloc[-1], machine_name)
         ]
-        there, here = (products.get(place, math.nan) for place in places)
-        scale = 1.0 if own.any() or math.isnan(there / here) else there / here
+        there, this = (products.get(place, math.nan) for place in places)
+        scale = 1.0 if own.any() or math.isnan(there / this) else there / this
         is_check = again["number"] == CHECK
-        deviation = numpy.log(again.loc[~is_check, "rate"]).std()
-        count = intervals.processes_needed(
-            deviation if deviation >= 0 else verdicts.STEADY, *wanted
-        )
-        seconds = (
-            again.loc[is_check, "process"].sum() + count * again.loc[~is_check, "process"].mean()
-        )
-        return count, scale * seconds + START_SECONDS
-    count = intervals.processes_needed(verdicts.STEADY, *wanted)
-    is_tuned = plan.get("variant") == "tuned"
-    windows = plan.get("num_repeats", 1) * plan.get("num_windows", 1) + is_tuned * len(tuned.ORDER)
-    seconds = 60 * plan.get("sustained_minutes", 0) or windows * plan.get("window_seconds", 0)
-    if not seconds or "num_repeats" not in plan:  # the windows are a number of steps
-        return count, None
-    outside = taken.loc[taken["machine"] == machine_name, "outside"]
-    outside = outside.median() if len(outside) else PROCESS_SECONDS
-    seconds += plan.get("cooldown_seconds", 0) * (plan["num_repeats"] - 1) + outside
-    # One more process searches and compares with float64.
-    return count, outside + is_tuned * plan.get(
-        "search_seconds", 0
-    ) + count * seconds + START_SECONDS
+        spread = numpy.log(again.loc[~is_check, "rate"]).std()
+        deviation = spread if spread >= 0 else deviation
+        once = scale * again.loc[is_check, "process"].sum()
+        each = scale * again.loc[~is_check, "process"].mean()
+    else:
+        outside = here["outside"].median() if len(here) else PROCESS_SECONDS
+        window, factor = _window(point, here)
+        is_tuned = plan.get("variant") == "tuned"
+        repeats = plan.get("num_repeats", 1)
+        windows = repeats * plan.get("num_windows", 1) + is_tuned * len(tuned.ORDER)
+        each = outside + (60 * plan.get("sustained_minutes", 0) or windows * window)
+        each += plan.get("cooldown_seconds", 0) * (repeats - 1)
+        # One more process searches and compares with float64.
+        once = outside + is_tuned * plan.get("search_seconds", 0)
+    count = intervals.processes_needed(deviation, plan.get("processes_part", 0.0), fewest, most)
+    return count, *(
+        START_SECONDS + once + number * each * by
+        for number, by in ((count, 1.0), (fewest, 1 / factor), (most, factor))
+    )
+
+
+def _window(point: Point, here: pandas.DataFrame) -> tuple[float, float]:
+    """Return how long a point's windows last, and the factor by which that may be off; NaN if
+    nothing like it was measured.
+
+    Args:
+        point: that was not measured anywhere.
+        here: see `_estimate`, of this machine.
+    """
+    plan, least = point.parameters, point.parameters.get("window_seconds", 0)
+    if least or "num_repeats" not in plan:  # a calibration has no repeats
+        return (least if "num_repeats" in plan else math.nan), 1.0
+    like = here[here["study"].eq(point.study) & here["rate"].gt(0)]
+    like = like[like["device"].eq(plan["device"])]
+    if like.empty or (plan.get("sequence_length") and not plan.get("samples_per_window")):
+        return math.nan, 1.0
+    choices = plan.keys() - budget(point.study).keys()
+    differ = [
+        sum(plan[name] != own[name] for name in choices & own.keys()) for own in like["parameters"]
+    ]
+    nearest = like.iloc[differ.index(min(differ))]
+    size, own = plan.get("image_size"), nearest["parameters"].get("image_size")
+    work = (size / own) ** 2 if size and own else 1.0
+    samples = plan.get("samples_per_window") or plan.get("num_images") or nearest["epoch"]
+    return float(samples) * work / nearest["rate"], UNLIKE if min(differ) else 1.0
 
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
