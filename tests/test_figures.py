@@ -48,7 +48,7 @@ def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_on
     one, other, unstable = pooled(lines, "value", [], Names(kinds, {})).to_dict("records")
     assert (one["machine"], one["value"], one["low"], one["high"], one["pooled"]) == (
         "a",
-        5,
+        pytest.approx(30**0.5),
         4,
         7,
         ["a", "b"],
@@ -57,6 +57,11 @@ def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_on
         "Chip A (2 machines), CPU"
     ]
     assert (other["machine"], unstable["machine"]) == ("c", "b")
+    parts = lines.assign(train=lines["value"] - 1, evaluate=1.0)
+    one, *_ = pooled(parts, "value", [], Names(kinds, {}), ("train", "evaluate")).to_dict("records")
+    assert one["train"] + one["evaluate"] == pytest.approx(one["value"])  # the parts add up
+    given = Names(kinds, {}, given=frozenset("ab"))
+    assert pooled(lines, "value", [], given)["machine"].tolist() == ["a", "b", "c", "b"]
 
 
 @pytest.mark.parametrize("count", [4, 4.0])

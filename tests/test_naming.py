@@ -52,13 +52,9 @@ def test_a_manifest_says_what_the_owners_own_name_does_not(tmp_path):
         "memory_bytes": 33_285_996_544,
     }
     (run / "20260101T000000Z-12345678.json").write_text(json.dumps({"machine": described}))
-    assert (
-        names({"chip": "AMD EPYC"}, folder=tmp_path).machine("desk") == "AMD EPYC, 8 cores, 31 GB"
-    )
-    assert (
-        names({"chip": "AMD EPYC"}, folder=tmp_path / "desk").machine("desk")
-        == "AMD EPYC, 8 cores, 31 GB"
-    )
+    for folder in (tmp_path, tmp_path / "desk"):
+        made = names({"chip": "AMD EPYC"}, folder=folder)
+        assert made.machine("desk") == "AMD EPYC, 8 cores, 31 GB (desk)"
     assert names({"chip": "AMD EPYC"}).machine("desk") == "AMD EPYC"
 
 
@@ -95,3 +91,28 @@ def test_machines_of_one_name_are_told_apart():
     made = names(*({"machine": machine, "chip": "Chip A"} | gpu for machine in ("one", "two")))
     assert [made.machine(name) for name in ("one", "two")] == ["Chip A (no. 1)", "Chip A (no. 2)"]
     assert made.place({"machine": "two", "device": "cuda"}) == "NVIDIA RTX 4090 (two)"
+
+
+@pytest.mark.parametrize(
+    ("machine", "is_given"),
+    [
+        ("anna", True),
+        ("apple-m2-8core-16gb", False),
+        ("apple-m2-8core-16gb-4606", False),  # digits of a fingerprint, and of a session
+        ("apple-m2-8core-16gb-4606-1a2b", False),
+        ("apple-m2-8core-16gb-anna", True),
+    ],
+)
+def test_like_machines_are_of_one_kind_only_where_nobody_gave_a_name(tmp_path, machine, is_given):
+    about = {"chip": "Apple M2", "physical_cores": 8, "memory_bytes": 16 * 2**30}
+    about["accelerators"] = ["Apple M2"]
+    for each in (machine, "apple-m2-8core-16gb-ffff"):
+        run = tmp_path / each / "mnist_speedup" / "reference-cpu"
+        run.mkdir(parents=True)
+        (run / "20260101T000000Z-1.json").write_text(json.dumps({"machine": about}))
+    rows = [{"machine": each, "chip": "Apple M2"} for each in (machine, "apple-m2-8core-16gb-ffff")]
+    made = names(*rows, folder=tmp_path)
+    one, other = (made.kind({"machine": each["machine"], "device": "mps"}) for each in rows)
+    assert (one == other) is not is_given
+    name = f"Apple M2, 16 GB ({machine})" if is_given else "Apple M2, 16 GB (no. 1)"
+    assert made.machine(machine) == name

@@ -14,7 +14,7 @@ import platform
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -92,7 +92,7 @@ def identify(name: str = "") -> Machine:
     digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
     name = name or context.current().machine or os.environ.get("BENCHBOOK_MACHINE")
-    name = name or _default_name(chip, physical, memory, cards)
+    name = name or default_name(chip, physical, memory, cards)
     if _is_taken(layout.check_name(name, "machine name"), digits):
         name = with_kind(name, digits)
     return Machine(
@@ -334,13 +334,35 @@ def _is_taken(name: str, digits: str) -> bool:
     return bool(kinds)
 
 
-def _default_name(chip: str, cores: int, memory: int, accelerators: list[str]) -> str:
-    """Return a name such as `intel-xeon-2core-13gb-tesla-t4`."""
+def default_name(chip: str, cores: int, memory: int, accelerators: list[str]) -> str:
+    """Return a name such as `intel-xeon-2core-13gb-tesla-t4`.
+
+    Args:
+        chip: the processor's marketing name.
+        cores, memory: physical cores, and bytes.
+        accelerators: one name for each; a Mac's own chip is none.
+    """
     plain = re.sub(r"\((r|tm)\)|processor|cpu|@.*", " ", chip.lower())
     words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{max(1, round(memory / 2**30))}gb"]
     for name, count in Counter(accelerators).items():
         words += [f"{count}x"] * (count > 1) + re.findall(r"[a-z0-9]+", name.lower())
     return "-".join(words)[: layout.MAX_NAME_LENGTH - KIND_DIGITS - 1].strip("-")
+
+
+def is_given(name: str, about: Mapping) -> bool:
+    """Return whether somebody chose a machine's name: it is not made of chip, cores and memory,
+    with digits of its fingerprint or session.
+
+    Args:
+        name: the machine's.
+        about: the machine in one of its manifests; without a chip, nothing is known.
+    """
+    chip, memory = about.get("chip"), about.get("memory_bytes")
+    if not chip or not memory or not about.get("physical_cores"):
+        return False
+    cards = [card for card in about.get("accelerators") or () if card != chip]
+    usual = default_name(chip, about["physical_cores"], memory, cards)
+    return not re.fullmatch(rf"{re.escape(usual)}(-[0-9a-f]{{{KIND_DIGITS}}})*", name)
 
 
 def _chip() -> str:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import pandas
 
-from benchbook.machine import layout, libraries
+from benchbook.machine import identity, layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
 from benchbook.rows import manifests
@@ -77,7 +77,8 @@ class Name:
         chip: its processor, or `server with` and the GPU that its article names the machine after.
         cores: None if the chip's name implies the number, or if it is unknown.
         gigabytes: of main memory; None if unknown.
-        suffix: a number in brackets; only if another machine has the same name.
+        suffix: the name that somebody gave the machine, in brackets; or a number, only if another
+        machine has the same name.
     """
 
     chip: str
@@ -115,12 +116,14 @@ class Names:
         and kind of device.
         shared: ids of machines with a device that has the same name as another machine's device.
         yours: ids of the reader's own machines.
+        given: ids of machines that somebody named.
     """
 
     machines: dict[str, Name]
     chips: dict[tuple[str, str], str]
     shared: frozenset[str] = frozenset()
     yours: frozenset[str] = frozenset()
+    given: frozenset[str] = frozenset()
 
     def machine(self, machine: str) -> str:
         """Return a machine's name, or its id if the machine is unknown."""
@@ -128,9 +131,9 @@ class Names:
 
     def kind(self, line: dict) -> tuple:
         """Return what a line's machine shares with machines like it: chip, cores, memory; of the
-        reader's, its id."""
+        reader's, and of one that somebody named, its id."""
         machine = line["machine"]
-        if machine not in self.machines or machine in self.yours:
+        if machine not in self.machines or machine in self.yours | self.given:
             return (machine,)
         return replace(self.machines[machine], suffix=""), self.chips.get(
             (machine, line.get("device"))
@@ -167,7 +170,8 @@ class Names:
             return f"{self._name(line) or machine}, {device_word(device)}"
         count = line.get("device_count")
         several = f"{count:.0f} x " if pandas.notna(count) and count > 1 else ""
-        suffix = f" ({machine})" * (machine in self.shared) + YOURS * (machine in self.yours)
+        suffix = f" ({machine})" * (machine in self.shared | self.given)
+        suffix += YOURS * (machine in self.yours)
         suffix = self._name(line).suffix if isinstance(line.get("pooled"), list) else suffix
         return several + self.chips[machine, device] + suffix
 
@@ -192,9 +196,9 @@ def from_rows(
     """Return the names of the machines in some rows.
 
     Articles often name a computer after its GPU or TPU; such a machine is called `server with`
-    that chip. Cores and memory come from a manifest, else from the machine's id. If several
-    measured machines would have the same name, each name ends with a number, in the order of
-    their ids.
+    that chip. Cores and memory come from a manifest, else from the machine's id. A measured
+    machine that somebody named has this name in brackets. If several others would have the same
+    name, each name but the reader's ends with a number, in the order of their ids.
 
     Args:
         rows: measured and published rows.
@@ -202,7 +206,7 @@ def from_rows(
         there are no manifests.
         yours: the reader's own machines, whose names end with YOURS.
     """
-    machines, own_chips = {}, {}
+    machines, own_chips, given = {}, {}, set()
     columns = [
         "machine",
         "chip",
@@ -218,20 +222,23 @@ def from_rows(
         if chips.product(chip) in map(chips.product, driven.values()):
             chip = f"{SERVER} {chip}"
         described = _description(folder, machine)
+        given |= {machine} if identity.is_given(machine, described) else set()
         cores = described.get("physical_cores") or _number_in_id(machine, "core")
         memory = described.get("memory_bytes")
         gigabytes = max(1, round(memory / 2**30)) if memory else _number_in_id(machine, "gb")
         machines[machine] = computer(chip, cores, gigabytes)
     measured = set(rows.loc[rows["source"] == "measured", "machine"])
-    names = {machine: str(machines[machine]) for machine in measured}
-    counts = Counter()
-    for machine in sorted(_with_shared_name(names)):
+    names, counts = {machine: str(machines[machine]) for machine in measured}, Counter()
+    for machine in given:
+        machines[machine] = replace(machines[machine], suffix=f" ({machine})")
+    for machine in sorted(_with_shared_name(names) - given - yours):
         counts[names[machine]] += 1
         machines[machine] = replace(machines[machine], suffix=f" (no. {counts[names[machine]]})")
     for machine in machines.keys() & yours:
         machines[machine] = replace(machines[machine], suffix=machines[machine].suffix + YOURS)
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
-    return Names(machines, own_chips, frozenset(machine for machine, _ in shared), yours)
+    is_shared = frozenset(machine for machine, _ in shared)
+    return Names(machines, own_chips, is_shared, yours, frozenset(given))
 
 
 def computer(chip: str, cores: int | None, gigabytes: int | None = None) -> Name:

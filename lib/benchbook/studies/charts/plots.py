@@ -2,10 +2,11 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy
 import pandas
 from matplotlib.figure import Figure
 
@@ -33,12 +34,17 @@ def colours(evidence: Evidence) -> dict[str, str]:
 
 
 def pooled(
-    lines: pandas.DataFrame, column: str, alike: list[str], names: Names
+    lines: pandas.DataFrame,
+    column: str,
+    alike: list[str],
+    names: Names,
+    parts: Collection[str] = (),
 ) -> pandas.DataFrame:
-    """Return lines in which those of like machines, which agree in `alike` and their outcome,
-    are one.
+    """Return lines in which those of like machines without a given name, which agree in `alike`
+    and their outcome, are one.
 
-    It is the middle machine's; its bounds span those of all, whose machines are in `pooled`.
+    Its value, and the parts that add up to it, are at the machines' geometric mean; its bounds
+    span those of all, whose machines are in `pooled`.
     """
     key = (
         lines.reindex(columns=["device", "device_count", *alike])
@@ -54,7 +60,7 @@ def pooled(
         lines.to_dict("records"),
         strict=True,
     ):
-        is_one = look["is_measured"] and pandas.notna(line[column])
+        is_one = look["is_measured"] and pandas.notna(line[column]) and line[column] > 0
         kind = names.kind(line) if is_one else (place,)
         places.setdefault((same, look["view"], look["outcome"], *kind), []).append(place)
     kept = []
@@ -63,7 +69,10 @@ def pooled(
             ends = own.reindex(columns=[column, "low", "high"]).astype(float)
             span = {"low": ends.min(axis=None), "high": ends.max(axis=None), "interval": SPAN}
             span |= {"num_windows": own["num_windows"].sum(), "pooled": [own["machine"].tolist()]}
-            own = own.iloc[[(len(own) - 1) // 2]].assign(**span)
+            values, own = own[column].astype(float), own.iloc[[(len(own) - 1) // 2]].assign(**span)
+            scale = float(numpy.exp(numpy.log(values).mean())) / float(own[column].iloc[0])
+            scaled = [name for name in (column, *parts) if name in own]
+            own = own.assign(**own[scaled].astype(float) * scale)
         kept.append(own)
     return pandas.concat(kept).sort_index()
 
@@ -191,7 +200,8 @@ class Bars(Plot):
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a bar for each line, as tall as their labels need."""
         if self.title.equal is None:  # else each machine is judged alone
-            lines = pooled(lines, self.value, [*self.label, *self.alike], evidence.names)
+            alike = [*self.label, *self.alike]
+            lines = pooled(lines, self.value, alike, evidence.names, self.parts)
         best = figures.ranked(lines, self.value, least_first=self.title.best == "least")
         best = best.assign(
             label=figures.labels(best, evidence.names, self.label, self.usual),

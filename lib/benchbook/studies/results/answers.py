@@ -144,10 +144,9 @@ class Template:
         )
         point, day = {}, ""
         if is_measured(line):
-            newest = evidence.counting(study)
-            day = "".join(statistics.days(newest[newest["machine"].eq(line.get("machine"))])[-1:])
             place = re.sub(r"^an? ", "this ", place) if evidence.own_first else place
             point = evidence.point(line.get("machine"), study, line.get("point"))
+            day = statistics.day(str(point.get("session", "")))
         count = None if " x " in place else line.get("device_count")
         holds = self.equal is not None and number.low <= self.equal <= number.high
         columns = line | {"framework": libraries.WORDS.get(line.get("framework"))}
