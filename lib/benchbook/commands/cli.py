@@ -450,7 +450,9 @@ def _show(
             if name in set(lines["study"]):
                 answer = answers.of_study(each, evidence)
                 say_wrapped(each.question)
-                say_wrapped(f"  {answer or 'No point of this machine trained.'}")
+                said = [answer.dated, answers.published(each, evidence)] if answer else []
+                said = " ".join(filter(None, said)) or "No point of this machine trained."
+                say_wrapped(f"  {said}")
         disturbed = lines["num_disturbed"].gt(0).sum()
         say(
             f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}."

@@ -20,6 +20,7 @@ from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results import answers
 from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.results.tables import is_measured
 
 MOST_ANSWERS = 8  # of a study, under its question
 
@@ -75,18 +76,20 @@ class Aggregation:
         """Return the answer of the reader's own machines to each study's question, if they
         measured it, in Markdown; without any the answers of all machines, after whose they are."""
         rows, names = self.evidence.rows, self.evidence.yours
-        own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)] if names else rows
-        own = replace(self.evidence, rows=own, own_first=True)
+        own = rows[rows["source"].ne("measured") | rows["machine"].isin(names)]
+        own = replace(self.evidence, rows=own, own_first=True) if names else self.evidence
+        every = studies.every().values()
+        found = {study.question: answers.of_study(study, own) for study in every}
         found = {
-            study.question: str(answers.of_study(study, own) or "")
-            for study in studies.every().values()
-            if own.measured["study"].eq(study.name).any()
+            question: tables.markdown(answer.dated)
+            for question, answer in found.items()
+            if answer and is_measured(answer.line)
         }
-        found = {question: tables.markdown(said) for question, said in found.items() if said}
         if names or not found:
             return found
-        every, days = self.evidence.names, statistics.days(self.evidence.measured)
-        machines = [every.machine(name) for name in sorted(set(self.evidence.measured["machine"]))]
+        measured, name_of = self.evidence.measured, self.evidence.names.machine
+        machines = list(map(name_of, sorted(set(measured["machine"]))))
+        days = statistics.days(measured)
         whose = f"{wording.joined(machines[:3])}{f' and {len(machines) - 3} more' * (len(machines) > 3)}"
         whose += f", measured {' to '.join(dict.fromkeys(days[:1] + days[-1:]))}"
         first = "Nothing was measured in this checkout on this computer yet."

@@ -67,6 +67,11 @@ class Answer:
         said = self.text.format(number=self.number, bounds=self.bounds, place=self.place)
         return wording.sentence(f"{said}, {self.differs}" if self.differs else said)
 
+    @property
+    def dated(self) -> str:
+        """Return the sentence, and the day on which it was measured."""
+        return f"{self} Measured on {self.day}." if self.day else str(self)
+
 
 @dataclass(frozen=True)
 class Template:
