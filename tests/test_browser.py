@@ -426,3 +426,21 @@ def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):
         datetime.date.today().isoformat()[:4]
         in page.locator("main, [role=main]").first.inner_text()
     )
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "have=constructor&consider=__proto__",
+        "train=nope&precision=nope&devices=7",
+        f"have={'m' * 60_000}&consider={'m1+' * 20_000}",
+        "item=1&length=2&elements=3",
+    ],
+    ids=["names of objects", "no options", "60,000 letters", "no fields"],
+)
+def test_an_odd_address_shows_the_page(visit, choice):
+    page = visit(f"index.html#{choice}")
+    assert page.locator("#list tr").count() > 5
+    assert page.locator("[data-task]:visible").count() == 1
+    page.locator("[name=have]").fill("prototype")
+    assert "“prototype” has no time for this task" in page.locator("#none").inner_text()

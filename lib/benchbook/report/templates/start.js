@@ -22,10 +22,10 @@ const digits = (ratio) => ratio >= 100 ? ratio.toFixed(0) : ratio.toPrecision(ra
 // The rules of chips.resolve: a chip's name by its words in any order, else all names that have each word as a whole.
 const wordsOf = (text) => (text.toLowerCase().replace(/\((r|tm)\)/g, " ").match(/[a-z]+|\d+/g) ?? [])
   .filter((word) => !ignored.includes(word)).sort().join(" ");
-const known = Object.fromEntries(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
+const known = new Map(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
   [chip, ...aliases.split("|")].map((name) => [wordsOf(name), chip])));
 function meant(own, text) {
-  const [words, chip] = [wordsOf(text), known[wordsOf(text)]];
+  const [words, chip] = [wordsOf(text), known.get(wordsOf(text))];
   const wanted = (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).map((word) => new RegExp(
     `(?<![a-z0-9])${word.match(/[a-z]+|\d+/g).join("[^a-z0-9|]*")}(?!${/\d$/.test(word) ? "\\d" : "[a-z]"})`));
   const written = (mark) => `${mark.name}|${mark.chip}|${chips[mark.chip]?.[1] ?? ""}`.toLowerCase();
@@ -125,7 +125,7 @@ function update() {
     said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); }})));
     return said;
   }));
-  const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: known[wordsOf(field(name).value)]});
+  const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: known.get(wordsOf(field(name).value))});
   const own = [...new Set(asked.filter((mark) => mark.chip || mark.name))];
   const first = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
   showCard(own);
@@ -136,7 +136,11 @@ function update() {
 }
 function recall() {
   const choice = new URLSearchParams(location.hash.slice(1));
-  for (const [name, value] of choice) if (field(name)) field(name).value = value;
+  for (const name of [...CHIPS, ...OTHERS].filter((each) => choice.has(each))) {
+    const [own, value] = [field(name), choice.get(name)];
+    const isOption = [...own.options ?? []].some((option) => option.value === value);
+    if (isOption || own.maxLength > 0) own.value = value.slice(0, own.maxLength); // as typed
+  }
   const mine = marks.find((mark) => mark.here && mark.task === field("train").value);
   if (!choice.has("have")) field("have").value = mine?.name ?? "";
   const usual = marks.find((mark) => mark.task === field("train").value && mark.name === "NVIDIA RTX 4090");
