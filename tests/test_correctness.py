@@ -81,9 +81,11 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
         ),  # its study judges that
         ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
         ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
-        ({"loss": 2.0}, "wrong"),  # in every window
+        ({"loss": 2.1}, "wrong"),  # in every window
+        ({"loss": 0.0}, "ok"),  # a small set, learnt by heart
+        ({"loss": 2.109375}, "ok"),  # as bfloat16 prints its neighbours, too
         (
-            {"loss": 2.0, "dataset": "synthetic"},
+            {"loss": 2.1, "dataset": "synthetic"},
             "ok",
         ),  # one batch, and perhaps too small a learning rate to see
     ],
@@ -92,6 +94,12 @@ def test_accuracy_of_guessing_and_failed_parity_are_wrong(changes, status):
     assert verdicts.summarise(make_rows(point("p", 100.0, **changes)))["status"].tolist() == [
         status
     ]
+
+
+@pytest.mark.parametrize(("other", "status"), [(2.1, "wrong"), (2.2, "ok")])
+def test_a_loss_is_constant_if_it_is_in_all_processes(other, status):
+    rows = point("p", 100.0, loss=2.1) + windows([100.0] * 2, point="p", run_id="z", loss=other)
+    assert verdicts.summarise(make_rows(rows))["status"].tolist() == [status]
 
 
 def test_a_comparison_says_first_that_a_side_is_wrong():

@@ -95,6 +95,7 @@ CHANCE = {
 }  # accuracy of guessing; other data sets with labels have ten classes
 TEN_CLASSES = 1 / 10
 UNLEARNABLE = ("synthetic",)  # labels drawn at random
+DIGITS_OF_FLOAT32 = 2**13 - 1  # the bits of a float32 that no 16-bit type has
 STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
 _RUN = [*POINT_KEY, "run_id"]
 NO_DEVICE = {"gpus": None, "device_busy": None}  # of a sample of a CPU's point
@@ -212,7 +213,7 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     what was replaced.
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, if
-    different batches all have the same loss, if its windows changed fewer tensors than a first
+    different batches of all its runs have the same loss, if its windows changed fewer tensors than a first
     step did, or if its accuracy is that of guessing after a whole epoch of labels that can be
     learnt. An operation that a device lacks in float64 proves nothing either way. A point whose
     settings have no number of parity steps needs no comparison: it trains a user's own network.
@@ -234,9 +235,12 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     varied = trained[
         trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)
     ]  # a synthetic batch is repeated
-    for key, losses in varied.groupby(_RUN)["loss"]:
-        if len(losses) > 1 and losses.nunique() == 1:
-            wrong.setdefault(key[:-1], ("constant", float(losses.iloc[0])))
+    for key, own in varied.groupby(POINT_KEY):
+        losses = own["loss"].to_numpy("float32")
+        # A loss of few digits, such as 0 or one in bfloat16, may repeat by itself.
+        digits = losses.view("uint32") & DIGITS_OF_FLOAT32
+        if len(own) > own["run_id"].nunique() and digits.all() and (losses == losses[0]).all():
+            wrong.setdefault(key, ("constant", float(losses[0])))
     moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
     moved = pandas.Series(moved, measured.index, dtype=float)
     keys = [measured[name] for name in POINT_KEY]
