@@ -1,6 +1,7 @@
 """Verdicts on windows whose faults are known, and counts of how often a steady run is flagged."""
 
 import json
+import math
 
 import numpy
 import pandas
@@ -100,6 +101,33 @@ def processes(levels=(1, 1, 1), falls=(1,) * 6):
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
     verdict = verdicts.stability(rates, [place // 6 for place in range(len(rates))])
     assert (verdict.kind, verdict.reasons) == (kind, reasons)
+
+
+# MobileNetV2 in six processes that gave memory back: images a second, and page faults a step.
+LOTTERY = {1406: 0, 1664: 2, 1486: 10, 1077: 7585, 987: 10401, 957: 12109}
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "repeats"),
+    [
+        (list(LOTTERY.values()), "faults", False),
+        (list(LOTTERY.values())[::-1], "processes", True),  # the fast ones have most
+        ([0] * 6, "processes", True),
+        ([math.nan] * 6, "processes", True),
+    ],
+)
+def test_page_faults_are_named_where_they_explain_how_far_processes_are_apart(
+    faults, code, repeats
+):
+    rows = [
+        make_row(phase="train", run_id=str(place), samples=32, samples_per_second=rate)
+        | {"page_faults": None if math.isnan(count) else count}
+        for place, (rate, count) in enumerate(zip(LOTTERY, faults, strict=True))
+        for _ in range(3)
+    ]
+    [verdict] = verdicts.summarise(make_rows(rows))["verdict"]
+    assert [reason[0] for reason in verdict.reasons if reason[0] != "unrecorded"] == [code]
+    assert verdicts.can_be_repeated(verdict) is repeats
 
 
 def samples(num_windows=6, **last):
@@ -346,7 +374,7 @@ def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = yaml.safe_load("""
         {parity: ["off"], constant: [2.3], guessing: [0.1, 60000, 0.1], refused: [F.linear], frozen: [1, 5],
          few_steps: [1, 3], replaced: [digits, mnist], variables: [A=1], spread: [0.1], drift: [0.1],
-         processes: [0.27], cpu_shared: [0.3], gpu_shared: [0.4], cpu_stolen: [0.1]}
+         processes: [0.27], faults: [0.27], cpu_shared: [0.3], gpu_shared: [0.4], cpu_stolen: [0.1]}
     """)
     for code, (kind, _, spoken) in verdicts.REASONS.items():
         assert bool(spoken) == (kind in (verdicts.UNSTABLE, verdicts.CHANGED, verdicts.UNPROVEN))

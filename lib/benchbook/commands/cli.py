@@ -457,7 +457,7 @@ def _show(
         say(
             f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}."
         )
-        if unsure.any():
+        if lines["verdict"].map(verdicts.can_be_repeated).any():
             say("`make study RETRY=1` measures unstable points again.")
         say(f"Report: {short(page)}")
     else:

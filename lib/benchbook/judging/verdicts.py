@@ -60,6 +60,11 @@ REASONS = {
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
     "processes": (UNSTABLE, "processes {:.0%} apart", "its processes differ by {:.0%}"),
+    "faults": (
+        UNSTABLE,
+        "processes {:.0%} apart by their page faults",
+        "its processes differ by {:.0%}, as their page faults do",
+    ),
     "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
     "swap": (UNSTABLE, "swap growth", "it was short of memory"),
     "battery": (UNSTABLE, "on battery", "it ran on battery"),
@@ -83,6 +88,7 @@ OUTSIDE = (
     "cpu_shared",
     "cpu_stolen",
 )  # reasons that are not of the measured work's making
+OF_THE_WORK = ("faults", "thermal", "swap")  # another session of the same work would have them too
 # Standard deviations of steady windows and of steady processes; the first is also the largest drift
 # of a steady point.
 STEADY, STEADY_PROCESSES = 0.05, 0.04
@@ -304,16 +310,27 @@ def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Re
     return reasons
 
 
-def stability(rates: Sequence[float], runs: Sequence, samples: Sequence[dict] = ()) -> Verdict:
+def can_be_repeated(verdict: Verdict | None) -> bool:
+    """Return whether another session of a point may be stable where this one was not."""
+    return is_unstable(verdict) and not any(has(verdict, code) for code in OF_THE_WORK)
+
+
+def stability(
+    rates: Sequence[float],
+    runs: Sequence,
+    samples: Sequence[dict] = (),
+    faults: numpy.ndarray | None = None,
+) -> Verdict:
     """Judge the windows of one point.
 
     Args:
         rates: images a second, one per window, in the order measured.
         runs: the run of each window.
         samples: lines of `condition.samples` of these runs, with None for a missing value.
+        faults: page faults a sample, one per window; None: unknown.
     """
     few = len(set(runs)) < 2
-    reasons = [*(_variations(rates, runs) if len(rates) else ()), *_disturbances(samples)]
+    reasons = [*(_variations(rates, runs, faults) if len(rates) else ()), *_disturbances(samples)]
     return Verdict(tuple(reasons or ([("few_processes",)] if few else [])))
 
 
@@ -397,16 +414,18 @@ def _stabilities(
 ) -> Iterator[tuple[Key, Verdict]]:
     """Judge the training windows of each point."""
     windows, known = statistics.timed_windows(measured), _samples(conditions)
-    columns = ["run_id", "device"]
-    for key, own in statistics.group_arrays(windows, POINT_KEY, ["samples_per_second"], columns):
-        runs = own["run_id"].astype(str)
+    columns = ["samples_per_second", "page_faults", "samples"], ["run_id", "device"]
+    for key, own in statistics.group_arrays(windows, POINT_KEY, *columns):
+        runs, faults = own["run_id"].astype(str), own["page_faults"] / own["samples"]
         samples = _of(known, sorted(set(runs)), own["device"][0])
-        yield key, stability(own["samples_per_second"], runs, samples)
+        yield key, stability(own["samples_per_second"], runs, samples, faults)
 
 
-def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:
+def _variations(
+    rates: Sequence[float], runs: Sequence, faults: numpy.ndarray | None
+) -> Iterator[Reason]:
     """Yield how the speed varied: the spread of windows, their drift within processes, and the
-    processes' distance.
+    processes' distance, with its cause where their page faults explain it.
 
     Each counts only if it is larger than steady points have by chance. The drift is that of a
     line through the windows of all processes.
@@ -431,7 +450,19 @@ def _variations(rates: Sequence[float], runs: Sequence) -> Iterator[Reason]:
             yield "drift", math.expm1(slope)
     levels = numpy.log(intervals.medians(rates, runs))
     if _is_beyond(len(levels) * float(levels.var()), len(levels) - 1, STEADY_PROCESSES):
-        yield "processes", math.expm1(float(levels.max() - levels.min()))
+        names, own = numpy.asarray(runs), faults if faults is not None else numpy.zeros(len(runs))
+        medians = [numpy.median(own[names == run]) for run in dict.fromkeys(names.tolist())]
+        code = "faults" if _follow(levels, numpy.array(medians)) else "processes"
+        yield code, math.expm1(float(levels.max() - levels.min()))
+
+
+def _follow(levels: numpy.ndarray, faults: numpy.ndarray) -> bool:
+    """Return whether processes' log rates fall with their page faults, and are steady besides."""
+    if len(levels) < 3 or not numpy.ptp(faults) > 0:
+        return False
+    slope, offset = numpy.polyfit(faults, levels, 1)
+    left = levels - slope * faults - offset
+    return slope < 0 and not _is_beyond(float(left @ left), len(left) - 2, STEADY_PROCESSES)
 
 
 def _is_beyond(squares: float, freedom: int, deviation: float) -> bool:
