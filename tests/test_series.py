@@ -123,4 +123,4 @@ def test_a_process_on_mps_takes_no_more_than_metal_recommends_unless_the_user_sa
         assert (result["low"], result["high"]) == seen
     assert failed is None
     assert dict(os.environ) == before
-    assert kinds.environment("cpu", {}) == {}
+    assert kinds.environment("tpu", {}) == {}

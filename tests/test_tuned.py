@@ -14,7 +14,7 @@ import pandas
 import pytest
 import torch
 
-from benchbook.frameworks import allocator, devices
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
@@ -251,9 +251,6 @@ def searches(monkeypatch):
         return CHOSEN, [dict.fromkeys(tuned.COLUMNS) | trial for trial in trials]
 
     monkeypatch.setattr(tuned, "fastest", fastest)
-    monkeypatch.setattr(
-        allocator, "keep_memory", lambda device: True
-    )  # it would last for all tests that follow
     return limits
 
 
@@ -339,24 +336,6 @@ def test_what_windows_confirm_by_turns_is_measured_and_called_tuned(tmp_path, cl
     diverged = rows.assign(status=rows["status"].where(rows["phase"] != "confirm", "diverged"))
     assert confirmation.ratio(diverged) is None
     assert not confirmation.is_faster(None)
-
-
-@pytest.mark.parametrize(("can", "told"), [(True, True), (False, None)])
-@pytest.mark.parametrize("ratio", [1.2, 0.95])
-def test_a_tuned_process_keeps_its_memory_from_its_search_on_where_the_c_library_can(
-    tmp_path, clock, searches, monkeypatch, ratio, can, told
-):
-    """Memory that is kept is kept for good: the reference's windows that decide must have it
-    too, or neither."""
-    searched = []
-    monkeypatch.setattr(
-        allocator, "keep_memory", lambda device: searched.append(len(searches)) or can
-    )
-    *_, rows, _ = choose(tmp_path, clock, ratio)
-    assert searched == [0]
-    assert (
-        rows["settings"].iloc[-1].get("keeps_memory") is told
-    )  # nothing faster found says so as well
 
 
 def test_whoever_prepares_batches_ahead_has_done_so_before_each_turn(tmp_path, clock, searches):

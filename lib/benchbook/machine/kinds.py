@@ -6,6 +6,8 @@ NVIDIA GPU, are in `frameworks.devices.Device`; the code that drives a device is
 framework's folder of `benchbook.frameworks`.
 """
 
+import os
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -116,6 +118,15 @@ KINDS: dict[str, Features] = {
         speed="MALLOC_TRIM_THRESHOLD_ MALLOC_MMAP_MAX_ MALLOC_MMAP_THRESHOLD_ MALLOC_TOP_PAD_"
         " MALLOC_ARENA_MAX MALLOC_CHECK_=0 MALLOC_PERTURB_=0 MALLOC_CONF GLIBC_TUNABLES LD_PRELOAD"
         " DYLD_INSERT_LIBRARIES",
+        # glibc gives memory that a step frees back to the system, in some processes and not in
+        # others, and the next step requests it again. Here any number of bytes may stay free (-1),
+        # no large block has pages of its own (0), and all threads share one heap (1), since the
+        # others shrink. macOS and musl ignore these. Source: mallopt(3)
+        environment={
+            "MALLOC_TRIM_THRESHOLD_": "-1",
+            "MALLOC_MMAP_MAX_": "0",
+            "MALLOC_ARENA_MAX": "1",
+        },
     ),
     # Apple's GPU as torch drives it. Metal's assertions end the process.
     "mps": Features(
@@ -240,6 +251,12 @@ GROUPS = {
     "card": tuple(name for name in _GPUS if KINDS[name].own_chip),
     "gpu_without_tf32": tuple(name for name in _GPUS if "tf32" not in KINDS[name].units),
 }
+
+
+def keeps_memory() -> bool:
+    """Return whether this process keeps the memory that a step frees."""
+    own = KINDS["cpu"].environment
+    return own.items() <= os.environ.items() and platform.libc_ver()[0] == "glibc"
 
 
 def named_by_driver() -> tuple[str, ...]:

@@ -27,9 +27,6 @@ class Framework:
         its own.
         speed: the variables of speed or arithmetic that it reads, by kind of device; those under an
         empty name count on all kinds. For the form see `kinds.Features.speed`.
-        frees_to_system: whether a step on the CPU frees memory to the C library, which may
-        return it to the system;
-            other frameworks were observed to keep their memory.
     """
 
     word: str
@@ -37,7 +34,6 @@ class Framework:
     settings: tuple[str, ...] = ()
     reference: str = ""
     speed: dict[str, str] = field(default_factory=dict)
-    frees_to_system: bool = False
 
 
 # The variables of a library of matrix products. torch names its own; see `backend.Backend.facts`.
@@ -87,7 +83,6 @@ FRAMEWORKS: dict[str, Framework] = {
             " HIPBLAS_ALLOW_TF32",
             "xpu": "PYTORCH_ALLOC_CONF PYTORCH_XPU_ALLOC_CONF ONEDNN_DEFAULT_FPMATH_MODE=strict",
         },
-        frees_to_system=True,
     ),
     "tensorflow": Framework(
         "TensorFlow",

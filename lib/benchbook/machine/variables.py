@@ -8,13 +8,12 @@ import re
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.libraries import BLAS, FRAMEWORKS
 
-# A process that keeps the memory that a step frees; see `frameworks.allocator`.
-KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_MMAP_MAX_": "0"}
 # A process that leaves a GPU's memory to other frameworks; see `frameworks.devices`.
 SHARES_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 # What this library sets by itself changes no point.
-SET_HERE = KEEPS_MEMORY | SHARES_MEMORY
-SET_HERE |= {name: value for kind in KINDS.values() for name, value in kind.environment.items()}
+SET_HERE = SHARES_MEMORY | {
+    name: value for kind in KINDS.values() for name, value in kind.environment.items()
+}
 THREADS = "OMP_NUM_THREADS"  # torch's
 TENSORFLOW_THREADS, XLA_THREADS = "TF_NUM_INTRAOP_THREADS", "PJRT_NPROC"
 DEVICES_OF_CPU = "--xla_force_host_platform_device_count"  # this library's flag for JAX

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields, replace
 
-from benchbook.frameworks import allocator
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation
@@ -97,7 +96,6 @@ def choose(
         plain: the reference's settings.
         changes: what the search tries; None: `candidates`.
     """
-    keeps_memory = allocator.keep_memory(device)
     changes = candidates(device) if changes is None else changes
     before = _before(run)
     if before is None:
@@ -115,8 +113,6 @@ def choose(
             chosen, settings = REFERENCE, plain
     names = STATED & {name for change in changes for name in change}  # where there was a choice
     stated = {name: getattr(settings, name) for name in sorted(names)}
-    if keeps_memory:
-        stated |= {"keeps_memory": True}  # also of the reference
     if chosen == REFERENCE:
         stated |= {name: False for name in ONLY_TUNED if name in run.settings_with()}
     for line in trials:

@@ -122,6 +122,8 @@ def proof(evidence: Evidence, study: Study) -> str:
         *statistics.days(evidence.measured)[-1:],
     ]
     said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
+    if (point["settings"] or {}).get("keeps_memory"):
+        said += " Steps keep the memory that they free; a plain script's may not."
     has_none = study.by_accelerator and point["device"] == "cpu"
     return said + " No GPU was measured here." * has_none
 

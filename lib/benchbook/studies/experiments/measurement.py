@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import pandas
 
-from benchbook.frameworks import allocator
 from benchbook.judging import intervals, statistics, verdicts
 from benchbook.machine import (
     condition,
@@ -220,12 +219,6 @@ class Measurement:
         variables = kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
-        # `tuned` keeps memory from its search on; `reference` has the system's default, as a plain
-        # script.
-        if given.get("variant") == "controlled" and allocator.can_keep(
-            given["device"], given.get("framework", "torch")
-        ):
-            variables |= allocator.ENVIRONMENT
         if number == 1:  # what an earlier session compiled
             shutil.rmtree(self.programs, ignore_errors=True)
         is_warm = number != CHECK and any(self.programs.glob("*"))

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy
 
-from benchbook.frameworks import allocator, devices
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging.agreement import Agreement
-from benchbook.machine import identity, processes
+from benchbook.machine import identity, kinds, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.datasets import EMBEDDED, Collection
@@ -288,7 +288,7 @@ def run(
     process = begin(study, parameters, run_id, number)
     process.is_warm, process.network = is_warm, network
     process.run.manifest["waited_seconds"] = round(waited, 1)
-    if allocator.ENVIRONMENT.items() <= os.environ.items():
+    if kinds.keeps_memory():
         process.run.add_settings(keeps_memory=True)
     plan = plan_of(study)
     plan.start(process, plan.load(process))
