@@ -2,8 +2,10 @@
 must find."""
 
 import dataclasses
+import functools
 import math
 
+import pandas
 import pytest
 import torch
 from torch import nn
@@ -11,12 +13,19 @@ from torch.nn import functional as F
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.runtime import flops_per_sample
+from benchbook.frameworks.workload import Settings
+from benchbook.judging import confirmation
 from benchbook.measuring import parity
+from benchbook.record import articles, claims
 from benchbook.studies import datasets
-from benchbook.studies.gpt_tokens import network_torch
+from benchbook.studies.experiments.process import Process
+from benchbook.studies.gpt_tokens import network_torch, study
 from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.gpt_tokens.network_torch import Attention, LoraLinear, Network
+from benchbook.studies.results import quantities
+from benchbook.studies.results.evidence import Evidence
 from fakes import CPU, run
+from rows import make_rows, windows
 
 SMALL = "nanogpt_char_small"
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
@@ -242,3 +251,44 @@ def test_what_a_search_tries_is_a_transformers():
         for change in gpt.Plan.candidates(Device("cuda", "NVIDIA A100", capability=8.0))
     ]
     assert tried == ["precision"] * 3 + ["fused_attention", "padded", "fused", "compiled", "graphs"]
+
+
+def test_windows_with_a_setting_alternate_with_those_without_and_change_nothing(text, tmp_path):
+    make = functools.partial(
+        gpt.Plan.build, text, CPU, "controlled", batch_size=2, sequence_length=8
+    )
+    process = Process({"window_seconds": 0.001}, CPU, run(tmp_path), make=make)
+    process.workload = make(settings=gpt.read_settings("fused"))
+    batch = next(process.workload.batches(0))
+    before = [part.copy() for part in process.workload.trained_weights()]
+    process.alternate(Settings())
+    rows = process.run.rows()
+    assert [settings["side"][0] for settings in rows["settings"]] == list("rttrrttr")
+    assert confirmation.ratio(rows).kind == "range"  # one process
+    again = process.workload.trained_weights()
+    assert all((old == new).all() for old, new in zip(before, again, strict=True))
+    assert process.workload.num_samples(batch) == 2
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_a_claimed_step_of_the_ladder_is_confirmed_by_windows_that_alternate(is_paired):
+    """Five processes measure exactly the claimed 2.21 times, at rates of their own."""
+    common = {"study": "gpt_tokens", "variant": "controlled", "device": "cuda"}
+    common |= {"device_name": "NVIDIA A100", "model": "gpt2_124m", "dataset": "synthetic"}
+    common |= {"framework": "torch", "sequence_length": 1024, "batch_size": 8, "phase": "train"}
+    rows, sides = [], {"reference": 1.0, "tuned": 2.21}
+    for place, rate in enumerate((9.0, 10.0, 11.0, 12.0, 13.0)):
+        for words, factor in zip(("", "tf32"), sides.values(), strict=True):
+            own = {"point": f"p{words}", "run_id": f"{words}{place}", "settings": {"ladder": words}}
+            own |= {"precision": words or "fp32"}
+            rows += windows([rate * factor] * 2, **common | own)
+        if is_paired:
+            for index, (side, factor) in enumerate(sides.items()):
+                stated = {"ladder": "tf32", "side": side}
+                paired = {"phase": "confirm", "index": index, "settings": stated}
+                rows += windows([rate * factor], **common | own | paired)
+    evidence = Evidence(pandas.concat([make_rows(rows), articles.rows()], ignore_index=True))
+    lines = claims.table(claims.read(), quantities.gather(evidence, [study.STUDY]))
+    lines = lines[lines["id"].eq("gpt-ladder-tf32") & lines["source"].eq("measured")]
+    assert lines["verdict"].tolist() == [claims.CONFIRMED if is_paired else claims.UNDECIDED]
+    assert lines["value"].tolist() == pytest.approx([2.21])

@@ -107,7 +107,7 @@ def choose(
     if chosen == TUNED:  # in every process: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
             workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
-            _alternate(run, workloads, window_seconds or CONFIRM_SECONDS, promised(trials))
+            alternate(run, workloads, window_seconds, promised=promised(trials))
         confirmed = confirmation.ratio(run.rows())
         if before is None and not (confirmed and confirmed.low > 1):
             chosen, settings = REFERENCE, plain
@@ -304,13 +304,20 @@ def _warm_up(workload: Workload) -> None:
             break
 
 
-def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promised: float) -> None:
+def alternate(run: Run, workloads: dict[str, Workload], seconds: float, **stated: float) -> None:
     """Append windows of both workloads in turn, of equal length, so that a slow machine slows
-    both alike."""
+    both alike.
+
+    Args:
+        run: stores the rows, with these settings.
+        workloads: by REFERENCE and TUNED.
+        seconds: the least length of a window; 0: CONFIRM_SECONDS.
+    """
     for workload in workloads.values():
         _warm_up(workload)
     longest = max(
-        seconds, *(sensors.open_sensor(each.device).least_seconds for each in workloads.values())
+        seconds or CONFIRM_SECONDS,
+        *(sensors.open_sensor(each.device).least_seconds for each in workloads.values()),
     )
     num_steps = {
         side: steps_lasting(longest, trainer(workload)) for side, workload in workloads.items()
@@ -322,7 +329,7 @@ def _alternate(run: Run, workloads: dict[str, Workload], seconds: float, promise
         if columns.get("num_workers"):  # so that the loader is ahead as in the middle of an epoch
             train(num_steps[side])
         for _ in visit:
-            settings = run.settings_with(side=side, promised=promised)
+            settings = run.settings_with(side=side, **stated)
             run.append(**columns, **train(num_steps[side]), settings=settings)
         del train  # ends this side's loader processes before the other side's start
 

@@ -35,7 +35,7 @@ NEVER_REASON = (
 )
 # How many rates' session parts are in a quantity's interval, by a word in its name; other quantities
 # are exact or have intervals of runs. Training is at most nine tenths of an epoch's time.
-RATES = {"rate": 1, "seconds": 0.9**2, "joules": 1, "watts": 2, "ladder": 2}
+RATES = {"rate": 1, "seconds": 0.9**2, "joules": 1, "watts": 2}
 DERIVED_REASON = "the published rows were derived from this claim, so they cannot test it"
 
 

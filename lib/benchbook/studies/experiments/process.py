@@ -22,6 +22,7 @@ import numpy
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
+from benchbook.judging import confirmation
 from benchbook.judging.agreement import Agreement
 from benchbook.machine import identity, kinds, processes
 from benchbook.measuring import parity, protocol, runs, tuned
@@ -162,6 +163,14 @@ class Process:
             )
         chosen = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
         self.make, self.settings = chosen
+
+    def alternate(self, settings: Settings) -> None:
+        """Append windows of the workload that alternate with those of the same one in other
+        settings, and undo them; see `confirmation.ratio`."""
+        with self.run.during(confirmation.PHASE), protocol.restoring(self.workload):
+            sides = confirmation.REFERENCE, confirmation.TUNED
+            workloads = dict(zip(sides, (self.make(settings=settings), self.workload), strict=True))
+            tuned.alternate(self.run, workloads, self.parameters["window_seconds"])
 
     def compare(self) -> Agreement:
         """Compare the first steps with float64; return the agreement in the workload's own

@@ -142,6 +142,13 @@ class Plan(StudyPlan):
         """Return the workload of a process's parameters, in the settings of the ladder."""
         return process.build(cls, data, settings=read_settings(process.parameters["ladder"]))
 
+    @classmethod
+    def measure(cls, process: Process) -> None:
+        """Measure windows, with a ladder after some that alternate with those without it."""
+        if process.parameters["ladder"]:
+            process.alternate(Settings())
+        process.measure()
+
     def __post_init__(self) -> None:
         super().__post_init__()
         shape, most_tokens = self.shape, self.device.longest_product

@@ -3,7 +3,7 @@ to a published loss."""
 
 import pandas
 
-from benchbook.judging import statistics
+from benchbook.judging import confirmation, statistics
 from benchbook.record import prices
 from benchbook.rows import networks
 from benchbook.studies.charts.plots import Bars, Points
@@ -92,7 +92,7 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
 
 def ladder(evidence: Evidence) -> pandas.DataFrame:
     """Return the speed-up of each controlled point with settings over the same point without
-    settings.
+    settings: of windows that alternate in its processes, if it has them.
 
     Returns:
         Columns: machine, device, framework, source, network, dataset, sequence_length,
@@ -100,7 +100,7 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
         tokens_per_second, ratio, low, high, interval, num_windows, verdict.
     """
     alike, lines = [*_WORK, "batch_size"], []
-    table = rates(evidence)
+    table, windows = rates(evidence), evidence.counting(NAME)
     trained = "variant == 'controlled' and status == 'ok' and tokens_per_second.notna()"
     points = table.query(trained, engine="python").fillna({"lora_rank": 0}).to_dict("records")
     bases = {
@@ -111,7 +111,10 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     for line in points:
         if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
             step = {"step": line["ladder"].split()[-1]}
-            lines.append(line | step | shared.ratio(line, base, "tokens_per_second"))
+            ratio = shared.ratio(line, base, "tokens_per_second")
+            own = windows["machine"].eq(line["machine"]) & windows["point"].eq(line["point"])
+            paired = confirmation.ratio(windows[own])
+            lines.append(line | step | ratio | (paired.columns("ratio") if paired else {}))
     columns = [
         *_WORK,
         "batch_size",
