@@ -7,7 +7,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import compare, verdicts
+from benchbook.judging import compare, intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.studies.experiments.parameters import declared, point_name
 from rows import make_rows, write
@@ -63,8 +63,52 @@ def pair(a, b):
 def test_two_numbers_are_compared_with_what_sessions_differ_in_one_session_too():
     a, b = windows(session="s1", commit="a"), windows(1100, seed=1, session="s2", commit="b")
     across, same = pair(a, b), pair(a, [row | {"session": "s1"} for row in b])
+    assert (across["one_session"], same["one_session"]) == (False, True)
     assert across["verdict"] == same["verdict"] == "no difference shown"
-    assert same["high"] == across["high"] > 1.1 * math.exp(2**0.5 * 1.96 * 0.04)
+    assert same["high"] == pytest.approx(across["high"])
+    assert same["high"] > 1.1 * math.exp(2**0.5 * 1.96 * 0.04)
+
+
+def line(random, level, session):
+    """Return a summary's line of three processes that are 5 % apart."""
+    rates = level * numpy.exp(0.05 * random.normal(size=3))
+    rate = intervals.interval(rates, range(3)).columns("samples_per_second")
+    return rate | {"machine": "desk", "session": session, "num_processes": 3}
+
+
+@pytest.mark.parametrize(
+    ("num_points", "changed", "between", "least", "most"),
+    [
+        (8, 1.0, 0.04, 0, 0.05),
+        (8, 1.0, 0.15, 0, 0.08),  # on a host with many guests
+        (8, 1.3, 0.04, 0.8, 1),
+        (1, 1.3, 0.04, 0.8, 1),
+    ],
+)
+def test_two_sessions_of_a_machine_are_unlike_by_more_than_their_other_points_are(
+    num_points, changed, between, least, most
+):
+    random, unlike = numpy.random.default_rng(3), []
+    for _ in range(300):
+        levels = numpy.exp(between * random.normal(size=(num_points, 2)))
+        levels[0, 1] *= changed
+        pairs = [
+            [line(random, *of) for of in zip(pair, "ab", strict=True)] for pair in levels.tolist()
+        ]
+        first, *_ = compare.ratios(pairs)
+        unlike.append(not first.low <= 1 <= first.high)
+    assert least <= numpy.mean(unlike) <= most
+
+
+def test_sizes_read_with_and_without_missing_ones_beside_them_pair():
+    """pandas reads 64 as 64.0 where another line has none."""
+    lines = [
+        *windows(session="a", batch_size=64),
+        *windows(session="a", point="q", batch_size=None),
+    ]
+    assert (
+        len(compare.table(make_rows(lines), make_rows(windows(session="b", batch_size=64)))[0]) == 1
+    )
 
 
 def test_machines_of_different_devices_are_paired_by_what_the_point_is_and_one_without_a_partner_is_named():
@@ -147,7 +191,7 @@ def test_a_side_is_faster_if_the_whole_interval_says_so(monkeypatch, low, high, 
     monkeypatch.setattr(
         compare.intervals, "divide", lambda a, b: Interval((low + high) / 2, low, high, kind)
     )
-    assert pair(windows(session="s1"), windows(session="s2"))["verdict"] == verdict
+    assert pair(windows(), windows(machine="attic"))["verdict"] == verdict
 
 
 def test_the_command_compares_sessions_and_machines(outputs, command):

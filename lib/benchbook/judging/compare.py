@@ -1,8 +1,9 @@
 """Compare two machines, or two sessions of one: which is faster, point by point, and is that
 more than chance?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy
 import pandas
 
 from benchbook.judging import confirmation, intervals, statistics, verdicts
@@ -76,24 +77,26 @@ def table(
         conditions: from `condition.samples`, for the stability of each side.
 
     Returns:
-        A line per pair: study; point; a, b (rates); ratio (b / a) with its bounds and their
-        kind; verdict (the faster side, or a side that trained wrong); stability_a, stability_b
-        (Verdicts); variant_a, variant_b; energy_ratio (B's joules a sample over A's), with its
-        bounds, if both have the same method and boundary; energy_note. And the points of each
-        side, "a" and "b", that pair with none of the other.
+        A line per pair: study; point; one_session (whether one session measured both); a, b
+        (rates); ratio (b / a) with its bounds and their kind, between two sessions of a machine
+        with `intervals.sessions_parts`; verdict (the faster side, or a side that trained
+        wrong); stability_a, stability_b (Verdicts); variant_a, variant_b; energy_ratio (B's
+        joules a sample over A's), with its bounds, if both have the same method and boundary;
+        energy_note. And the points of each side, "a" and "b", that pair with none of the other.
 
     Raises:
         ValueError: no two points pair.
     """
     points_a, points_b = (_points(verdicts.summarise(side, conditions)) for side in (a, b))
-    lines = [_line(point, points_b[key]) for key, point in points_a.items() if key in points_b]
+    pairs = [(point, points_b[key]) for key, point in points_a.items() if key in points_b]
+    lines = [_line(*pair, ratio) for pair, ratio in zip(pairs, ratios(pairs), strict=True)]
     if not lines:
         counts = f"none of {len(points_a)} measured points of A is like one of {len(points_b)} of B"
         raise ValueError(f"{counts}; allowed: points with the same {', '.join(PAIRED_BY)}")
-    pairs = ("a", points_a, points_b), ("b", points_b, points_a)
+    sides = ("a", points_a, points_b), ("b", points_b, points_a)
     alone = {
         side: sorted(point["point"] for key, point in own.items() if key not in other)
-        for side, own, other in pairs
+        for side, own, other in sides
     }
     return pandas.DataFrame(lines).sort_values(["study", "point"], ignore_index=True), alone
 
@@ -113,15 +116,43 @@ def _points(summary: pandas.DataFrame) -> dict[tuple[str, ...], dict]:
             "work": point_work(line["point"], line["device"]),
             "weights": (line["settings"] or {}).get("weights"),
         }
-        points[tuple(str(line[name]) for name in PAIRED_BY)] = (
-            line  # as text, two missing values are equal
-        )
+        found = [None if pandas.isna(line[name]) else line[name] for name in PAIRED_BY]
+        points[tuple(found)] = line
     return points
 
 
-def _line(a: Mapping, b: Mapping) -> dict:
-    ratio = intervals.divide(*(Interval.from_row(side, "samples_per_second") for side in (b, a)))
-    line = {"study": a["study"], "point": a["point"]} | ratio.columns("ratio")
+def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
+    """Return the ratio of each pair of points, B over A.
+
+    Args:
+        pairs: lines of a summary.
+    """
+    rates = [[Interval.from_row(side, "samples_per_second") for side in pair] for pair in pairs]
+    found = [intervals.divide(b, a) for a, b in rates]
+    known = [
+        place
+        for place, (ratio, (a, b)) in enumerate(zip(found, pairs, strict=True))
+        if ratio.kind == intervals.INTERVAL
+        and a["machine"] == b["machine"]
+        and a["session"] != b["session"]
+    ]
+    counts = [[side["num_processes"] for side in pairs[place]] for place in known]
+    own = [[intervals.processes_half(rate) for rate in rates[place]] for place in known]
+    halves = numpy.array(own).reshape(-1, 2)
+    errors = halves / intervals.half_width(1.0, numpy.array(counts).reshape(-1, 2), 1)
+    logs = numpy.log([found[place].value for place in known])
+    parts = intervals.sessions_parts(logs, numpy.square(errors).sum(axis=1))
+    widths = numpy.exp(numpy.hypot(numpy.hypot(*halves.T), parts)).tolist()
+    for place, width in zip(known, widths, strict=True):
+        value = found[place].value
+        found[place] = Interval(value, value / width, value * width, intervals.INTERVAL)
+    return found
+
+
+def _line(a: Mapping, b: Mapping, ratio: Interval) -> dict:
+    one_session = a["machine"] == b["machine"] and a["session"] == b["session"]
+    line = {"study": a["study"], "point": a["point"], "one_session": one_session}
+    line |= ratio.columns("ratio")
     if wrong := [
         name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)
     ]:

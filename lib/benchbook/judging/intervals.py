@@ -37,6 +37,7 @@ UNPAIRED = Deviations(
     0.03, 0.04
 )  # of rates, and of ratios whose sides were measured in different processes
 PAIRED = Deviations(0.02, 0.0)  # of ratios whose sides alternate in each process
+FEWEST_OTHERS = 4  # ratios from which a scatter is estimated
 INTERVAL, RANGE, ROUNDING = "interval", "range", "rounding"
 
 
@@ -100,6 +101,32 @@ def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
     pooled = (deviations.process**2 + (num_processes - 1) * variance) / num_processes
     part = half_width(pooled, num_processes, num_processes)
     return part, numpy.hypot(part, half_width(deviations.session**2, numpy.inf, 1))
+
+
+def processes_half(rate: Interval) -> float:
+    """Return the processes' part of half a rate's interval."""
+    session = half_width(UNPAIRED.session**2, math.inf, 1)
+    return math.sqrt(max(0.0, math.log(rate.high / rate.value) ** 2 - session**2))
+
+
+def sessions_parts(logs: numpy.ndarray, variances: numpy.ndarray) -> numpy.ndarray:
+    """Return the sessions' part of half the interval of each ratio of two sessions of a machine.
+
+    The stated deviation is too small for two sessions in which the other points' ratios scatter
+    by more than it and their processes explain: their scatter counts in its place.
+
+    Args:
+        logs: of the points' ratios.
+        variances: the processes' part of the variance of each.
+    """
+    stated, others = 2 * UNPAIRED.session**2, len(logs) - 1
+    parts = numpy.full(len(logs), half_width(stated, numpy.inf, 1))
+    for place in range(len(logs)) if others >= FEWEST_OTHERS else ():
+        rest = (numpy.delete(each, place) for each in (logs, variances))
+        scatter = next(rest).var(ddof=1) - next(rest).mean()
+        if scatter > stated:
+            parts[place] = max(parts[place], half_width(scatter, others - 1, 1))
+    return parts
 
 
 def medians(values: Sequence[float], processes: Sequence) -> numpy.ndarray:
