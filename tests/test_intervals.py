@@ -122,3 +122,24 @@ def test_a_setting_as_fast_as_the_reference_is_rarely_called_tuned(deviation, pr
     covered, tuned = BENCHMARK["paired"](deviation, processes, 20_000)
     assert covered >= 0.93
     assert tuned <= 0.05
+
+
+def test_a_sum_has_the_errors_of_all_its_parts():
+    train, test = Interval(100.0, 90.0, 112.0, "interval"), Interval(20.0, 14.0, 29.0, "interval")
+    whole = intervals.total(train, test)
+    assert (whole.value, whole.kind) == (120.0, "interval")
+    assert (whole.low, whole.high) == (120 - math.hypot(10, 6), 120 + math.hypot(12, 9))
+    ranged = intervals.total(Interval(100.0, 80.0, 150.0, "range"), test)
+    assert (ranged.low, ranged.high, ranged.kind) == (94.0, 179.0, "range")
+    assert intervals.total(Interval(3.0, 3.0, 3.0), Interval(4.0, 3.5, 4.5)).high == 7.5
+
+
+@pytest.mark.parametrize(("processes", "deviation"), [("a", 0.17), ("aaa", 0.17), ("ab", 0.04)])
+def test_what_one_process_measured_has_the_error_of_what_a_session_measures_once(
+    processes, deviation
+):
+    part = intervals.of_processes(7.0, [2.0] * len(processes), list(processes))
+    assert part.value == 7.0
+    least = math.exp(1.96 * deviation)
+    assert part.high / 7.0 == pytest.approx(7.0 / part.low)
+    assert least * 0.999 < part.high / 7.0 < least * (1.001 if deviation == 0.17 else 1.1)

@@ -67,33 +67,29 @@ class ArticleEpoch:
         Returns:
             Columns: machine, chip, device, variant, those of `ways` and `described`, source,
             dataset, setup_seconds (if set-up is part of the epoch), train_seconds,
-            evaluate_seconds, seconds, low, high (with the spread of the training part alone),
-            interval (the kind of bounds), num_windows, verdict, status, point. The columns of
-            times are named by `unit`. All times are missing for a point that failed before its
+            evaluate_seconds, seconds, low, high (with the errors of all parts), interval (the
+            kind of bounds), num_windows, verdict, status, point. The columns of times are named
+            by `unit`. Training and the whole are missing for a point that failed before its
             first window; the parts and the point are missing for a published time.
         """
-        key, rows = ["machine", "point"], evidence.counting(self.study)
-        phases = (
-            rows[rows["phase"].isin(self.setup_phases)].groupby([*key, "phase"])["seconds"].median()
-        )
-        setup = phases.astype(float).groupby(key).sum(min_count=1).rename("setup")
-        evaluated = (
-            rows[rows["phase"] == "evaluate"]
-            .groupby(key)["samples_per_second"]
-            .median()
-            .astype(float)
-        )
-        rest = (
-            points[key]
-            .join(setup, on=key)
-            .join(self.evaluated_images / evaluated.rename("evaluate"), on=key)
-        )
-        rest = rest[["setup", "evaluate"]]
-        train = pandas.DataFrame(
-            tables.inverse(points, "samples_per_second", "seconds", self.train_images)
-        )
-        whole = train.add(rest.sum(axis=1), axis=0)
-        measured = points.assign(source="measured", train=train["seconds"], **rest, **whole)
+        rows, lines = evidence.counting(self.study), []
+        phases = [*self.setup_phases, "evaluate"]
+        own = dict(iter(rows[rows["phase"].isin(phases)].groupby(["machine", "point"])))
+        for point in points.to_dict("records"):
+            line = dict.fromkeys(("setup", "evaluate"))
+            train = tables.inverse(point, "samples_per_second", "train", self.train_images)
+            found = [Interval(train["train"], train["low"], train["high"], point["interval"])]
+            of_point = own.get((point["machine"], point["point"]), rows[:0])
+            for part, number in self._rest(of_point).items():
+                found.append(number)
+                line[part] = number.value
+            line["train"] = train["train"]
+            if pandas.notna(line["train"]):  # else it failed before its first window
+                line |= intervals.total(*found).columns("seconds")
+            lines.append(line)
+        names = ["setup", "evaluate", "train", "seconds", "low", "high", "interval"]
+        times = pandas.DataFrame(lines, points.index, names)
+        measured = points.assign(source="measured", **times)
         printed = tables.with_bounds(printed[printed["seconds"].notna()], "seconds").assign(
             point=None
         )
@@ -119,6 +115,20 @@ class ArticleEpoch:
         )
         named = {part: f"{part}_{self.unit}" for part in parts} | {"seconds": self.unit}
         return ranked[columns].rename(columns=named).reset_index(drop=True)
+
+    def _rest(self, rows: pandas.DataFrame) -> dict[str, Interval]:
+        """Return the seconds of a point's set-up and of its evaluation, where it has them."""
+        found, seconds = {}, rows[rows["phase"].isin(self.setup_phases) & rows["seconds"].notna()]
+        if len(seconds):
+            value = seconds.groupby("phase")["seconds"].median().sum()
+            of_runs = seconds.groupby("run_id")["seconds"].sum().astype(float)
+            found["setup"] = intervals.of_processes(float(value), of_runs, of_runs.index)
+        rates = rows[(rows["phase"] == "evaluate") & (rows["samples_per_second"] > 0).fillna(False)]
+        if len(rates):
+            rate = rates["samples_per_second"].astype(float)
+            value = self.evaluated_images / rate.median()
+            found["evaluate"] = intervals.of_processes(value, 1 / rate, rates["run_id"])
+        return found
 
     def quantities(self, table: pandas.DataFrame, name: str) -> list[dict]:
         """Return the seconds of measured epochs that repeat the article's, for claims.
