@@ -4,15 +4,20 @@ called faster.
 `make bench STUDIES=intervals` prints tables in some seconds; nothing is timed. It draws rates at
 random, normal on the log scale: sessions of a machine differ by `between`, and processes of a
 session by `within`, both standard deviations. Each point is measured as a profile's rule says,
-and judged as `benchbook.judging` judges rows.
+and judged as `benchbook.judging` judges rows. The last table is no simulation: it fits the
+deviation between sessions, `intervals.UNPAIRED.session`, from the rows in outputs/runs.
 """
 
 import argparse
+import itertools
+from collections.abc import Iterator
 
 import numpy
 
-from benchbook.judging import intervals, verdicts
-from benchbook.machine import layout
+from benchbook.judging import compare, intervals, verdicts
+from benchbook.judging.intervals import Interval
+from benchbook.machine import condition, layout
+from benchbook.rows import crosschecks
 from benchbook.running import profile_files
 from benchbook.studies.experiments.parameters import budget
 
@@ -89,6 +94,61 @@ def false_alarms(processes: int, windows: int, noise: float, number: int) -> flo
     )
 
 
+def pairs() -> Iterator[tuple[str, str, Interval, Interval, float]]:
+    """Yield each point that two sessions of one machine measured: whether its steps kept their
+    memory, its name, both rates, and the processes' part of the variance of their ratio."""
+    rows, described = crosschecks.read(layout.outputs() / "runs", print)
+    conditions = condition.samples(described)
+    measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
+    for _, own in measured.groupby("machine"):
+        for both in itertools.combinations(sorted(own["session"].unique()), 2):
+            sides = [compare.rows_of(name, own, conditions) for name in both]
+            lines = [
+                verdicts.summarise(side, conditions).set_index(["study", "point"]) for side in sides
+            ]
+            for key in lines[0].index.intersection(lines[1].index):
+                point = [side.loc[key] for side in lines]
+                if any(each["interval"] != intervals.INTERVAL for each in point):
+                    continue
+                rates = [Interval.from_row(each, "samples_per_second") for each in point]
+                errors = [
+                    intervals.processes_half(rate)
+                    / intervals.half_width(1.0, each["num_processes"], 1)
+                    for rate, each in zip(rates, point, strict=True)
+                ]
+                kept = all((each["settings"] or {}).get("keeps_memory") for each in point)
+                yield (
+                    "kept" if kept else "given back",
+                    " ".join(key),
+                    *rates,
+                    float(numpy.square(errors).sum()),
+                )
+
+
+def fit_sessions(number: int) -> None:
+    """Print the deviation between sessions of a machine, from the rows in outputs/runs."""
+    found, random = list(pairs()), numpy.random.default_rng(7)
+    print(
+        "\nsessions in outputs/runs; freed memory: pairs, deviation (90 %), second centres inside"
+    )
+    for memory in ("given back", "kept"):
+        own = [each[2:] for each in found if each[0] == memory]
+        if not own:
+            print(f"{memory:28}no point of two sessions")
+            continue
+        logs = numpy.log([second.value / first.value for first, second, _ in own])
+        squares = logs**2 - [variance for *_, variance in own]
+        drawn = random.choice(squares, (min(number, 2000), len(squares))).mean(axis=1)
+        fitted = numpy.sqrt(
+            numpy.maximum(0, [squares.mean(), *numpy.quantile(drawn, [0.05, 0.95])]) / 2
+        )
+        inside = [first.low <= second.value <= first.high for first, second, _ in own]
+        deviation = "{:.1%} ({:.1%} to {:.1%})".format(*fitted)
+        print(f"{memory:28}{len(own):4}  {deviation}  {sum(inside)} of {len(own)}")
+    stated = intervals.UNPAIRED.session
+    print(f"stated: {stated:.0%}; on other kinds of computers than these it is an assumption")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,6 +177,7 @@ def main() -> None:
             f"windows {noise:.0%}",
             [false_alarms(*size, noise, max(1, number // 10)) for size in SIZES],
         )
+    fit_sessions(number)
 
 
 def print_line(head: str, shares) -> None:
