@@ -9,6 +9,7 @@ import math
 import numpy
 import pytest
 import torch
+from torch import nn
 
 import plants
 from benchbook.frameworks.plain import SGD, Adam, Plain
@@ -449,6 +450,27 @@ def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(recor
     )
     verdict = verdicts.summarise(record.rows())["verdict"].item()
     assert verdict.text(verdicts.UNPROVEN) == "no memory to compare a whole batch"
+
+
+@pytest.mark.parametrize(
+    ("share", "stays_off", "acts"), [(0.3, False, True), (0.3, True, False), (0.0, True, None)]
+)
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
+def test_dropout_that_stays_off_after_a_test_is_wrong(record, precision, share, stays_off, acts):
+    workload = plants.tiny(precision)
+    workload.model.dropout.p = share
+    if stays_off:
+        workload.model.train = lambda mode=True: nn.Module.train(workload.model, False)
+    amount = protocol.Amount(num_repeats=2, samples_per_window=16)
+    protocol.measure_windows(workload, record, amount)
+    rows = record.rows()
+    tested = rows[rows["phase"] == "evaluate"]["settings"]
+    assert [settings.get("dropout_acts") for settings in tested] == [acts] * 2
+    verdict = verdicts.summarise(rows)["verdict"].item()
+    assert verdict.text(verdicts.WRONG) == "its dropout drops nothing" * (acts is False)
+    if not stays_off:  # the second repeat is the first again: the steps left no trace
+        losses = rows[rows["phase"] == "train"]["loss"].tolist()
+        assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize("is_frozen", [False, True])

@@ -96,6 +96,7 @@ class Workload:
     epoch: int = 0
     settings: Settings = field(default_factory=Settings)
     metric: str | None = "top1"
+    last_batch = None  # of the window measured last
 
     def num_parameters(self) -> int:
         """Return the number of parameters, trainable or not."""
@@ -224,6 +225,18 @@ class Workload:
         self.load_state(state)
         self.epoch = state["epoch"]
         self.device.backend.restore_random_state(self.device, state["random"])
+
+    def has_dropout(self) -> bool:
+        """Return whether layers drop values in training; MLX does not tell."""
+        return False
+
+    def repeated_losses(self, batch: tuple, count: int) -> Iterator[float]:
+        """Yield the losses of steps on one batch, each from the present weights with further
+        random numbers; the steps stay."""
+        state = self.state()
+        for _ in range(count):
+            yield self.mean_loss([self.step(batch)])
+            self.load_state(state)
 
     def advance_schedule(self, count: int) -> None:
         """Set a schedule that changes with every step to the state after this many steps."""

@@ -45,6 +45,7 @@ REASONS = {
     "parity": (WRONG, "parity failed ({})", ""),
     "constant": (WRONG, "the loss is {:.6g} in every window", ""),
     "frozen": (WRONG, "{:.0f} of {:.0f} trained tensors stayed as they were in the windows", ""),
+    "undropped": (WRONG, "its dropout drops nothing", ""),
     "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
@@ -219,10 +220,11 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     what was replaced.
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, if
-    different batches of all its runs have the same loss, if its windows changed fewer tensors than a first
-    step did, or if its accuracy is that of guessing after a whole epoch of labels that can be
-    learnt. An operation that a device lacks in float64 proves nothing either way. A point whose
-    settings have no number of parity steps needs no comparison: it trains a user's own network.
+    different batches of all its runs have the same loss, if its dropout drops nothing, if its
+    windows changed fewer tensors than a first step did, or if its accuracy is that of guessing
+    after a whole epoch of labels that can be learnt. An operation that a device lacks in float64
+    proves nothing either way. A point whose settings have no number of parity steps needs no
+    comparison: it trains a user's own network.
 
     Args:
         measured: measured rows of one session of each point.
@@ -234,7 +236,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     precisions = pandas.concat([trained, compared]).groupby(POINT_KEY)["precision"].first()
     own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
     compared = compared[(compared["precision"] == own).fillna(False).array]
-    wrong = _guesses(trained, measured[measured["phase"] == "evaluate"])
+    tests = measured[measured["phase"] == "evaluate"]
+    wrong = _guesses(trained, tests)
     for (*key, _), judged in agreement.judge_each(agreement.steps(compared), _RUN):
         if not judged.passed:
             wrong[tuple(key)] = ("parity", judged.reason)
@@ -245,7 +248,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
         losses = own["loss"].to_numpy("float32")
         # A loss of few digits, such as 0 or one in bfloat16, may repeat by itself.
         digits = losses.view("uint32") & DIGITS_OF_FLOAT32
-        if len(own) > own["run_id"].nunique() and digits.all() and (losses == losses[0]).all():
+        begun = own[["run_id", "repeat"]].drop_duplicates()  # each from the same weights
+        if len(own) > len(begun) and digits.all() and (losses == losses[0]).all():
             wrong.setdefault(key, ("constant", float(losses[0])))
     moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
     moved = pandas.Series(moved, measured.index, dtype=float)
@@ -258,6 +262,9 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     still = most - moved.where(windows).groupby(keys).min()
     for key, count in still[still > 0].items():
         wrong.setdefault(key, ("frozen", count, most[key]))
+    for *key, settings in tests[[*POINT_KEY, "settings"]].itertuples(index=False, name=None):
+        if settings.get("dropout_acts") is False:
+            wrong.setdefault(tuple(key), ("undropped",))
     partial = {
         tuple(key)
         for *key, settings in compared[[*POINT_KEY, "settings"]].itertuples(index=False, name=None)

@@ -42,6 +42,7 @@ PREFETCHED = 2  # batches ahead of each worker, torch's default
 FILLING_SECONDS = (
     60.0  # a loader that is still filling its queue after this long is measured as it is
 )
+DROPOUT_STEPS = 4  # the loss of one alone may be equal by chance in bfloat16
 POLL_SECONDS, IDLE_SHARE = (
     0.2,
     0.1,
@@ -374,7 +375,10 @@ def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoc
         evaluation = workload.evaluate()
         timed.last = evaluation.loss, evaluation.accuracy
     loss = None if evaluation.loss is None else float(evaluation.loss)
+    drops = getattr(workload, "has_dropout", bool)()  # doubles have no layers
+    acts = {"dropout_acts": _dropout_acts(workload)} if drops else {}
     record.append(
+        settings=record.settings_with(**acts),
         repeat=repeat,
         epoch=epoch,
         status="ok" if loss is None else status(loss),
@@ -386,3 +390,15 @@ def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoc
         flops_per_sample=None,  # the description counts a training step
         **timed.columns(),
     )
+
+
+def _dropout_acts(workload: Workload) -> bool:
+    """Return whether a step of the last window's batch, repeated from the same weights, has
+    another loss; nothing changes."""
+    fresh = workload.snapshot()
+    workload.enter()
+    try:
+        first, *others = workload.repeated_losses(workload.last_batch, DROPOUT_STEPS)
+    finally:
+        workload.restore(fresh)
+    return any(loss != first for loss in others)

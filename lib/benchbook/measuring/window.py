@@ -153,6 +153,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
             losses.append(workload.step(batch))
             samples += workload.num_samples(batch)
         timed.last = losses[-1:]  # a step's loss is ready only when the whole step is done
+    workload.last_batch = batch
     loss = workload.mean_loss(losses)
     return {
         "samples": samples,

@@ -15,7 +15,14 @@ from typing import Any
 import ml_dtypes  # bfloat16 and similar types of NumPy, as TensorFlow and JAX use them
 import numpy
 
-from benchbook.frameworks.keras.runtime import Array, Batch, import_keras, is_moving, to_host
+from benchbook.frameworks.keras.runtime import (
+    Array,
+    Batch,
+    dropouts,
+    import_keras,
+    is_moving,
+    to_host,
+)
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
@@ -179,6 +186,15 @@ class KerasWorkload(Workload):
 
     def trained_weights(self) -> Iterator[numpy.ndarray]:
         return (to_host(variable.value) for variable in self.model.trainable_variables)
+
+    def has_dropout(self) -> bool:
+        return any(layer.rate > 0 for layer in dropouts(self.network.model))
+
+    def repeated_losses(self, batch: Batch, count: int) -> Iterator[float]:
+        weights = [to_host(weight.value) for weight in self.model.weights]
+        for _ in range(count):
+            yield self.mean_loss([self.step(batch)])
+            self.network.load(weights)  # without the seeds of dropout
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch on the device, or split into shares on several devices."""

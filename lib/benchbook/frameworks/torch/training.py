@@ -165,6 +165,10 @@ class TorchWorkload(Workload):
     def trained_weights(self) -> Iterator[numpy.ndarray]:
         return (to_host(part) for part in self.model.parameters() if part.requires_grad)
 
+    def has_dropout(self) -> bool:
+        random = (each for each in self.model.modules() if "Dropout" in type(each).__name__)
+        return any(getattr(each, "p", 0) > 0 for each in random)
+
     def enter(self) -> None:
         switch(self.settings)
 
