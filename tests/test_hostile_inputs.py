@@ -25,7 +25,7 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import layout
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
-from benchbook.running import profiles, session
+from benchbook.running import kernel, profiles, session
 from rows import COMMITTED, make_row, write
 from test_crosschecks import a_run, send
 
@@ -95,6 +95,7 @@ READERS = {  # of files that others may have written, and the errors with which 
     "rows.zip": (packing.read, packing.PackError),
     "rows.ipynb": (cleaning.read, ValueError),
     "rows.running": (marker.read, OSError),
+    "page.owner": (kernel.shown, OSError),
     "done": (lambda path: session.is_done(path.parent), OSError),
 }
 

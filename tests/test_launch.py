@@ -34,11 +34,14 @@ def log(tmp_path) -> Path:
     return tmp_path / "log"
 
 
-def test_a_result_a_message_and_what_is_printed_come_back_apart(log):
+def test_a_result_a_message_and_what_is_printed_come_back_apart(log, tmp_path, monkeypatch):
+    """Some environments print at the start of each process."""
+    (tmp_path / "sitecustomize.py").write_text("print('{}')")
+    monkeypatch.syspath_prepend(tmp_path)
     messages = []
     assert launch.call("launch_cases:double", 21, log=log, on_message=messages.append) == (42, None)
     assert messages == [{"number": 21}]
-    assert log.read_text() == "printed\nwritten by C code\n"
+    assert log.read_text() == "{}\nprinted\nwritten by C code\n"
 
 
 def test_an_error_has_its_type_and_a_death_its_signal_and_the_last_line(log):

@@ -548,6 +548,10 @@ def test_an_aggregation_that_fails_is_one_line_and_leaves_the_pages_of_before(
     cell = new_code_cell("raise OSError(28, 'No space left on device')")
     nbformat.write(new_notebook(cells=[cell], metadata={"kernelspec": kernelspec}), failing)
     monkeypatch.setattr(site.layout, "notebook", lambda study: failing)
+    other = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    other.parent.mkdir(parents=True)
+    other.write_text(json.dumps(kernelspec | {"argv": ["false", "{connection_file}"]}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     with pytest.raises(
         RuntimeError,
         match=r"^the aggregation failed: OSError: \[Errno 28\] No space left on device$",

@@ -4,8 +4,8 @@ result.
 One launcher serves notebooks, the processes of a point, the ranks of torchrun, the trials of a
 search and the questions for devices. A child runs `python -m benchbook.machine.launch FOLDER`.
 Its standard input is a pipe from this process, so that it and its descendants end when this
-process ends, however that happens. Its standard output carries messages. What the function
-prints goes to a log.
+process ends, however that happens. A named pipe in the folder carries messages. All that is
+printed goes to a log; the end of the standard output is that of the child.
 """
 
 import importlib
@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ import psutil
 from benchbook.machine import context, control_groups, processes, temporary
 
 INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
+MESSAGES = "messages"  # the pipe in a task's folder
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
 POLL_SECONDS = 0.5  # between two calls of `on_wait`; frequent ones would disturb windows
 MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line
@@ -104,7 +106,10 @@ def call(
     with temporary.folder() as folder:
         log = log or folder / "log"
         (folder / "task").write_bytes(cloudpickle.dumps((function, arguments, context.current())))
-        with log.open("ab") as file:
+        os.mkfifo(folder / MESSAGES)
+        # It is opened as a writer as well, so that it has no end.
+        channel = os.open(folder / MESSAGES, os.O_RDWR | os.O_NONBLOCK)
+        with log.open("ab", buffering=0) as file:
             options = {
                 "stdin": subprocess.PIPE,
                 "stdout": subprocess.PIPE,
@@ -115,7 +120,8 @@ def call(
                 [*command, str(folder)], **options, env=environment | (variables or {})
             )
             try:
-                in_time = _follow(child, time.monotonic() + seconds, on_message, on_wait)
+                end = time.monotonic() + seconds
+                in_time = _follow(child, channel, file, end, on_message, on_wait)
             except BaseException:
                 if interrupt_seconds:
                     _interrupt(child, interrupt_seconds)
@@ -125,6 +131,7 @@ def call(
                 status = child.wait()
                 child.stdin.close()
                 child.stdout.close()
+                os.close(channel)
         if not in_time:
             return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
         if not status and (folder / "result").exists():  # else it left by os._exit
@@ -134,10 +141,8 @@ def call(
             if status < 0
             else f"ended with exit status {status}"
         )
-        error = next(
-            (json.loads(path.read_text()) for path in sorted(folder.glob("error-*"))), None
-        )
-        failed = Failed(**error or {"name": "", "message": f"the process {how}"})
+        errors = (json.loads(path.read_text()) for path in sorted(folder.glob("error-*")))
+        failed = Failed(**next(errors, {"name": "", "message": f"the process {how}"}))
         return None, failed if failed.name else _death(failed.message, log, kills)
 
 
@@ -150,26 +155,38 @@ def send(message: Any) -> None:
 
 def _follow(
     child: subprocess.Popen,
+    channel: int,
+    log: RawIOBase,
     deadline: float,
     on_message: Callable[[Any], None],
     on_wait: Callable[[], None],
 ) -> bool:
-    """Pass on messages until the child closes its output, and return True; at the deadline
-    return False."""
+    """Pass on messages, and output to the log, until the child closes its output, and return
+    True; at the deadline return False."""
+    rest = b""
+
+    def pass_on() -> None:
+        nonlocal rest
+        with suppress(BlockingIOError):  # it is empty
+            while True:
+                *lines, rest = (rest + os.read(channel, 2**16)).split(b"\n")
+                for line in lines:
+                    on_message(json.loads(line))
+
     with selectors.DefaultSelector() as selector:
-        selector.register(child.stdout, selectors.EVENT_READ)
-        rest = b""
+        for source in (channel, child.stdout):
+            selector.register(source, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
-            if not selector.select(min(left, POLL_SECONDS)):
+            if not (ready := selector.select(min(left, POLL_SECONDS))):
                 on_wait()
-                continue
-            text = os.read(child.stdout.fileno(), 2**16)
-            if not text:
-                child.wait(INTERRUPT_SECONDS)
-                return True
-            *lines, rest = (rest + text).split(b"\n")
-            for line in lines:
-                on_message(json.loads(line))
+            if any(key.fileobj is child.stdout for key, _ in ready):
+                text = os.read(child.stdout.fileno(), 2**16)
+                if not text:
+                    child.wait(INTERRUPT_SECONDS)
+                    pass_on()
+                    return True
+                log.write(text)
+            pass_on()
     return False
 
 
@@ -210,8 +227,9 @@ def main() -> None:
     with open(os.devnull) as nothing:  # noqa: PTH123 (a script that asks for input meets the end of a file)
         os.dup2(nothing.fileno(), 0)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    os.dup(1)  # which is open until this process ends, as its caller expects
     if rank == "0":
-        messages = os.fdopen(os.dup(1), "w")
+        messages = (folder / MESSAGES).open("w", encoding="utf-8")
         listener = lambda message: print(json.dumps(message), file=messages, flush=True)  # noqa: E731
     os.dup2(2, 1)
     try:
@@ -222,7 +240,7 @@ def main() -> None:
     except BaseException as error:
         is_death = isinstance(error, Died)
         failure = {"name": "" if is_death else type(error).__name__, "message": str(error)}
-        (folder / f"error-{rank}").write_text(json.dumps(failure))
+        temporary.write(folder / f"error-{rank}", json.dumps(failure))
         if is_death:  # so that the log ends with the last words of what died
             os._exit(1)
         raise

@@ -101,3 +101,31 @@ def _claimed(path: Path) -> Iterator[None]:
 
 def _content(path: Path) -> bytes:
     return f"{path.name} {path.lstat().st_ino}".encode()
+
+
+def write(path: Path, content: str) -> None:
+    """Write a file so that after a crash it has either its old content or the new.
+
+    Raises:
+        OSError: the file cannot be written; the error names it.
+    """
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with naming(path), new.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError:  # a full disk
+        new.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of the `with` block name a file: that of a full disk does not."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise

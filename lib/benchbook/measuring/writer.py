@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas
 
-from benchbook.machine import condition, launch, processes
+from benchbook.machine import condition, launch, processes, temporary
 from benchbook.measuring import failures
 from benchbook.rows import marker, records
 
@@ -125,7 +125,7 @@ class Run:
             if not self.ended_by_another:
                 self.manifest["process_seconds"] = round(processes.age(), 1)
             text = json.dumps(self.manifest, indent=1, sort_keys=True)
-            marker.write_atomically(self.folder / f"{self.run_id}.json", text)
+            temporary.write(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)
 
     def _sample(self, **window: float | None) -> None:

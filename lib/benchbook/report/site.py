@@ -241,11 +241,10 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
         (source / executed.with_suffix(".md").name).write_text(text, encoding="utf-8")
         return ""
     answer = _put_answer_first(notebook)
-    owner = executed.with_suffix(".owner")
-    if whose := _whose(executed, owner):
+    session, shown = kernel.shown(executed)
+    if whose := _whose(executed, session):
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n*{whose}*\n{rest}"
-    shown = owner.read_text().split()[-1] if owner.exists() else ""
     others = (executed.parent / "points").glob(f"{executed.stem}-*.ipynb")
     if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
         lines = ["## Other points", ""]
@@ -278,16 +277,15 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
     return answer
 
 
-def _whose(executed: Path, owner: Path) -> str:
+def _whose(executed: Path, session: str) -> str:
     """Return the first words of a study's page that was executed elsewhere: on which machine, and
     when; empty for a page of this checkout and computer."""
-    study, session = executed.stem.partition("_")[2], ""
+    study = executed.stem.partition("_")[2]
     if executed.parent == layout.root() / "outputs" / "examples":
         made = json.loads(executed.read_text(encoding="utf-8"))["metadata"].get(MADE, {})
         machine = tables.markdown(made.get("machine", "another computer"))
         first, day = f"An example, executed on {machine}", made.get("day")
     else:
-        session = owner.read_text().partition(" ")[0] if owner.exists() else ""
         first, day = "Executed on another computer", statistics.day(session)
         if not session or session in sessions.own():
             return ""

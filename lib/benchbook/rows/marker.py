@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from benchbook.machine import context, processes, slurm
+from benchbook.machine import context, processes, slurm, temporary
 from benchbook.rows.schema import RUN_ID
 
 
@@ -20,7 +20,7 @@ def write(path: Path, state: dict) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     process = psutil.Process()
     owner = {"process": process.pid, "birth": processes.birth(process), "job": slurm.own_job()}
-    write_atomically(path, json.dumps(state | owner | {"supervisor": context.current().supervisor}))
+    temporary.write(path, json.dumps(state | owner | {"supervisor": context.current().supervisor}))
 
 
 def read(path: Path) -> dict | None:
@@ -60,17 +60,3 @@ def is_alive(path: Path) -> bool:
         processes.kill([process])
         return False
     return True
-
-
-def write_atomically(path: Path, content: str) -> None:
-    """Write a file so that after a crash it has either its old content or the new."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:  # a full disk
-        temporary.unlink(missing_ok=True)
-        raise
-    temporary.replace(path)

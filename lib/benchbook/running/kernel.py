@@ -10,6 +10,7 @@ others may come from anywhere, since `benchbook add` writes below outputs/runs.
 
 import logging
 import shutil
+import sys
 from pathlib import Path
 
 from benchbook.machine import context, launch, layout, temporary
@@ -30,11 +31,20 @@ def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
     page = executed() / layout.notebook(study).name
     (executed() / "points").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(notebook, executed() / "points" / f"{page.stem}-{point}.ipynb")
-    owner, session = page.with_suffix(".owner"), context.current().session
-    shown = owner.read_text().split() if owner.exists() else [None, None]
-    if not page.exists() or (is_reference and (shown[0] != session or shown[1] == point)):
+    session = context.current().session
+    of_session, of_point = shown(page)
+    if not page.exists() or (is_reference and (of_session != session or of_point == point)):
         shutil.copyfile(notebook, page)
-        owner.write_text(f"{session} {point}\n")
+        temporary.write(page.with_suffix(".owner"), f"{session} {point}\n")
+
+
+def shown(page: Path) -> tuple[str, str]:
+    """Return the session and the point that a page shows; empty if they are not known."""
+    try:
+        session, point = page.with_suffix(".owner").read_text(encoding="utf-8").split()
+    except (OSError, ValueError):  # there is none, or a power cut damaged it
+        return "", ""
+    return session, point
 
 
 def execute(notebook: Path, executed: Path, parameters: dict) -> None:
@@ -50,7 +60,16 @@ def execute(notebook: Path, executed: Path, parameters: dict) -> None:
         Died: the kernel died.
     """
     import papermill
+    from jupyter_client import AsyncKernelManager
+    from jupyter_client.kernelspec import KernelSpec
     from traitlets.config import Config
+
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+
+    class Kernel(AsyncKernelManager):
+        """This environment's; one called `python3` elsewhere on Jupyter's path is not asked."""
+
+        kernel_spec = KernelSpec(argv=command, language="python")
 
     paths = (
         str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, executed)
@@ -60,10 +79,11 @@ def execute(notebook: Path, executed: Path, parameters: dict) -> None:
         # All files of a run are written after its last cell; a framework's regular shutdown takes a
         # second or two more.
         settings.NotebookClient.shutdown_kernel = "immediate"
+        settings.NotebookClient.kernel_manager_class = Kernel
         # Streams are merged, so that the last state of a progress bar is kept.
         options = {"progress_bar": False, "config": settings, "coalesce_streams": True}
         options |= {"kernel_name": "python3", "language": "python"}
-        with temporary.variables(IPYTHONDIR=f"{folder}/ipython", JUPYTER_PREFER_ENV_PATH="1"):
+        with temporary.variables(IPYTHONDIR=f"{folder}/ipython"):
             try:
                 papermill.execute_notebook(*paths, parameters, **options)
             except RuntimeError as error:  # nbclient's and jupyter_client's, such as "Kernel died"

@@ -18,11 +18,11 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, verdicts, wording
-from benchbook.machine import condition, contention, context, identity, layout, variables
+from benchbook.machine import condition, contention, context, identity, layout, temporary, variables
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
-from benchbook.rows import ceilings, crosschecks, marker
+from benchbook.rows import ceilings, crosschecks
 from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
@@ -86,7 +86,7 @@ def measure(
         if not (
             file.exists() and layout.is_name(file.read_text(errors="replace"))
         ):  # a power cut may damage it
-            marker.write_atomically(file, runs.new_id())
+            temporary.write(file, runs.new_id())
         with context.changed(session=file.read_text(), machine=name):
             left_out = run(points, name, deadline)
         if not left_out:
@@ -225,7 +225,7 @@ def _state(machine_name: str, point: Point) -> Path:
 
 def _write_done(folder: Path, statuses: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    marker.write_atomically(folder / "done", json.dumps({"statuses": statuses}) + "\n")
+    temporary.write(folder / "done", json.dumps({"statuses": statuses}) + "\n")
 
 
 def _statuses(folder: Path) -> list[str]:
