@@ -6,7 +6,9 @@ import os
 import shutil
 import stat
 import tracemalloc
+import unicodedata
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -83,10 +85,33 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
     ):
         packing.pack("desk")
     other.rename(folder)
-    (folder / "run-1.json").write_text(json.dumps({"path": f"{layout.root()}/data"}))
-    with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
-        packing.pack("desk")
     assert not list(outputs.glob("*.zip*"))
+
+
+HOMES = [
+    str(layout.root()),
+    "/Users/me",
+    "/home/josé",
+    "/home/张伟",
+    "/home/\U00020bb7",
+    "/Users/jose\u0301",
+]
+
+
+@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("written", ["{}/data", "in {}", "josé: {}: no file"])
+def test_the_home_folder_is_not_packed_however_it_is_written(monkeypatch, home, written):
+    monkeypatch.setattr(Path, "home", lambda: Path(unicodedata.normalize("NFC", home)))
+    path = measure() / "run-1.json"
+    packing.pack("desk")
+    inner = json.dumps(written.format(home))
+    for text in (inner, json.dumps(inner), json.dumps(written.format(home), ensure_ascii=False)):
+        path.write_text(f'{{"path": {text}}}')
+        with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
+            packing.pack("desk")
+    for other in (f"{home}er/x", f"x{home}", "josé 张伟"):
+        path.write_text(json.dumps({"path": other}))
+        packing.pack("desk")
 
 
 NEITHER = "allowed: <machine>/<study>/<point>/<run_id>.csv and .json"

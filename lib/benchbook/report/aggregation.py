@@ -11,7 +11,7 @@ import pandas
 
 from benchbook import studies
 from benchbook.judging import statistics, wording
-from benchbook.machine import condition, layout, sessions
+from benchbook.machine import condition, layout, sessions, temporary
 from benchbook.record import articles
 from benchbook.report import claim_outcomes, closing, costs, machines, pages, tables
 from benchbook.rows import crosschecks, manifests, records
@@ -135,7 +135,8 @@ class Aggregation:
         for name, text in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
+            with temporary.naming(path):
+                path.write_text(text, encoding="utf-8", newline="")
 
 
 def merge(runs: Path) -> Aggregation:

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import re
+import unicodedata
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -86,15 +87,17 @@ def pack(
                     written.assign(message=None).to_csv(index=False, lineterminator="\n").encode()
                 )
                 contents[name] = content
+        text = _readable(content.decode(errors="replace"))
         for private in (Path.home(), layout.root()):
-            if len(private.parts) > 1 and f"{private}/".encode() in content:
+            pattern = rf"(?<![\w.-]){re.escape(_readable(str(private)))}(?![\w.-])"
+            if len(private.parts) > 1 and re.search(pattern, text):
                 raise PackError(
                     f"{name} names the folder {private}; allowed: no private folders in published files"
                 )
     path = path or layout.outputs() / f"{machine_name}.zip"
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(path.name + ".new")
-    with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
+    new = path.with_name(f".{path.name}.new")
+    with temporary.naming(path), zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
     new.replace(path)
@@ -123,6 +126,16 @@ def _machines() -> str:
     return (
         f"machines with a folder: {', '.join(sorted(each.name for each in folders)) or 'none yet'}"
     )
+
+
+def _readable(text: str) -> str:
+    """Return a text with JSON's escapes of letters as letters, each in its composed form."""
+    written = re.sub(
+        r"(?:\\+u[0-9a-fA-F]{4})+",
+        lambda escapes: json.loads('"' + re.sub(r"\\+", r"\\", escapes[0]) + '"'),
+        text,
+    )
+    return unicodedata.normalize("NFC", written)
 
 
 def add(path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.DataFrame]:

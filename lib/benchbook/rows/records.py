@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.rows import files, manifests
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import (  # noqa: F401
@@ -278,7 +278,7 @@ def append(path: Path, row: dict) -> None:
     row = {name: _plain(value) for name, value in row.items()}
     check_row(row, path.name)
     values = [row.get(name) for name in COLUMNS]
-    with path.open("a", encoding="utf-8", newline="") as file:
+    with temporary.naming(path), path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         if not file.tell():
             writer.writerow(COLUMNS)
