@@ -140,6 +140,8 @@ $(READY): requirements/$(PLATFORM).txt pyproject.toml | $(UV)
 	@echo "Installing the locked packages for $(PLATFORM) (several GB on the first run)"
 	@$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements/$(PLATFORM).txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@for path in .venv/lib/python*/site-packages/__editable__.benchbook-*.pth; do \
+		test ! -f "$$path" || echo ../../../../lib > "$$path"; done # Python 3.11 reads it in ASCII where LC_ALL=C
 	@rm -f .venv/.ready-* && touch $@
 
 requirements/%.txt:

@@ -361,8 +361,16 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
         (tmp_path / "log").unlink(missing_ok=True)
         return ["yours" if "mine.txt" in line else " ".join(line.split()[:2]) for line in lines]
 
-    whole = ["venv --quiet", "pip sync", "pip install"]
+    whole, packages = (
+        ["venv --quiet", "pip sync", "pip install"],
+        ".venv/lib/python3.11/site-packages",
+    )
+    found = tmp_path / packages / "__editable__.benchbook-0.1.0.pth"
+    found.parent.mkdir(parents=True)
+    found.write_text("/été/lib")  # as uv writes it, in UTF-8
     assert setup() == whole
+    assert found.read_text().isascii()
+    assert (found.parent / found.read_text().strip()).resolve() == tmp_path / "lib"
     assert setup() == []
     assert [setup(EXTRAS="mine.txt"), setup(EXTRAS="mine.txt")] == [["yours"], ["yours"]]
     (tmp_path / ".venv" / "bin" / "python").unlink()
