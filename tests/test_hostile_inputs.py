@@ -22,7 +22,7 @@ from benchbook.commands import cli
 from benchbook.commands.output import SOME_LEFT_OUT
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable
-from benchbook.machine import layout
+from benchbook.machine import layout, temporary
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import kernel, profiles, session
@@ -575,6 +575,77 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     statuses = {name: status for name, (status, _) in ended.items() if status}
     assert statuses == {"study": SOME_LEFT_OUT, "measure": 2}, ended
     assert TOKEN in ended["compare"][1] + ended["share"][1]
+
+
+BEGINNINGS = ("", ".", "benchbook_", "benchbook-", ".adding-", ".report-", "20260101T000000Z-")
+ENDINGS = ("", ".csv", ".json", ".running", ".new", ".log", ".owner", ".zip", ".lock")
+NAMES = ("complete", "runs", "old", "site", "report", ".made", ".written", "done", ".session")
+
+
+def plant(folder: Path, draw: random.Random, depth: int = 0) -> None:
+    """Fill a folder with files, folders, links and pipes of names that the library uses too."""
+    for _ in range(draw.randrange(4, 12)):
+        name = draw.choice(BEGINNINGS) + f"{draw.randrange(16**6):06x}" + draw.choice(ENDINGS)
+        path = folder / (draw.choice(NAMES) if depth and draw.random() < 0.4 else name)
+        kind = draw.random()
+        if path.exists() or path.is_symlink():
+            continue
+        if kind < 0.4 and depth < 4:
+            path.mkdir()
+            plant(path, draw, depth + 1)
+        elif kind < 0.5:
+            path.symlink_to(draw.choice([folder, path, folder / "nowhere", folder.parent]))
+        elif kind < 0.55:
+            os.mkfifo(path)
+        else:
+            path.write_bytes(draw.randbytes(draw.randrange(60)))
+
+
+def look(folder: Path) -> dict[Path, tuple]:
+    """Return what lies below a folder, and what is in it."""
+    found = {}
+    for path in folder.rglob("*"):
+        content = path.readlink() if path.is_symlink() else path.is_file() and path.read_bytes()
+        found[path] = (path.lstat().st_mode, path.lstat().st_ino, content)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_command_changes_or_removes_what_the_library_did_not_make(
+    tmp_path, monkeypatch, command, seed
+):
+    outputs, report, draw = tmp_path / "outputs", tmp_path / "outputs/report", random.Random(seed)
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
+    monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
+    monkeypatch.setattr(costs, "_predicted", lambda *_: [])
+
+    def write() -> Path:  # Sphinx and the notebook's kernel take long
+        with site.replacing(report) as place, temporary.folder():
+            for name in ("index.html", "docs/words.html", f"docs/{draw.random()}.html"):
+                (place / "site" / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / "site" / name).write_text(str(draw.random()))
+        return report / "index.html"
+
+    monkeypatch.setattr(site, "write", write)
+    send([a_run(machine=machine, run_id=f"{machine}-1") for machine in ("desk", "attic")])
+    write()
+    places = [tmp_path / "temporary", outputs, report, report / "docs"]
+    places += [outputs / name for name in ("executed", "state", "figures", "runs/desk/x/y")]
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+        plant(place, draw)
+    monkeypatch.setattr("tempfile.tempdir", str(places[0]))
+    own = {outputs / "runs", report, *(path for path in report.rglob("*") if path.is_dir())}
+    before = {path: value for path, value in look(tmp_path).items() if path not in own}
+    before = {path: value for path, value in before.items() if "html" not in path.suffix}
+    before.pop(report / site.WRITTEN)
+    for line in WALK.strip().splitlines():
+        words = shlex.split(line.format(here=tmp_path))
+        status, said = command(*words)
+        after = look(tmp_path)
+        changed = {path: value for path, value in before.items() if after.get(path) != value}
+        assert not changed, (words, said)
+        assert (status, words[0]) != (1, said), said
 
 
 MARKUP = (
