@@ -142,9 +142,9 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             "_static/points.js",
         ):
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
-        charts = {path.stem: path for path in figures.glob("*.csv")}
+        charts = [path for path in figures.iterdir() if path.suffix in (".csv", ".svg")]
         for path in executed:
-            _write_notebook(path, source, charts)
+            _write_notebook(path, source, [chart.name for chart in charts])
         (source / "docs").mkdir()
         for path in (layout.root() / "docs").glob("*.md"):
             text = path.read_text(
@@ -152,9 +152,7 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             )  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        settings = SETTINGS | {
-            "html_extra_path": list(map(str, [figures / "data", *figures.glob("*.[cs][sv][vg]")]))
-        }
+        settings = SETTINGS | {"html_extra_path": list(map(str, [figures / "data", *charts]))}
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
         trees = place / "doctrees"
         with (figures / "sphinx.log").open("w", encoding="utf-8") as log:
@@ -224,7 +222,7 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
     Sphinx reads.
 
     The notebooks of a study's other points are written next to its page, which links to them. A
-    figure links to its table if that is one of `charts`.
+    figure links to those of its files that are among `charts`.
 
     Returns:
         The first sentence of its answer; empty without one.
@@ -264,11 +262,11 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
             "metadata", {}
         ).items():  # MyST-NB has one text for all pictures of a cell
             alt, data, name = html.escape(own["alt"]), html.escape(output.data[kind]), own["table"]
-            link = (
-                f'<a href="{name}.csv" download>Numbers of all machines (CSV)</a>,'
-                f' <a href="{name}.svg" download>figure (SVG)</a>'
-                if name in charts
-                else ""
+            files = {f"{name}.csv": "Numbers of all machines (CSV)", f"{name}.svg": "figure (SVG)"}
+            link = ", ".join(
+                f'<a href="{file}" download>{words}</a>'
+                for file, words in files.items()
+                if file in charts
             )
             output.data = {
                 "text/html": f'<div class="chart" tabindex="0"><img alt="{alt}" src="data:{kind};base64,{data}"></div>'
