@@ -20,6 +20,8 @@ import yaml
 
 import toy
 from benchbook.commands import cli
+from benchbook.frameworks import survey
+from benchbook.frameworks.devices import Device
 from benchbook.judging import wording
 from benchbook.machine import context, identity, layout
 from benchbook.rows import records
@@ -134,6 +136,18 @@ def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):
     monkeypatch.setattr(session, "NEEDED_BYTES", 2**60)
     with pytest.raises(ValueError, match="MiB are free on its disk; allowed: "):
         session.check_room(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_disk_that_fills_ends_a_study_and_the_file_is_named(outputs, monkeypatch, command):
+    (full := outputs / "rows.csv").symlink_to("/dev/full")
+    monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
+    monkeypatch.setattr(execute, "execute", lambda *_: records.append(full, make_row()))
+    status, said = command("study", "--profile", "smoke", "--studies", "mnist_speedup")
+    assert (status, said.splitlines()[-1]) == (
+        2,
+        f"error: {full}: No space left on device; the rows written before are kept",
+    )
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"statuses": ["o', '{"statuses": 5}', None])

@@ -4,6 +4,7 @@ A point that is over gets a file `<point>/done` in the folder of `layout.state`.
 short, the same command measures the remaining points under the name of that session.
 """
 
+import errno
 import json
 import math
 import os
@@ -144,7 +145,8 @@ def run(
             line.end(["interrupted"], 0)
             raise
         except Exception as error:  # the next point may succeed
-            if os.environ.get("BENCHBOOK_DEBUG"):
+            is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+            if is_full or os.environ.get("BENCHBOOK_DEBUG"):
                 raise
             left_out.append((point, f"{type(error).__name__}: {error}"))
             statuses = [type(error).__name__]
