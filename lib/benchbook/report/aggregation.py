@@ -90,7 +90,8 @@ class Aggregation:
         measured, name_of = self.evidence.measured, self.evidence.names.machine
         machines = list(map(name_of, sorted(set(measured["machine"]))))
         days = statistics.days(measured)
-        whose = f"{wording.joined(machines[:3])}{f' and {len(machines) - 3} more' * (len(machines) > 3)}"
+        more = [f"{len(machines) - 3} more"] if len(machines) > 3 else []
+        whose = wording.joined([*machines[:3], *more])
         whose += f", measured {' to '.join(dict.fromkeys(days[:1] + days[-1:]))}"
         first = "Nothing was measured in this checkout on this computer yet."
         return {first: tables.markdown(f"The answers below are of {whose}.")} | found

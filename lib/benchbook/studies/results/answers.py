@@ -151,7 +151,9 @@ class Template:
         if is_measured(line):
             place = re.sub(r"^an? ", "this ", place) if evidence.own_first else place
             point = evidence.point(line.get("machine"), study, line.get("point"))
-            day = statistics.day(str(point.get("session", "")))
+            own = evidence.counting(study)
+            days = statistics.days(own[own["machine"].eq(line.get("machine"))])
+            day = statistics.day(str(point.get("session", ""))) or "".join(days[-1:])
         count = None if " x " in place else line.get("device_count")
         holds = self.equal is not None and number.low <= self.equal <= number.high
         columns = line | {"framework": libraries.WORDS.get(line.get("framework"))}
