@@ -116,3 +116,14 @@ def test_like_machines_are_of_one_kind_only_where_nobody_gave_a_name(tmp_path, m
     assert (one == other) is not is_given
     name = f"Apple M2, 16 GB ({machine})" if is_given else "Apple M2, 16 GB (no. 1)"
     assert made.machine(machine) == name
+
+
+@pytest.mark.parametrize(
+    ("yours", "ending"), [((), ["no. 1", "no. 2"]), (("one",), ["yours", "another"])]
+)
+def test_of_two_like_machines_one_may_be_the_readers(yours, ending):
+    rows = make_rows([make_row(machine=machine, chip="Chip A") for machine in ("one", "two")])
+    made = naming.from_rows(rows, None, frozenset(yours))
+    assert [made.machine(name) for name in ("one", "two")] == [
+        f"Chip A ({each})" for each in ending
+    ]

@@ -197,8 +197,8 @@ def from_rows(
 
     Articles often name a computer after its GPU or TPU; such a machine is called `server with`
     that chip. Cores and memory come from a manifest, else from the machine's id. A measured
-    machine that somebody named has this name in brackets. If several others would have the same
-    name, each name but the reader's ends with a number, in the order of their ids.
+    machine that somebody named has this name in brackets. Another machine of the same name is
+    `another`, and several end with a number, in the order of their ids; the reader's, with YOURS.
 
     Args:
         rows: measured and published rows.
@@ -231,9 +231,12 @@ def from_rows(
     names, counts = {machine: str(machines[machine]) for machine in measured}, Counter()
     for machine in given:
         machines[machine] = replace(machines[machine], suffix=f" ({machine})")
-    for machine in sorted(_with_shared_name(names) - given - yours):
+    others = sorted(_with_shared_name(names) - given - yours)
+    several = _with_shared_name({machine: names[machine] for machine in others})
+    for machine in others:
         counts[names[machine]] += 1
-        machines[machine] = replace(machines[machine], suffix=f" (no. {counts[names[machine]]})")
+        number = f"no. {counts[names[machine]]}" if machine in several else "another"
+        machines[machine] = replace(machines[machine], suffix=f" ({number})")
     for machine in machines.keys() & yours:
         machines[machine] = replace(machines[machine], suffix=machines[machine].suffix + YOURS)
     shared = _with_shared_name({key: name for key, name in own_chips.items() if key[0] in measured})
