@@ -108,5 +108,7 @@ def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_wi
         )
         boxes = [label.get_window_extent() for label in labels]
         assert all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
+        assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+        assert figure.get_figwidth() <= 6  # which a phone shows at 60 % of its size
         heights[count] = figure.get_figheight()
     assert heights[3] < heights[20]

@@ -87,7 +87,7 @@ def quantity(numbers: Sequence[float], unit: str, digits: int = 0) -> list[str]:
     if unit == "$":
         return list(map(price, numbers))
     value, say = numbers[0], times if unit == "times" else number
-    if digits:
+    if digits and unit != "times":
 
         def say(number: float) -> str:
             text = _rounded(number, digits)

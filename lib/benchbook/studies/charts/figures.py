@@ -48,14 +48,15 @@ STYLE = {
 MOST_BARS = 30
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
-VIEW_GAP = 0.8  # between the two views, in bars, for a heading
+BAR_HEIGHT = 0.45  # of a line's; its label stands above
+VIEW_GAP = 0.9  # between the two views, in bars, for a heading
 HATCH = "///"  # of the bar of a doubtful point: unstable, unproven or diverged
 DOUBTFUL, FAILED = "unstable, unproven or diverged", "failed or wrong, no measure"
 # The kinds of bounds, with their legend. A range has no caps: it is no estimate of random error.
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
-LABEL_LETTERS = 56  # in each line of a label
+LABEL_LETTERS = 80  # in each line of a label
 
 
 def style(more: Mapping[str, object] = MappingProxyType({})):
@@ -132,9 +133,7 @@ def labels(
         )
         source = "" if is_measured(line) else SOURCES.get(line["source"], line["source"])
         told = ", ".join(filter(None, (own, source)))
-        texts.append(
-            "\n".join(textwrap.fill(part, LABEL_LETTERS) for part in (place, told) if part)
-        )
+        texts.append(textwrap.fill(", ".join(filter(None, (place, told))), LABEL_LETTERS))
     return texts
 
 
@@ -231,14 +230,14 @@ def draw_bars(
             "style": "italic",
             "va": "bottom",
         }
-        axes.text(0.01, places[look["view"] == heading].max() + 0.45, f"{heading}:", **at)
+        axes.text(0.01, places[look["view"] == heading].max() + 0.85, f"{heading}:", **at)
     _whiskers(axes, table.set_axis(places), column, look["bounds"])
-    axes.set_yticks(places, table["label"], fontsize=8)
-    axes.tick_params(axis="y", length=0)
+    axes.set_yticks(places + 0.27, table["label"], fontsize=8, ha="left", va="bottom")
+    axes.tick_params(axis="y", length=0, pad=-2)  # each above its bar, so that a phone fits both
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
     axes.set_ylim(
-        -0.6, max([1.0, *places]) + (1.1 if both else 0.6)
+        -0.6, max([1.0, *places]) + (1.4 if both else 0.8)
     )  # at least 1, so that a lone bar is not thicker
     axes.margins(x=0.35)  # room for the texts after the bars
     shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
@@ -271,7 +270,7 @@ def _bar(
     left = 0.0
     for part, alpha in zip(parts, SHADES, strict=False):
         if pandas.notna(line[part]):
-            axes.barh(place, line[part], left=left, alpha=alpha, **style)
+            axes.barh(place, line[part], BAR_HEIGHT, left, alpha=alpha, **style)
             left += line[part]
 
 

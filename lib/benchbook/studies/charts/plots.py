@@ -207,8 +207,8 @@ class Bars(Plot):
             label=figures.labels(best, evidence.names, self.label, self.usual),
             text=list(map(self.words, best.to_dict("records"))),
         )
-        heights = [max(0.42, 0.08 + 0.14 * (1 + label.count("\n"))) for label in best["label"]]
-        figure, axes = figures.canvas(1.6 + len(best) * max(heights), 9.0)
+        heights = [0.42 + 0.15 * label.count("\n") for label in best["label"]]
+        figure, axes = figures.canvas(1.6 + len(best) * max(heights), 6.0)
         figures.draw_bars(axes, best, self.value, colours(evidence), self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.ticks:
@@ -271,7 +271,7 @@ class Points(Plot):
                 "color": shade,
                 "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)],
             }
-            values, text = points[self.value].astype(float), label.replace("\n", ", ")
+            values, text = points[self.value].astype(float), label.replace("\n", " ")
             drawn = points.assign(**{self.value: values.clip(upper=self.highest)})
             figures.draw_points(axes, drawn, self.x, self.value, text, style)
             for line in points[values > self.highest].to_dict("records"):

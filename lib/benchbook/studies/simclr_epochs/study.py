@@ -262,7 +262,9 @@ STUDY = Study(
             "support",
             table=support_matrix,
             lines=lambda cells, evidence: (
-                cells.query(f"study == @NAME and ({NOT_BASELINE})") if len(cells) else cells
+                cells.query(f"study == @NAME and ({NOT_BASELINE})").assign(interval=intervals.RANGE)
+                if len(cells)
+                else cells
             ),
             alike=("dataset", "batch_size"),
             title=Template(
