@@ -4,6 +4,7 @@ that its interval does not support."""
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import study_rows
 from benchbook import studies
+from benchbook.commands import cli
 from benchbook.judging import wording
 from benchbook.judging.verdicts import REASONS, Verdict
 from benchbook.record.naming import Name, Names
@@ -103,6 +105,25 @@ def test_each_place_shows_the_same_answer_short_and_with_no_doubt_before_its_num
     assert not DOUBTS.search(first.partition(answer.number)[0])
     assert "ot decided" not in first
     assert all(len(sentence.split()) <= 40 for sentence in (first, *more))
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_the_terminal_shows_the_answer_of_this_machine_in_80_columns(
+    tmp_path, monkeypatch, capsys, is_steady
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(cli, "_write_report", lambda: tmp_path / "index.html")
+    rates = (100.0, 101.0, 99.0) if is_steady else (50.0, 150.0, 60.0, 140.0, 55.0, 145.0)
+    evidence = Evidence(make_rows(starts(5, rates)), own_first=True)
+    monkeypatch.setattr(Evidence, "of_machine", lambda machine: evidence)
+    own = [SimpleNamespace(key=(STUDY.name, evidence.summary["point"].item()), title="MNIST, CPU")]
+    cli._show(own, evidence.summary, [], math.inf)
+    shown = capsys.readouterr().out
+    assert str(answers.of_study(STUDY, evidence)) in " ".join(shown.split())
+    assert max(map(len, shown.splitlines()[:-1])) <= 80  # the last is a path
+    [line] = [line for line in shown.splitlines() if "MNIST, CPU" in line]
+    assert line.strip().endswith("~") != is_steady
+    assert ("RETRY=1" in shown) != is_steady
 
 
 @pytest.mark.parametrize("name", TITLES)

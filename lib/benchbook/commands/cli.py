@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -400,7 +400,8 @@ def _planned(
 
 
 MARKS = {verdicts.UNSTABLE: "~", verdicts.UNPROVEN: "?", verdicts.CHANGED: "c"}  # others: x
-LEGEND = "~ unstable, ? not fully compared with float64, c other data or variables, x failed"
+LEGEND = "~ unstable, ? not fully compared with float64, c other data or variables, x failed;"
+LEGEND += " + disturbed processes, which do not count"
 
 
 def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> pandas.DataFrame:
@@ -411,12 +412,12 @@ def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> panda
         rate, _, _, unit = statistics.in_units(line)
         is_known, verdict = pandas.notna(rate), line["verdict"]
         kind = verdict.kind if verdict and line["status"] == "ok" else line["status"]
+        more = f" + {line['num_disturbed']}" if line["num_disturbed"] else ""
         shown.append({
             "point": titles[line["study"], line["point"]],
             "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
             "95 %": wording.half_width(line) if line["interval"] == intervals.INTERVAL else "",
-            "processes": line["num_processes"],
-            "disturbed": line["num_disturbed"],
+            "processes": f"{line['num_processes']}{more}",
             "": MARKS.get(kind, "" if kind in (verdicts.STABLE, verdicts.TOO_FEW, "ok") else "x"),
         })  # fmt: skip
     return pandas.DataFrame(shown)
@@ -440,12 +441,13 @@ def _show(
         return
     machine = lines["machine"].iloc[0]
     if until - time.monotonic() > REPORT_SECONDS:
-        page, evidence = _write_report(), Evidence.of_machine(machine)
+        page = _write_report()
+        evidence = replace(Evidence.of_machine(machine), own_first=True)
         unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
         say_table(
             f"All points of {machine}", _table(lines, {point.key: point.title for point in points})
         )
-        say(LEGEND)
+        say_wrapped(LEGEND)
         for name, each in studies.every().items():
             if name in set(lines["study"]):
                 answer = answers.of_study(each, evidence)
@@ -453,12 +455,9 @@ def _show(
                 said = [answer.dated, answers.published(each, evidence)] if answer else []
                 said = " ".join(filter(None, said)) or "No point of this machine trained."
                 say_wrapped(f"  {said}")
-        disturbed = lines["num_disturbed"].gt(0).sum()
-        say(
-            f"Unstable: {unsure.sum()} of {len(lines)}; with disturbed processes, which do not count: {disturbed}."
-        )
-        if lines["verdict"].map(verdicts.can_be_repeated).any():
-            say("`make study RETRY=1` measures unstable points again.")
+        can_repeat = lines["verdict"].map(verdicts.can_be_repeated).any()
+        again = "; `make study RETRY=1` measures them again" if can_repeat else ""
+        say(f"Unstable: {unsure.sum()} of {len(lines)}{again}.")
         say(f"Report: {short(page)}")
     else:
         say("No time is left for the report; `benchbook report` (or `make report`) writes it.")

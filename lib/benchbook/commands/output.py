@@ -29,7 +29,7 @@ def say_wrapped(text: str) -> None:
     """Print a sentence in lines of the terminal's width, indented as its first."""
     indent = text[: len(text) - len(text.lstrip())]
     width = shutil.get_terminal_size().columns
-    say(textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False))
+    say(*textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False))
 
 
 def say_table(title: str, lines: pandas.DataFrame) -> None:
