@@ -27,6 +27,7 @@ FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
 MOST_PROCESSES = 10_000  # of a point in a session
+MOST_SECONDS = 1e9  # of a process: 32 years
 _TEXTS = list[str] | None
 _GPU = {
     Count: ("num_other_processes",),
@@ -78,7 +79,8 @@ Manifest = open_mapping(
     | None,
     misplaced_operations=dict[str, Index] | None,
     first_call_seconds=Quantity,
-    process_seconds=Quantity,
+    # Where the clock was set back meanwhile, macOS tells a negative age.
+    process_seconds=Annotated[float, Field(ge=-MOST_SECONDS, le=MOST_SECONDS)] | None,
     waited_seconds=Quantity,
     process=Annotated[int, Field(ge=0, le=MOST_PROCESSES)] | None,
 )

@@ -319,7 +319,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
     taken["parameters"] = [
         described.get(run, {}).get("parameters") or {} for run in taken["run_id"]
     ]
-    taken = taken.dropna(subset="process").assign(outside=taken["process"] - taken["seconds"])
+    taken = taken[taken["process"] > 0].assign(outside=taken["process"] - taken["seconds"])
     best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
     products = best.groupby(["machine", "device"])["rate"].max().to_dict()
     lines = [

@@ -144,7 +144,7 @@ class Measurement:
                 ended[run_id] = manifest.get("process", 1), status
         done, judged = dict(ended.values()), verdicts.runs(rows, conditions)
         disturbed = set(judged.loc[judged["is_disturbed"], "run_id"])
-        lost = sum(described[run].get("process_seconds") or 0.0 for run in disturbed)
+        lost = sum(max(0.0, described[run].get("process_seconds") or 0.0) for run in disturbed)
         lost += sum(described.get(run, {}).get("waited_seconds") or 0.0 for run in ended)
         allowed = contention.patience() if self.patience is None else self.patience
         patience = 0.0 if self.in_kernel else max(0.0, allowed - lost)
