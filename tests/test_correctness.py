@@ -82,6 +82,9 @@ def test_a_point_whose_gradient_points_the_other_way_is_wrong_and_never_speaks_f
         ({"parity": GOOD | {"worst_norm_ratio": 1.1}}, "wrong"),
         ({"parity": GOOD | {"same_weights_loss": 2.1}}, "wrong"),
         ({"loss": 2.1}, "wrong"),  # in every window
+        ({"settings": {"dropout_acts": False}}, "wrong"),
+        ({"settings": {"dropout_acts": False, "trainable": False}}, "ok"),  # features may vanish
+        ({"settings": {"dropout_acts": True}}, "ok"),
         ({"loss": 0.0}, "ok"),  # a small set, learnt by heart
         ({"loss": 2.109375}, "ok"),  # as bfloat16 prints its neighbours, too
         (

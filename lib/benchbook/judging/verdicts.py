@@ -263,7 +263,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     for key, count in still[still > 0].items():
         wrong.setdefault(key, ("frozen", count, most[key]))
     for *key, settings in tests[[*POINT_KEY, "settings"]].itertuples(index=False, name=None):
-        if settings.get("dropout_acts") is False:
+        # Features of frozen random weights may vanish, with them or without dropout.
+        if settings.get("dropout_acts") is False and settings.get("trainable") is not False:
             wrong.setdefault(tuple(key), ("undropped",))
     partial = {
         tuple(key)
