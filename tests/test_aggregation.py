@@ -2,6 +2,8 @@
 
 import html
 import random
+import re
+from dataclasses import replace
 
 import nbformat
 import pandas
@@ -79,6 +81,15 @@ def test_it_begins_with_the_readers_machine_and_marks_it_in_every_table(merged, 
     assert "(yours)" in first
     machines = next(table for table in shown["text/html"] if "memory_gib" in table)
     assert "(yours)" in BeautifulSoup(machines, "html.parser")("tr")[1].get_text()
+
+
+def test_without_a_machine_of_the_readers_it_says_whose_the_answers_are(merged):
+    strangers = replace(merged, evidence=replace(merged.evidence, yours=frozenset()))
+    (first, whose), *rest = strangers.yours.items()
+    assert first == "Nothing was measured in this checkout on this computer yet."
+    assert re.match(r"The answers below are of .* and 22 more, measured 2026-", whose)
+    assert rest
+    assert not any(" this " in answer or "(yours)" in answer for _, answer in rest)
 
 
 def test_each_figure_links_its_numbers_and_its_drawing(outputs, shown):

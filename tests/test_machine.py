@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from benchbook.machine import identity, layout, nvidia
+from benchbook.machine import identity, layout, nvidia, sessions
 from test_crosschecks import LATER, START, a_run, send
 
 
@@ -285,3 +285,16 @@ def test_an_arm_chip_is_named_after_its_board_or_its_cores(
     monkeypatch.setattr(identity, "output", lambda *command: printed)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     assert identity._chip() == chip
+
+
+def test_sessions_are_the_readers_on_computers_of_the_kind_that_measured_them(outputs, monkeypatch):
+    for session in ("s1", "s1", "s2"):
+        sessions.remember(session)
+    assert sessions.own() == {"s1", "s2"}
+    assert len(layout.sessions().read_text().split()) == 2
+    with layout.sessions().open("a") as file:
+        file.write("s3,torn")  # by a power cut
+    sessions.remember("s4")
+    assert sessions.own() == {"s1", "s2", "s4"}
+    monkeypatch.setattr(identity, "fingerprint", lambda: "bbbb22223333")  # a copied checkout
+    assert sessions.own() == set()
