@@ -93,6 +93,7 @@ bench: $(READY) #- Compare the measured loop with a plain one and with Keras's f
 derived: $(READY) #- Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
 	@$(BIN)/python benchmarks/fit_memory.py
 	@$(BIN)/python benchmarks/predictions.py
+	@$(BIN)/python benchmarks/estimates.py
 	@$(BIN)/python tests/golden.py
 
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options

@@ -5,17 +5,10 @@ hidden from it.
 from GRID, while the others stay; writes the errors of the rule and of the plain ratio of
 bandwidths to ERRORS, which says how sure an answer is; and prints them as a table of
 docs/predictions.md. It takes minutes.
-
-`python benchmarks/predictions.py FOLDER` lists next to them the answer and the regression of
-another checkout, which learn from this checkout's record. The folder holds commit 187a2a12, the
-last with the larger rule.
 """
 
 import functools
-import io
 import math
-import subprocess
-import sys
 
 import numpy
 import pandas
@@ -41,19 +34,6 @@ ONE_THREAD = threadpoolctl.threadpool_limits.wrap(
 GRID = (0.1, 0.25, 0.4, 1.0)
 COLUMNS = {"error": "deviation", "ratio_error": "ratio_deviation"}
 NAMES = {"error": "the rule", "ratio_error": "ratio"}
-OLDER = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1] + "/lib")
-from benchbook.machine import layout
-layout.published = lambda: Path(sys.argv[2])
-from benchbook.record import rules
-table = rules.hidden()
-table = table[table["situation"].eq(rules.BOTH) & table["plain"].notna()]
-plain = [rules.chosen(*group)[0] == "plain" for group in table[rules.GROUP].itertuples(index=False, name=None)]
-table = table.assign(answer=table["learned"].mask(plain, table["plain"]), regression=table["learned"])
-print(table[["kind", "origin", "vendor", "family", "answer", "regression", "deviation"]].to_csv(index=False))
-"""
 
 
 @ONE_THREAD
@@ -200,7 +180,7 @@ def compared() -> pandas.DataFrame:
     return pandas.DataFrame(shown, columns=["chip", "work", "published", "predicted", "source"])
 
 
-def main(words: list[str]) -> None:
+def main() -> None:
     """Print the constants and the table."""
     print(
         f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}",
@@ -208,11 +188,6 @@ def main(words: list[str]) -> None:
     )
     errors().to_csv(ERRORS, index=False)
     tables = [(hidden(), column, COLUMNS[column], name) for column, name in NAMES.items()]
-    if words:
-        command = [sys.executable, "-c", OLDER, words[0], str(layout.published())]
-        older = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-        table = pandas.read_csv(io.StringIO(older))
-        tables += [(table, name, "deviation", f"older {name}") for name in ("answer", "regression")]
     print("| rates of | rule | n | median error | within a factor of 2 | 90 % ranges that hold |")
     print("|---|---|---|---|---|---|")
     for group in cells(tables[0][0]):
@@ -231,4 +206,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,6 +2,7 @@
 dark."""
 
 import datetime
+import itertools
 import re
 import shutil
 
@@ -10,8 +11,7 @@ import pytest
 from nbformat.v4 import new_output
 
 import study_rows
-from benchbook.judging.intervals import Interval, divide
-from benchbook.record import articles, chips
+from benchbook.record import articles, chips, estimates
 from benchbook.report import aggregation, site
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
@@ -65,13 +65,19 @@ def measured_rows():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Return the folder of a report of those rows and all published ones, with the article's
-    example and a notebook."""
-    place = tmp_path_factory.mktemp("site")
+def merged():
+    """Return the aggregation of those rows and all published ones."""
     evidence = Evidence(pandas.concat([measured_rows(), articles.rows()], ignore_index=True))
     merged = aggregation.Aggregation(evidence, {}, [f"a file: {HOSTILE}"])
     vars(merged)["drawings"] = {}
+    return merged
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, merged):
+    """Return the folder of a report of those rows and all published ones, with the article's
+    example and a notebook."""
+    place = tmp_path_factory.mktemp("site")
     merged.write(place / "figures")
     table = pandas.DataFrame({f"column_{n}": [HOSTILE, "cell"] for n in range(12)}).to_html()
     picture = new_output("display_data", {"image/png": PIXEL})
@@ -272,19 +278,17 @@ def test_a_mac_a_card_and_a_rented_gpu_stand_side_by_side_with_dollars(visit):
     assert set(ask(page, have="RTX 3090")["Precision"]) == {"16 bits"}  # which all three have
 
 
-def test_a_pair_of_one_author_is_a_line_that_decides_nothing(visit):
+def test_pairs_of_one_author_are_named_with_their_works(visit):
     page = visit()
     ask(page, have="M1", consider="4090", train="resnet50", precision="fp32")
-    first, second = said(page)
-    assert first.startswith("Published pairs: NVIDIA RTX 4090 over Apple M1: ")
-    assert "1 work in 1 publication" in first
-    assert "not decided" in second
     works = page.locator("#works tr").all_inner_texts()
     assert any(
         "GPU-Insights" in text and "94.8 img/s" in text and "times)" in text for text in works
     )
-    ask(page, have="M1 Max", consider="RTX 3090", train="gpt2")  # of which no time is known
-    assert said(page)[0].startswith("Published pairs: NVIDIA RTX 3090 over Apple M1 Max: ")
+    ask(page, have="M3", consider="L4", train="gpt2")  # of which no time is known
+    first, *near = said(page)
+    assert first.startswith("NVIDIA L4 is about 6.5 times as fast as Apple M3 (")
+    assert all(" nearest published " in text for text in near)
     page.locator("#source").select_option(label="Raschka ch07 instruction fine-tuning")
     works = page.locator("#works tr").all_inner_texts()
     assert any(
@@ -292,43 +296,53 @@ def test_a_pair_of_one_author_is_a_line_that_decides_nothing(visit):
     )
 
 
-def test_no_sentence_is_made_of_a_range_over_all_pairs(visit):
-    sentences, wrong = visit().evaluate("""() => {
-      const {marks: {columns, lines}, values} = window.benchbook;
-      const marks = lines.map((line) => Object.fromEntries(columns.map((name, place) => [name, values[line[place]]])));
-      const fit = (mark) => mark.interval === "interval" || mark.source === "predicted" && mark.high / mark.low <= 4;
-      const of = (one) => marks.filter((other) => other.task === one.task && other.family === one.family);
-      let [sentences, wrong] = [0, []];
-      for (const one of marks) for (const other of of(one)) {
-        const decided = / is faster /.test(verdict(one, other));
-        sentences += decided;
-        if (decided && !(fit(one) && fit(other))) wrong.push(verdict(one, other));
-      }
-      return [sentences, wrong];
-    }""")
-    assert sentences >= 2  # of the two machines that measured it, each way
-    assert wrong == []
-
-
-def test_a_ratio_of_two_intervals_is_that_of_every_other_ratio(visit):
-    numbers = [Interval(100.0, 90.0, 110.0, "interval"), Interval(40.0, 38.0, 43.0, "interval")]
-    marks = [
-        vars(each)
-        | {
-            "seconds": each.value,
-            "name": name,
-            "source": "measured",
-            "interval": each.kind,
-            "family": "fp32",
-        }
-        for each, name in zip(numbers, "ab", strict=True)
+def test_every_ratio_of_the_page_is_the_commands(visit, merged):
+    lines = merged.costs.reset_index(drop=True)
+    chosen = lines.groupby(["task", "source", "family"]).sample(8, replace=True, random_state=1)
+    chosen = [*dict.fromkeys(chosen.index)]
+    both = [
+        (one, other)
+        for one, other in itertools.permutations(chosen, 2)
+        if lines.loc[one, "task"] == lines.loc[other, "task"]
     ]
-    ratio = divide(*numbers)
-    text = visit().evaluate("marks => verdict(...marks)", marks)
-    assert (
-        text
-        == f"b is faster (measured, fp32 or tf32): 2.5 times as fast as a ({ratio.low:.2g} to {ratio.high:.2g})."
+    assert len(both) > 1000
+    told = visit().evaluate(
+        """both => {
+          const {marks: {columns, lines}, values} = window.benchbook;
+          const named = (line) => Object.fromEntries(columns.map((name, place) => [name, values[line[place]]]));
+          const marks = lines.map(named);
+          return both.map(([one, other]) => said("one", "other", ratio(marks[one], marks[other])));
+        }""",
+        both,
     )
+    found = [
+        estimates.ratio(*lines.loc[[other, one], "estimate"]).in_words("one", "other")
+        for one, other in both
+    ]
+    assert told == found
+    assert {text.split()[1] for text in told} == {"is", "may"}
+
+
+def test_no_sentence_is_undecided_and_three_chips_have_a_summary(visit):
+    page = visit()
+    ask(
+        page,
+        have="M4 Max",
+        consider="4090",
+        third="A100 80GB SXM",
+        fourth="H100 80GB SXM",
+        train="resnet50",
+    )
+    first, *others = said(page)
+    assert re.fullmatch(
+        r"Cheapest: NVIDIA .*, \$\d+ in \d+ h. Fastest: NVIDIA H100 80GB SXM, \d+ h for \$\d+.",
+        first,
+    )
+    assert len(others) == 3
+    assert all("as fast as Apple M4 Max" in text for text in others)
+    assert "not decided" not in page.locator("body").inner_text()
+    page = visit("index.html#have=no.+3&consider=M1+Pro,+GPU&train=simclr&precision=fp32&devices=1")
+    assert " as fast as " in said(page)[0]
 
 
 def test_forms_tell_measured_published_and_predicted_apart(visit):

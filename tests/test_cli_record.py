@@ -1,11 +1,13 @@
 """The commands that ask the public record, as a user types them."""
 
+import json
 import re
 
 import pytest
 
 from benchbook.judging import wording
-from benchbook.record import chips, predict, prices
+from benchbook.record import chips, estimates, predict, prices
+from benchbook.report import costs
 from rows import windows, write
 
 
@@ -44,16 +46,16 @@ def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
         "--price",
         "0.5",
     )
-    rate = predict.rate(predict.Question("RTX 4090", "resnet50_cost", "amp_fp16"))
+    (rate,) = estimates.find([predict.Question("RTX 4090", "resnet50_cost", "amp_fp16")])
     lines = unwrapped(run(*question))
-    assert "Predicted, not measured" in lines[0]
-    assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
-    assert lines[2].startswith(f"sure     {rate.basis}"[:70])
-    least, most = (wording.duration(1_281_167 / bound, 2) for bound in (rate.high, rate.low))
-    assert f"{least} to {most} for 1,281,167 images" in lines[3]
-    assert f"{wording.price(0.5 * 1_281_167 / rate.high / 3600, 2)} to " in lines[4]
+    assert "Published, not measured here" in lines[0]
+    assert f"{rate.value:,.0f} images/s (90 %: {rate.low:,.0f} to {rate.high:,.0f})" in lines[1]
+    assert lines[2] == f"sure     {rate.basis}"
+    seconds = [1_281_167 / bound for bound in (rate.value, rate.high, rate.low)]
+    assert f"{wording.duration_within(*seconds)} for 1,281,167 images" in lines[3]
+    assert f"{wording.price(0.5 * seconds[0] / 3600, 2)} (" in lines[4]
     assert "your price" in lines[4]
-    assert "1,301 images/s" in lines[-1]
+    assert any(line.startswith("source   Lambda") for line in lines)
 
 
 def test_sizes_and_images_of_the_question_count(run):
@@ -64,17 +66,17 @@ def test_sizes_and_images_of_the_question_count(run):
         for word in (f"--{name.replace('_', '-')}", f"{size:g}")
     ]
     asked = ("H100 80GB SXM", "resnet50", "amp_fp16")
-    rate = predict.rate(predict.Question(*asked, **sizes))
+    (rate,) = estimates.find([predict.Question(*asked, **sizes)])
     words = [
         word
         for pair in zip(("--chip", "--work", "--precision"), asked, strict=True)
         for word in pair
     ]
     lines = unwrapped(run("predict", *words, *options, "--images", "1000"))
-    assert f"{rate.low:,.0f} to {rate.high:,.0f} images/s" in lines[1]
+    assert f"{rate.value:,.0f} images/s (90 %: {rate.low:,.0f} to {rate.high:,.0f})" in lines[1]
     assert lines[3].endswith("for 1,000 images")
-    for name in sizes:
-        assert predict.rate(predict.Question(*asked, **sizes | {name: None})).value != rate.value
+    others = [predict.Question(*asked, **sizes | {name: None}) for name in sizes]
+    assert all(each.value != rate.value for each in estimates.find(others))
 
 
 @pytest.mark.parametrize("chip", ["RTX 4090", "Apple M1", "H100", "P100"])
@@ -88,32 +90,72 @@ def test_an_answer_wraps_in_eighty_columns_and_cuts_nothing(run, chip):
     assert "..." not in text
 
 
-def test_chips_are_compared_by_published_pairs_where_no_machine_has_the_name(outputs, run):
-    write(*windows([100.0] * 6, device="mps", device_name="Apple M4"))
-    for one in ("Apple M4", "desk"):
-        text = run("compare", one, "RTX 4090")
-        assert (
-            "NVIDIA RTX 4090 over Apple M4: 14 times (no bounds; 1 work in 1 publication, fp32 or tf32)"
-            in text
-        )
-        assert "14 times: ResNet-50" in text
-        assert "GPU-Insights" in text
-    refused = run("compare", "RTX 3060", "RTX 4090", status=2)
-    assert "no publication trained the same work on NVIDIA RTX 3060 and NVIDIA RTX 4090" in refused
-    refused = run("compare", "RTX 6000", "M1", status=2)
-    assert re.search(
-        r"'RTX 6000' has no rows; allowed: .*; or a chip: chip 'RTX 6000' names several", refused
+def test_chips_are_compared_by_the_narrowest_evidence(run):
+    text = run("compare", "M4", "RTX 4090")
+    m1, m4, card = estimates.find(
+        [predict.Question(name, "resnet50") for name in ("M1", "M4")]
+        + [predict.Question("RTX 4090", "resnet50", "tf32")]
     )
+    assert estimates.ratio(m4, card).in_words("NVIDIA RTX 4090", "Apple M4") in text
+    assert "14 times: ResNet-50" in text, "the pair of one author is named with its work"
+    assert "GPU-Insights" in text
+    told = json.loads(run("compare", "M1", "RTX 4090", "H100 80GB SXM", "--json"))
+    sides = {each["name"]: each for each in told["sides"]}
+    assert sides["Apple M1"]["seconds"] == pytest.approx(costs.TASKS[0].samples / m1.value)
+    ratio = estimates.ratio(m1, card)
+    found = next(each for each in told["ratios"] if each["name"] == "NVIDIA RTX 4090")
+    assert [found[key] for key in ("value", "low", "high")] == pytest.approx(
+        [ratio.value, ratio.low, ratio.high]
+    )
+    assert len(told["ratios"]) == 2
 
 
-def test_a_language_model_is_answered_in_tokens_and_its_memory_is_a_range(run):
-    text = run("predict", "--chip", "RTX 4090", "--work", "gpt2_124m", "--precision", "amp_bf16")
-    rate = predict.rate(predict.Question("RTX 4090", "gpt2_124m", "amp_bf16"))
-    assert f"{1024 * rate.low:,.0f} to {1024 * rate.high:,.0f} tokens/s" in text
+def test_a_machine_is_compared_with_a_chip_by_what_was_measured(outputs, run):
+    rows = {"study": "resnet50_cost", "image_size": 224, "dataset": "imagenet", "precision": "fp32"}
+    write(*windows([100.0] * 6, **rows, run_id="a"), *windows([100.0] * 6, **rows, run_id="b"))
+    told = json.loads(
+        next(
+            line
+            for line in run("compare", "desk", "RTX 4090", "--json").splitlines()
+            if line.startswith("{")
+        )
+    )
+    own, card = told["sides"]
+    assert (own["source"], card["source"]) == ("measured", "published")
+    assert told["ratios"][0]["value"] == pytest.approx(own["seconds"] / card["seconds"])
+    assert "NVIDIA RTX 4090" in run("compare", "desk", "RTX 4090")
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["M1", "M1"], "allowed: two or more different names"),
+        (["M1", "Apple M1"], "Apple M1 twice; allowed: different machines or chips"),
+        (["M1"], "allowed: two or more different names"),
+        (["M1", "RTX 4090", "--work", "lenet"], "work 'lenet'; allowed: resnet50, "),
+        (
+            ["RTX 6000", "M1"],
+            "'RTX 6000' has no rows; allowed: .*; or a chip: chip 'RTX 6000' names several",
+        ),
+    ],
+)
+def test_names_that_cannot_be_compared_are_refused(run, names, said):
+    assert re.search(said, run("compare", *names, status=2))
+
+
+def test_a_language_model_without_an_answer_has_the_nearest_figure_and_pairs(run):
+    asked = ("predict", "--work", "gpt2_124m", "--precision", "amp_bf16", "--chip")
+    refused = run(*asked, "RTX 4090", status=2)
+    assert "the range would be a factor of 12" in refused
+    assert re.search(r"the nearest on record: [\d,]+ tokens/s: NVIDIA", refused)
+    text = run(*asked, "A100")
+    assert re.search(r"tokens/s \(90 %: [\d,]+ to [\d,]+\)", text)
     assert "images" not in text
     assert "flash attention" in text
-    least, most = map(int, re.search(r"at most (\d+) to (\d+) fit", text).groups())
-    assert 30 <= least <= 34 < most  # 22.51 GB were published of 32 sequences
+    text = run("compare", "M3", "L4", "--work", "gpt2")
+    assert "NVIDIA L4 is about 6.5 times as fast as Apple M3" in text
+    assert "no time; nearest published " in text
+    assert "Raschka ch07" in text
 
 
 def test_not_all_of_a_macs_memory_is_the_gpus(run):

@@ -63,11 +63,13 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert line.low < line.seconds < line.high
     assert line.here
     assert line.seconds == pytest.approx(100_000 / 2.25)
-    assert "(range " in line.time  # of one process
+    assert line.interval == "range"  # of one process
+    own = line.estimate  # the next process may be as far off
+    assert own.high / own.low > 1.4 > line.high / line.low
     assert line.sources == "rows in outputs/runs/desk/segmentation_scaling/reference-cpu"
     (simclr,) = of(every, "simclr", source="measured")  # whole batches of the article's epoch
     assert simclr.seconds == pytest.approx(200 * 49_920 / 80)
-    assert "range" not in simclr.time  # an interval, from two processes
+    assert simclr.interval == "interval"  # from two processes
     (gpt,) = of(every, "gpt2", source="measured")  # adapters are other work
     assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
 
@@ -89,15 +91,15 @@ def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_i
         assert not known & {(line.chip, line.family) for line in predicted}
         assert all(line.low < line.seconds < line.high for line in predicted)
         assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
-        assert bool(predicted) != ("Nothing is predicted" in task.note)
+        assert bool(predicted) == (task.key == "resnet50")
     assert every.loc[every["interval"].eq("other code"), "basis"].str.startswith(
         "other code;"
     ).tolist() == [True]
 
 
 def test_a_line_has_memory_what_fits_and_dated_prices(every):
-    (four,) = of(every, "gpt2", name="NVIDIA T4", family="half")
-    assert four.memory_gb == 16
+    four, *_ = of(every, "gpt2", name="NVIDIA A100 80GB", family="half")
+    assert four.memory_gb == 80
     assert re.match(r"([\d,]+ to |at most )?[\d,]+ sequences? a step|not one ", four.fits)
     one, eight = (
         of(every, "resnet50", chip="NVIDIA H100 80GB SXM", devices=n, family="half")[0]
@@ -113,9 +115,9 @@ def test_a_line_has_memory_what_fits_and_dated_prices(every):
     assert unpriced[["hour", "buy", "pays", "rent"]].isna().all(axis=None)
 
 
-def test_a_median_of_several_figures_keeps_them(every):
+def test_several_figures_are_kept(every):
     assert all(
-        line.low == pytest.approx(float(line.each.partition("|")[0]), rel=1e-3)
+        float(line.each.partition("|")[0]) <= line.seconds * 1.001
         for line in every.itertuples()
         if isinstance(line.each, str)
     )

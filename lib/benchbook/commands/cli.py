@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -28,10 +29,11 @@ from benchbook.judging import confirmation, intervals, statistics, verdicts, wor
 from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
-from benchbook.record import chips, prices
+from benchbook.record import articles, prices
 from benchbook.rows import crosschecks, packing, records
 from benchbook.running import cluster, profiles, session
 from benchbook.studies.experiments import parameters
+from benchbook.studies.results.evidence import Evidence
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 # The panels of `benchbook --help`.
@@ -207,23 +209,33 @@ def validate(
 
 @app.command(rich_help_panel=REPORT)
 def compare(
-    a: Annotated[str, typer.Argument(help="a machine or session with rows, else a chip")],
-    b: Annotated[str, typer.Argument(help="the other machine, session or chip")],
+    names: Annotated[list[str], typer.Argument(help="machines, sessions or chips, two or more")],
+    work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON, of chips")] = False,
 ) -> None:
-    """Compare two machines or sessions point by point, or chips by published pairs: how many
-    times as fast B is."""
-    folder = layout.outputs() / "runs"
-    rows, described = crosschecks.read(folder, say)
+    """Compare two machines or sessions point by point, or a machine and chips by the best
+    evidence: how many times as fast they are."""
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")
+    tell = partial(typer.echo, err=True) if as_json else say
+    rows, described = crosschecks.read(layout.outputs() / "runs", tell)
     conditions = condition.samples(described)
+    sides, fault = [], None
     try:
-        sides = [comparison.rows_of(name, rows, conditions) for name in (a, b)]
+        sides = [comparison.rows_of(name, rows, conditions) for name in names]
     except ValueError as error:
-        try:
-            found = [_chip(name, rows) for name in (a, b)]
-        except chips.UnknownChip as unknown:
-            raise ValueError(f"{error}; or a chip: {unknown}") from None
-        record.published_pairs(*found)
+        fault = error
+    if len(sides) != 2:
+        every = pandas.concat([rows, articles.rows()], ignore_index=True)
+        record.compare_estimates(names, work, Evidence(every, conditions), as_json, fault)
         return
+    _compare_points(names, sides, conditions, described)
+
+
+def _compare_points(names, sides, conditions, described) -> None:
+    """Print the points of two machines or sessions, and which is faster."""
+    a, b = names
+    rows = pandas.concat(sides)
     titles = parameters.titles(rows, described)
     cores = [comparison.cores(side, described) for side in sides]
     lines, alone = comparison.table(*sides, conditions=conditions)
@@ -260,18 +272,6 @@ def compare(
         if points:
             settings = "; ".join(map(titles.get, points))
             say(f"Not compared, because the other side has no such point: {settings} of {name}")
-
-
-def _chip(name: str, rows: pandas.DataFrame) -> str:
-    """Return the chip of this name, or the one that a machine or session measured."""
-    own = rows[((rows["machine"] == name) | (rows["session"] == name)).fillna(False)]
-    names = [
-        *own.loc[own["device"] != "cpu", "device_name"].dropna().unique(),
-        *own["chip"].dropna().unique(),
-    ]
-    return next(filter(None, map(chips.listed, names)), "") or chips.resolve(
-        names[0] if names else name
-    )
 
 
 @app.command(rich_help_panel=SHARE)

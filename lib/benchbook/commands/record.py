@@ -1,17 +1,24 @@
 """The commands on the public record: `predict` and `chips`; they need no framework."""
 
+import json
 import textwrap
+from collections import Counter
+from dataclasses import asdict
 from typing import Annotated
 
+import pandas
 import typer
 
 from benchbook.commands.output import number, say
 from benchbook.judging import wording
 from benchbook.record import chips as listed
-from benchbook.record import pairs, prices
+from benchbook.record import estimates, observations, pairs, prices
 from benchbook.record import predict as learned
+from benchbook.record.estimates import MEASURED
 from benchbook.record.predict import Unknown
+from benchbook.report import costs
 from benchbook.rows import networks
+from benchbook.studies.results.evidence import Evidence
 
 SPECIFICATIONS = {
     "chip": "chip",
@@ -23,6 +30,7 @@ SPECIFICATIONS = {
     "tdp_watts": "W",
     "launch_price_usd": "$ new",
 }
+SHOWN = ("chip", "family", "source", "seconds", "low", "high", "basis", "sources")
 COLUMNS = 80  # characters of a line
 IMAGENET, TOKENS = (
     1_281_167,
@@ -50,8 +58,8 @@ def predict(
     ] = 0.0,
     price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
 ) -> None:
-    """Predict a chip's rate, time and dollars for a study or network, as ranges that say how
-    sure they are."""
+    """Show a chip's rate, time and dollars for a study or network, published or predicted, with
+    90 % intervals."""
     if not chip:
         raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = learned.Question(
@@ -60,32 +68,32 @@ def predict(
     )  # fmt: skip
     name = listed.resolve(chip)
     network = networks.describe(work, question.image_size, question.sequence_length)
-    try:
-        rate = learned.rate(question)
-    except Unknown as reason:
-        nearest = reason.nearest
-        raise Unknown(
-            f"{reason}{f'; the nearest on record: {nearest}' if nearest else ''}"
-        ) from None
+    (rate,) = estimates.find([question])
+    if isinstance(rate, Unknown):
+        raise Unknown(_refused(rate, name))
     length, unit = network.sequence_length or 1, "tokens" if network.sequence_length else "images"
     images = images or (TOKENS / length if network.sequence_length else IMAGENET)
-    seconds = [images / bound for bound in (rate.high, rate.low)]
+    seconds = [images / bound for bound in (rate.value, rate.high, rate.low)]
     low, middle, high = (
         wording.rate(bound * length) for bound in (rate.low, rate.value, rate.high)
     )
-    times = " to ".join(wording.duration(bound, 2) for bound in seconds)
+    kind = "Published" if rate.kind == estimates.PUBLISHED else "Predicted"
     lines = [
-        f"Predicted, not measured: {name}, {networks.title(work)}, {precision}",
-        f"rate     {low} to {high} {unit}/s (90 %), middle {middle}",
+        f"{kind}, not measured here: {name}, {networks.title(work)}, {precision}",
+        f"rate     {middle} {unit}/s (90 %: {low} to {high})",
         f"sure     {rate.basis}",
-        f"time     {times} for {images * length:,.0f} {unit}",
+        f"time     {wording.duration_within(*seconds)} for {images * length:,.0f} {unit}",
         *_prices(name, price, seconds),
     ]
+    if rate.kind == estimates.PUBLISHED:
+        lines += [f"source   {each}" for each in rate.sources.split(" | ")]
     for size, (least, most, by) in listed.largest_batches(network, name, precision).items():
         by = ", with flash attention" if network.sequence_length else by
         span = f"at most {least:,} to {most:,}" if least < most else f"{most:,}"
         lines.append(f"batch    {span} fit in {size:g} GB{by}")
-    for line in [*lines, f"nearest  {learned.nearest_rate(question)}"]:
+    if rate.kind == estimates.PREDICTED:
+        lines.append(f"nearest  {learned.nearest_rate(question)}")
+    for line in lines:
         options = {"break_long_words": False, "break_on_hyphens": False}
         say(*textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 9, **options))
 
@@ -107,27 +115,107 @@ def chips(
     say(*texts.to_string(index=False, na_rep="").splitlines())
 
 
-def published_pairs(a: str, b: str) -> None:
-    """Print how many times as fast chip B is as chip A in publications that trained the same
-    work on both.
+def _refused(reason: Unknown, chip: str) -> str:
+    """Return why there is no answer, with the nearest published rate and the chip's pairs."""
+    nearest, others = reason.nearest, sorted(set(pairs.between(chip)["product_over"]))
+    parts = [str(reason)] + ([f"the nearest on record: {nearest}"] if nearest else [])
+    if reason.question and others:
+        parts.append(f"`benchbook compare` has pairs with {', '.join(others)}")
+    return "; ".join(parts)
+
+
+def compare_estimates(
+    names: list[str], work: str, evidence: Evidence, as_json: bool, fault: ValueError | None
+) -> None:
+    """Print how many times as fast each is as the first, and the time of each.
+
+    Args:
+        names: of machines or sessions in the rows, or of chips.
+        work: the key of a task, or its network.
+        evidence: the rows of all machines, and the published ones.
+        as_json: print JSON.
+        fault: why the names are not all of machines.
+    """
+    task = next((task for task in costs.TASKS if work in (task.key, task.network)), None)
+    if task is None:
+        raise ValueError(f"work {work!r}; allowed: {', '.join(task.key for task in costs.TASKS)}")
+    try:
+        sides = _sides(names, task, evidence)
+    except listed.UnknownChip as unknown:
+        raise ValueError(f"{fault}; or a chip: {unknown}") from None
+    (first, one), *others = sides.items()
+    ratios = {name: _ratios(one, other) for name, other in others}
+    if as_json:
+        shown = [
+            {"name": name} | {key: own.get(key) for key in SHOWN} for name, own in sides.items()
+        ]
+        told = [
+            asdict(each) | {"name": name, "over": first} for name in ratios for each in ratios[name]
+        ]
+        say(json.dumps({"work": task.key, "sides": shown, "ratios": told}))
+        return
+    say(f"{task.title}:")
+    for name, found in ratios.items():
+        for each in found:
+            say(f"{each.in_words(name, first)}.")
+    for name, line in sides.items():
+        if "seconds" in line:
+            time = wording.duration_within(line["seconds"], line["low"], line["high"])
+            family = observations.FAMILIES[line["family"]]
+            say(f"  {name}: {time}, {line['source']}, {family}; {line['basis']}")
+        else:
+            asked = costs.question(task, line["chip"], "half")
+            say(f"  {name}: no time; nearest published {learned.nearest_rate(asked)}")
+    for name, other in others:
+        for line in pairs.between(one["chip"], other["chip"]).to_dict("records"):
+            said = f"{wording.times(line['ratio'])} times: {line['work']}"
+            family = observations.FAMILIES[line["family"]]
+            say(f"  pair of {first} and {name}, {said}, {family}; {line['article']}")
+
+
+def _sides(names: list[str], task: costs.Task, evidence: Evidence) -> dict[str, dict]:
+    """Return the line of `costs.of_task` of each machine, session or chip, in the precision that
+    most of them have, 16 bits first; a side without one has its chip alone.
 
     Raises:
-        ValueError: there is none; the message names the chips that such publications compare
-        with each.
+        ValueError: two sides are equal, or a name is unknown.
     """
-    lines = pairs.between(a, b)
-    if lines.empty:
-        others = {name: sorted(set(pairs.between(name)["product_over"])) for name in (a, b)}
-        known = "; ".join(f"{name} with {', '.join(own) or 'none'}" for name, own in others.items())
-        raise ValueError(
-            f"no publication trained the same work on {a} and {b}; published pairs: {known}"
-        )
-    for _, own in lines.groupby("family"):
-        say(f"{b} over {a}: {pairs.in_words(own, pairs.ratio(own))}")
-    for line in lines.to_dict("records"):
-        say(
-            f"{wording.times(line['ratio'])} times: {line['work']}, {pairs.FAMILIES[line['family']]}; {line['article']}"
-        )
+    lines, found, rows = costs.of_task(task, evidence, {}), {}, evidence.measured
+    for name in names:
+        own = rows[(rows["machine"].eq(name) | rows["session"].eq(name)).fillna(False)]
+        machines = set(own["machine"])
+        sides = [line for line in lines if line["machine"] in machines]
+        chip = _chip(name, own)
+        if not sides:
+            name = chip
+            alone = [each for each in lines if each["devices"] == 1 and each["source"] != MEASURED]
+            sides = [each for each in alone if each["chip"] == chip] or [
+                each for each in alone if listed.product(each["chip"]) == listed.product(chip)
+            ]
+        if name in found:
+            raise ValueError(f"{name} twice; allowed: different machines or chips")
+        found[name] = chip, {each["family"]: each for each in reversed(sides)}
+    counts = Counter(family for _, own in found.values() for family in own)
+    family = max(("half", "fp32", "unknown"), key=counts.__getitem__)
+    return {name: own.get(family, {"chip": chip}) for name, (chip, own) in found.items()}
+
+
+def _ratios(one: dict, other: dict) -> list[estimates.Ratio]:
+    """Return how many times as fast the other is; without a time of both, by pairs of any work."""
+    if "estimate" in one and "estimate" in other:
+        return [estimates.ratio(one["estimate"], other["estimate"])]
+    of_pairs = (
+        estimates.of_pairs(one["chip"], other["chip"], each) for each in observations.FAMILIES
+    )
+    return [each for each in of_pairs if each]
+
+
+def _chip(name: str, own: pandas.DataFrame) -> str:
+    """Return the chip of this name, or the one that its rows are of."""
+    kinds = own.loc[own["device"] != "cpu", "device_name"], own["chip"]
+    names = [each for kind in kinds for each in kind.dropna().unique()]
+    found = next(filter(None, map(listed.listed, names)), "")
+    return found or (names[0] if names else listed.resolve(name))
 
 
 def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
@@ -136,11 +224,12 @@ def _prices(chip: str, price: float, seconds: list[float]) -> list[str]:
     Args:
         chip: its canonical name.
         price: the user's, in US dollars an hour; 0: the usual one on record.
-        seconds: the least and the most.
+        seconds: the middle, the least and the most.
     """
     known, lines = prices.in_words(chip), []
     if hourly := price or prices.usual_rent(chip):
-        cost = " to ".join(wording.price(prices.rent(bound, hourly), 2) for bound in seconds)
+        middle, *ends = (wording.price(prices.rent(bound, hourly), 2) for bound in seconds)
+        cost = f"{middle} ({' to '.join(ends)})"
         hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
         lines.append(f"rent     {cost} at {hour}")
     return lines + [f"buy      {known[name]}" for name in ("buy",) if name in known]

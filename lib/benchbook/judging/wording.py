@@ -52,6 +52,13 @@ def duration(seconds: float, digits: int = 0) -> str:
     return f"{_rounded(seconds / length, digits)} {unit}"
 
 
+def duration_within(seconds: float, low: float, high: float) -> str:
+    """Return a time with its bounds in the time's own unit: 44 h (22 to 86)."""
+    text = duration(seconds)
+    ends = [_rounded(end / UNITS[text.partition(" ")[2]]) for end in (low, high)]
+    return text if len(set(ends)) == 1 else f"{text} ({ends[0]} to {ends[1]})"
+
+
 def rate(samples_per_second: float) -> str:
     """Return a rate as a table shows it: a whole number, or two digits below ten."""
     return f"{samples_per_second:,.0f}" if samples_per_second >= 10 else f"{samples_per_second:.2g}"

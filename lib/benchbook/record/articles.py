@@ -62,7 +62,9 @@ def described(figures: pandas.DataFrame) -> pandas.DataFrame:
     figures["value"] = pandas.to_numeric(figures["value"], errors="coerce")
     figures["details"] = settings = [json.loads(text or "{}") for text in figures["settings"]]
     figures["chip"] = figures["chip"].map(chips.canonical)
-    figures["publication"] = figures["article"].replace(_sources()["publication"].to_dict())
+    figures["publication"] = figures["article"].replace(
+        sources().set_index("article")["publication"].to_dict()
+    )
     figures["network"] = [networks.canonical(str(details.get("model", ""))) for details in settings]
     figures["phase"] = pandas.Series([details.get("phase") for details in settings], dtype="object")
     for name in ("image_size", "sequence_length", "device_count"):
@@ -108,10 +110,9 @@ def citation(line: dict) -> str:
 
 
 @functools.cache
-def _sources() -> pandas.DataFrame:
-    return pandas.read_csv(
-        layout.published() / "record" / "sources.csv", keep_default_na=False
-    ).set_index("article")
+def sources() -> pandas.DataFrame:
+    """Return the record's sources: article, publication, date (a year), licence, means, energy."""
+    return pandas.read_csv(layout.published() / "record" / "sources.csv", keep_default_na=False)
 
 
 def _batch(details: dict) -> float:

@@ -9,6 +9,7 @@ predicted: of images a second, or of the TFLOP/s that the training of a language
 import functools
 import json
 import math
+import re
 
 import numpy
 import pandas
@@ -30,6 +31,44 @@ MOST = 8  # chips of a board
 FEWEST_PRODUCTS = 5
 SHORTEST = 1e11  # operations of the smallest step that is used of articles: 10 ms at 10 TFLOP/s
 HALF, PLAIN_HALF = "half", "half without matrix units"
+FAMILIES = {"fp32": "fp32 or tf32", "half": "16 bits", "unknown": "the precision of its source"}
+
+
+def family_of(precision: object) -> str:
+    """Return the family of a precision, a key of FAMILIES; TF32 counts as fp32, as in most
+    publications."""
+    if not isinstance(precision, str):
+        return "unknown"
+    return "fp32" if precision in ("fp32", "tf32") else HALF
+
+
+@functools.cache
+def usable() -> pandas.DataFrame:
+    """Return the figures of the record and of our studies' articles that are not refused.
+
+    Returns:
+        The columns of `articles.read`, and: origin (RECORD or ARTICLES), product, family (a key
+        of FAMILIES), rounding (half a unit of the last printed digit, relative).
+    """
+    figures = pandas.concat(
+        [articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)],
+        ignore_index=True,
+    )
+    figures = figures[figures["refused"].eq("")].reset_index(drop=True)
+    products, families = figures["chip"].map(chips.product), figures["computed"].map(family_of)
+    rounding = figures["value"].map(articles.half_unit) / figures["value"]
+    return figures.assign(product=products, family=families, rounding=rounding)
+
+
+@functools.cache
+def year(article: str) -> float:
+    """Return the year of an article by the list of sources, else the last one in its name; NaN
+    without."""
+    known = articles.sources().set_index("article")["date"]
+    if article in known.index:
+        return float(known[article])
+    named = re.findall(r"\b20\d\d\b", article)
+    return float(named[-1]) if named else math.nan
 
 
 @functools.cache
@@ -43,9 +82,7 @@ def images() -> pandas.DataFrame:
         The columns of `articles.read` and of `chip_figures`, and: speed, origin (RECORD or
         ARTICLES), work (network with image size), no_update (1 if no optimizer ran, else 0).
     """
-    figures = pandas.concat(
-        [articles.read().assign(origin=RECORD), of_articles().assign(origin=ARTICLES)]
-    )
+    figures = usable().copy()
     boards = figures["chip"].map(chips.has_matrix_units_alone) & figures["device_count"].le(MOST)
     boards &= figures["metric"].eq("throughput_wall_clock") & figures["unit"].eq("img/s")
     figures["rate"] = figures["rate"].mask(boards, figures["value"] / figures["device_count"])
@@ -154,27 +191,6 @@ def _as_figure(row: dict) -> dict:
         "value": row["rate"],
         "settings": json.dumps(settings),
     }
-
-
-def neighbour(network: str, image_size: float, precision: str) -> tuple[str, float] | None:
-    """Return the product whose rate at this work was published most often, and the median of
-    these rates, in images/s.
-
-    Published `fp32` is often TF32, so both count there.
-
-    Args:
-        network, image_size, precision: columns of a row.
-    """
-    work = work_name(networks.describe(network).name, image_size)
-    alike = {"fp32": ("fp32", "tf32")}.get(precision, (precision,))
-    small = of_articles()  # with steps too short for predictions
-    small = small.assign(
-        work=list(map(work_name, small["network"], small["image_size"])), product=small["chip"]
-    )
-    lines = next((each for each in (images(), small) if each["work"].eq(work).any()), small)
-    rates = lines[lines["work"].eq(work) & lines["computed"].isin(alike)].groupby("product")["rate"]
-    best = rates.agg(["size", "median"]).sort_values("size", kind="stable").tail(1)
-    return None if best.empty else (best.index[0], float(best["median"].iloc[0]))
 
 
 def work_name(network: str, image_size: float) -> str:

@@ -21,7 +21,7 @@ from benchbook.rows import networks
 PRECISIONS = tuple(
     name for name in precisions.PRECISIONS if name != "fp64"
 )  # the record has no rates of fp64
-WIDEST = 8.0  # factor from the lower to the upper bound
+WIDEST = 8.0  # factor from the lower to the upper bound, before it is cut
 SAME_WORK = 1.1  # allowed factor between counts of the operations of one network
 NEAREST = 3
 
@@ -109,7 +109,7 @@ def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
             for target, speed, deviation in zip(
                 own, *rule.predict(pandas.DataFrame(own)), strict=True
             ):
-                width = rules.DEVIATIONS * deviation
+                width = target["width"] = rules.DEVIATIONS * deviation
                 bounds = target["unit"] + speed + numpy.array([-width, 0, width])
                 target["bounds"] = numpy.minimum(bounds, target["limit"])
     answers = zip(questions, asked, strict=True)
@@ -187,11 +187,18 @@ def _missing(question: Question, work: networks.Network, line: dict) -> str:
     for what, key in {"LoRA": ""}.items() if _is_lora(question) else shown.items():
         if _products(kind).get(key, 0) < FEWEST_PRODUCTS:
             return f"{what}: fewer than {FEWEST_PRODUCTS} products on record"
+    return other_network(question)
+
+
+def other_network(question: Question) -> str:
+    """Return that the asker's network is not the one of its name on record; empty if it is."""
+    work = networks.describe(question.work, question.image_size, question.sequence_length)
     own, counted = question.flops_per_sample, work.flops_per_sample
-    if own and (not counted or abs(math.log(own / counted)) > math.log(SAME_WORK)):
-        on_record = wording.number(counted) if counted else "an unknown number"
-        return f"this network takes {wording.number(own)} operations, {title} on record {on_record}: another network"
-    return ""
+    if not own or (counted and abs(math.log(own / counted)) <= math.log(SAME_WORK)):
+        return ""
+    on_record = wording.number(counted) if counted else "an unknown number"
+    takes = f"this network takes {wording.number(own)} operations"
+    return f"{takes}, {networks.title(work.name)} on record {on_record}: another network"
 
 
 def _is_lora(question: Question) -> bool:
@@ -242,20 +249,21 @@ def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
     precisions."""
     bounds = numpy.min([target["bounds"] for target in targets], axis=0)
     if question.batch_size:
-        bounds -= max(0.0, bounds[2] - math.log(question.batch_size / _shortest_step()))
+        bounds -= max(0.0, bounds[2] - math.log(question.batch_size / shortest_step()))
     low, high = map(float, numpy.exp(bounds[[0, 2]]))
     kind, chip, vendor, family = (targets[0][name] for name in ("kind", "chip", "vendor", "family"))
-    if not high <= WIDEST * low:
+    wide = math.exp(2 * targets[0]["width"])  # before any cut, which makes no prediction surer
+    if not wide <= WIDEST:
+        named = f"{chip} in {question.precision}"
         return Unknown(
-            f"{chip} in {question.precision}: the range would be a factor of {high / low:.1f}; allowed: {WIDEST:g}",
-            question,
+            f"{named}: the range would be a factor of {wide:.1f}; allowed: {WIDEST:g}", question
         )
     value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
     return Range(value, low, high, rules.basis(kind, vendor, family))
 
 
 @functools.cache
-def _shortest_step() -> float:
+def shortest_step() -> float:
     """Return the seconds of the shortest step on record."""
     lines = observations.images()
     return float((lines["batch_size"] / lines["rate"]).min())
@@ -270,9 +278,23 @@ def nearest(question: Question) -> pandas.DataFrame:
         sequence_length (tokens; NaN for images), source.
     """
     network, chip = networks.describe(question.work), chips.specification(question.chip)
-    is_lora = _is_lora(question)
-    lines = observations.images()
-    if is_lora or network.sequence_length:
+    lines = _published(bool(network.sequence_length), _is_lora(question))
+    family = precisions.PRECISIONS[question.precision].family
+    distance = numpy.abs(numpy.log(lines["bandwidth_gb_s"] / chip.get("bandwidth_gb_s", math.nan)))
+    distance = distance.fillna(2.0) + 3.0 * lines["network"].ne(network.name)
+    distance += 2.0 * lines["product"].ne(chip["product"])
+    distance += 1.0 * lines["vendor"].ne(chip["vendor"]) + 1.0 * lines["family"].ne(family)
+    near = lines.loc[distance.sort_values(kind="stable").index[:NEAREST]]
+    return near[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(
+        drop=True
+    )
+
+
+@functools.cache
+def _published(of_tokens: bool, is_lora: bool) -> pandas.DataFrame:
+    """Return the published rates of one device with the figures of their chips."""
+    lines = observations.images().drop(columns=["product", "vendor"])
+    if is_lora or of_tokens:
         lines = articles.read()
         lines = lines[
             lines["rate"].gt(0) & lines["refused"].eq("") & lines["sequence_length"].gt(0)
@@ -282,28 +304,22 @@ def nearest(question: Question) -> pandas.DataFrame:
         lines = lines.assign(
             work=lines["network"] + tokens, rate=lines["rate"] / lines["device_count"]
         )
-    printed = chips.table().reindex(lines["chip"]).reset_index(drop=True).set_index(lines.index)
-    bandwidths = (
-        numpy.log(printed["bandwidth_gb_s"] / chip.get("bandwidth_gb_s", math.nan))
-        .abs()
-        .fillna(2.0)
-    )
-    precision = lines["computed"].fillna(lines["precision"])
     families = {name: each.family for name, each in precisions.PRECISIONS.items()}
-    other_family = precision.map(families).ne(families.get(question.precision))
-    distance = (
-        bandwidths
-        + 3.0 * lines["network"].ne(network.name)
-        + 2.0 * printed["product"].ne(chip["product"])
-    )
-    distance += 1.0 * printed["vendor"].ne(chip["vendor"]) + 1.0 * other_family
-    near = lines.assign(precision=precision).loc[
-        distance.sort_values(kind="stable").index[:NEAREST]
+    precision = lines["computed"].fillna(lines["precision"])
+    cited = [articles.citation(line) for line in lines.to_dict("records")]
+    lines = lines.assign(precision=precision, family=precision.map(families), source=cited)
+    columns = [
+        "chip",
+        "network",
+        "work",
+        "precision",
+        "family",
+        "rate",
+        "sequence_length",
+        "source",
     ]
-    near["source"] = [articles.citation(line) for line in near.to_dict("records")]
-    return near[["chip", "work", "precision", "rate", "sequence_length", "source"]].reset_index(
-        drop=True
-    )
+    known = chips.table()[["product", "vendor", "bandwidth_gb_s"]]
+    return lines[columns].join(known, on="chip").reset_index(drop=True)
 
 
 def nearest_rate(question: Question) -> str:

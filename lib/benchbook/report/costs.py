@@ -1,29 +1,29 @@
 """The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time,
 memory and prices seen.
 
-Measured times and those of articles are the studies' headlines; other published times come from
-the record. For the other chips the time is predicted, and a prediction is an interval.
+Measured times and those of articles are the studies' headlines; all other evidence comes from
+`record.estimates`.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas
 
 from benchbook import studies
 from benchbook.judging import intervals, verdicts, wording
-from benchbook.record import articles, chips, naming, pairs, predict, prices
+from benchbook.record import articles, chips, estimates, naming, observations, prices
+from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, PUBLISHED, Estimate
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
 from benchbook.studies.results.evidence import Evidence
 
-MEASURED, PUBLISHED, PREDICTED = SOURCES = ("measured", "published", "predicted")
-# Families of precisions, see `pairs.FAMILIES`, and the precision in which each is predicted.
+# Families of precisions, see `observations.FAMILIES`, and the precision in which each is asked for.
 PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
-MOST_DEVICES = 16  # of a single machine; above, a rate depends on the connection between machines
 MINUTE = 60.0
 IMAGENET = 1_281_167
-OTHER_CODE = "other code"  # than the study's own: its time decides nothing
+OTHER_CODE = "other code"  # than the study's own
 LINE = [
     "source",
     "machine",
@@ -60,6 +60,12 @@ class Task:
     where: str = ""
     metric: str = ""
 
+    @property
+    def work_name(self) -> str:
+        """Return the name of its work in the record."""
+        network = networks.describe(self.network)
+        return observations.work_name(network.name, network.image_size or 0)
+
 
 TASKS = (
     Task(
@@ -89,7 +95,7 @@ TASKS = (
     Task(
         "gpt2", "GPT-2 small, a billion tokens",
         "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests."
-        " A prediction is left out if its range is over a factor of 8.",
+        " Nothing is predicted: the range would be over a factor of 8.",
         1e9 / 1024, "gpt2_124m", "gpt_tokens", 1e9,  # articles' figures are in the record
         "source == 'measured' and model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
     ),
@@ -109,30 +115,31 @@ def table(
     Returns:
         Of each task the measured and published lines first, each by its time; then predictions;
         then other code.
-        Columns: task (its key), source (one of SOURCES), family (a key of `pairs.FAMILIES`),
-        seconds, low, high (a published number may lack bounds), interval (the kind of the
-        bounds: of `intervals`, PREDICTED, OTHER_CODE, or empty without), machine (its id in
-        rows, or the chip), name (for people, with device and variant), basis (how many
-        processes, windows, figures or publications, and the kind of bounds), sources (citations,
-        separated by "|", or the folder of the rows), each (the seconds of each of several
-        figures, separated by "|"), chip (its name in the list of chips, else its own; empty if
-        unknown), devices (that train together), memory_gb (of one device), time (in words; a
-        prediction is a range), fits (the largest batch in that memory, in words), rent (of the
-        task, in US dollars), hour, buy and pays (see `prices.in_words`), here (whether the
-        reader's own machine measured it).
+        Columns: task (its key), source (a kind of `estimates`), family (a key of
+        `observations.FAMILIES`), seconds, low, high, interval (the kind of the bounds: of
+        `intervals`, PUBLISHED, PREDICTED or OTHER_CODE), machine (its id in rows, or the chip),
+        name (for people, with device and variant), basis (how many processes, windows, figures
+        or publications, and the kind of bounds), sources (citations, separated by "|", or the
+        folder of the rows), each (the seconds of each of several figures, separated by "|"), chip
+        (its name in the list of chips, else its own; empty if unknown), devices (that train
+        together), memory_gb (of one device), time (in words), fits (the largest batch in that
+        memory, in words), usd and rent (of the task: number and words), hour, buy and pays (see
+        `prices.in_words`), here (whether the reader's own machine measured it), estimate
+        (the `Estimate`).
     """
     lines = []
     for task in TASKS:
-        own = [*(of_study(task, evidence, memory) if task.study else ()), *_published(task)]
-        taken = {
-            (chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1
-        }
-        own += [] if task.metric else _predicted(task, taken)
-        own.sort(key=_rank)
         network = networks.describe(task.network)
+        own = of_task(task, evidence, memory)
         lines += [{"task": task.key} | line | _described(line, network) for line in own]
     found = pandas.DataFrame(lines)
     return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
+
+
+def of_task(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> list[dict]:
+    """Return the lines of a task in the order of `table`, without what follows from their chip."""
+    own = [*of_study(task, evidence, memory)] if task.study else []
+    return sorted([*own, *_of_chips(task, own)], key=_rank)
 
 
 def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
@@ -156,7 +163,8 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
             "devices": line["device_count"],
             "memory_gb": memory.get(machine) if is_cpu else None,
         }
-        yield numbers | {"machine": machine, "chip": chip} | told(task, line, evidence, datasets)
+        numbers |= {"machine": machine, "chip": chip}
+        yield numbers | told(task, numbers | line | {"chip": chip}, evidence, datasets)
 
 
 def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.DataFrame:
@@ -178,7 +186,7 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
     }
     counts = lines["device_count"].fillna(1).astype(int) if "device_count" in lines else 1
     lines = lines.assign(
-        **ranking, device_count=counts, family=lines["precision"].map(pairs.family_of)
+        **ranking, device_count=counts, family=lines["precision"].map(observations.family_of)
     )
     lines = lines.assign(
         low=times[["low", "high"]].min(axis=1), high=times[["low", "high"]].max(axis=1)
@@ -190,7 +198,7 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     """Return the name, basis and sources of a measured line."""
     point = evidence.point(line["machine"], task.study, line["point"])
     is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
-    name = f"{evidence.names.place(line)}, {line['variant']}"
+    name = f"{evidence.names.place(line)}, {line['variant']}, batch {point['batch_size']:g}"
     name += f", on {naming.dataset(line['dataset'])}" if is_other else ""
     starts = wording.count(int(point["num_processes"]), "process")
     kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
@@ -198,88 +206,117 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     doubts = wording.doubts({name: line[name] for name in ("verdict", "status")})
     basis += f" ({'; '.join(doubts)})" if doubts else ""
     sources = f"rows in outputs/runs/{line['machine']}/{task.study}/{line['point']}"
-    return {"name": name, "basis": basis, "sources": sources}
+    value, low, high = (task.samples / line[key] for key in ("seconds", "high", "low"))
+    if line["interval"] == intervals.RANGE:  # of one process: the next may be as far off
+        factor = math.exp(intervals.half_widths(0.0, 1)[1])
+        low, high = min(low, value / factor), max(high, value * factor)
+    estimate = Estimate(value, low, high, MEASURED, basis, sources, **_named(task, line))
+    return {"name": name, "basis": basis, "sources": sources, "estimate": estimate}
 
 
 def _of_article(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
-    """Return the name, basis and source of a published line; a note says that its code is
+    """Return the name, numbers and sources of a published line; a note says that its code is
     another."""
     printed, note = evidence.printed(task.study), line.get("note")
-    basis = "; ".join(filter(None, (note, "one publication; bounds are its rounding")))
     source = printed.loc[printed["machine"].eq(line["machine"]).idxmax(), "reference"]
-    told = {"name": evidence.names.place(line), "basis": basis, "sources": source}
-    return told | ({"interval": OTHER_CODE} if note else {})
+    article = source.partition(";")[0]
+    figure = {"article": article, "publication": article, "cited": source, "chip": line["chip"]}
+    figure |= {"family": line["family"], "rate": task.samples / line["seconds"]}
+    figure |= {"rounding": line["high"] / line["seconds"] - 1}
+    estimate = estimates.of_figures(pandas.DataFrame([figure]), **_named(task, line))
+    told = _of_estimate(task, estimate) | {"name": evidence.names.place(line)}
+    if note:
+        told |= {"interval": OTHER_CODE, "basis": f"{note}; {told['basis']}"}
+    return told
 
 
-def _published(task: Task) -> Iterator[dict]:
-    """Yield a line for each chip, number of devices and family: the median of its published
-    figures, least and most."""
-    figures = articles.read()
-    figures = figures[figures["refused"].eq("") & figures["device_count"].between(1, MOST_DEVICES)]
+def _named(task: Task, line: dict) -> dict:
+    known = {"chip": line["chip"], "family": line["family"], "devices": int(line["device_count"])}
+    return known | {"work": task.work_name}
+
+
+def _of_estimate(task: Task, estimate: Estimate) -> dict:
+    """Return the columns of a line that follow from its estimate."""
+    seconds, low, high = (
+        task.samples / rate for rate in (estimate.value, estimate.high, estimate.low)
+    )
+    each = [f"{task.samples / rate:.4g}" for rate in reversed(estimate.each)]
+    name = f"{estimate.devices} x {estimate.chip}" if estimate.devices > 1 else estimate.chip
+    return {
+        "machine": name, "name": name, "source": estimate.kind, "family": estimate.family,
+        "seconds": seconds, "low": low, "high": high, "interval": estimate.kind,
+        "basis": f"{estimate.basis}; bounds are a 90 % interval", "sources": estimate.sources,
+        "each": "|".join(each) if len(each) > 1 else None, "chip": estimate.chip,
+        "devices": estimate.devices, "estimate": estimate,
+    }  # fmt: skip
+
+
+def _of_chips(task: Task, own: list[dict]) -> list[dict]:
+    """Return the published and predicted lines of chips, without those that the study has.
+
+    Of a training rate all publications answer together, and the study's article is one of them.
+    """
     if task.metric:
-        printed = figures[figures["metric"].eq(task.metric) & figures["unit"].eq("min")]
-        printed = printed.assign(seconds=MINUTE * printed["value"], family="unknown")
-    else:
-        network = networks.describe(task.network)
-        size = "sequence_length" if network.sequence_length else "image_size"
-        printed = figures[
-            figures["network"].eq(network.name)
-            & figures["rate"].gt(0)
-            & figures["phase"].eq("train")
-        ]
-        printed = printed[printed[size].eq(getattr(network, size)) & printed["computed"].notna()]
-        family = printed["computed"].map(pairs.family_of)
-        printed = printed.assign(
-            seconds=task.samples / printed["rate"].astype(float), family=family
-        )
-    printed = printed.assign(cited=[articles.citation(line) for line in printed.to_dict("records")])
-    for (chip, count, family), own in printed.groupby(["chip", "device_count", "family"]):
-        middles = own.groupby("publication")["seconds"].median()
-        seconds = own["seconds"].sort_values()
-        bounds = (
-            {"low": seconds.min(), "high": seconds.max(), "interval": intervals.RANGE}
-            if len(own) > 1
-            else {}
-        )
-        bounds |= {"each": "|".join(map("{:.4g}".format, seconds))} if len(own) > 1 else {}
-        basis = (
-            f"{wording.count(len(own), 'figure')} in {wording.count(len(middles), 'publication')}"
-        )
-        basis += "; bounds are the least and most" if bounds else ""
-        name = chip if count == 1 else f"{count:.0f} x {chip}"
-        cited = " | ".join(sorted(set(own["cited"])))
-        yield bounds | {
-            "machine": name, "name": name, "source": PUBLISHED, "family": family, "seconds": middles.median(),
-            "basis": basis, "sources": cited, "chip": chip, "devices": int(count),
-        }  # fmt: skip
-
-
-def _predicted(task: Task, taken: set[tuple[str, str]]) -> list[dict]:
-    """Return predictions for one device of each product without a measured or published time in
-    the family."""
-    size = networks.describe(task.network).image_size
-    asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
-    asked = [(chip, family) for chip, family in asked if (chips.product(chip), family) not in taken]
-    questions = [
-        Question(chip, task.network, PREDICTED_IN[family], image_size=size)
-        for chip, family in asked
-    ]
-    found = {}
-    for (chip, family), rate in zip(asked, predict.rates(questions), strict=True):
-        if isinstance(rate, Unknown):
-            continue
-        seconds, low, high = (task.samples / value for value in (rate.value, rate.high, rate.low))
-        line = {
-            "machine": chip, "name": chip, "source": PREDICTED, "family": family, "chip": chip, "devices": 1,
-            "seconds": seconds, "low": low, "high": high, "interval": PREDICTED,
-            "basis": f"{rate.basis}; bounds are a 90 % interval",
-            "sources": "Predicted by benchbook from the public record",
-        }  # fmt: skip
+        return [_of_estimate(task, each) for each in _to_accuracy(task)]
+    published = estimates.published(networks.describe(task.network))
+    if not task.work:
+        own[:] = [line for line in own if line["source"] == MEASURED or _key(line) not in published]
+    taken = {_key(line) for line in own if line["source"] == PUBLISHED}
+    expected = _predicted(task)
+    found = []
+    for (chip, count, family), estimate in published.items():
+        if (chip, count, family) not in taken:
+            predicted = expected.get((chip, family)) if count == 1 else None
+            rate = predicted.value if predicted else math.nan
+            found.append(_of_estimate(task, replace(estimate, expected=rate)))
+    known = {
+        (chips.product(line["chip"]), line["family"])
+        for line in [*own, *found]
+        if line["devices"] == 1
+    }
+    shown = {}
+    for (chip, family), estimate in expected.items():
         # Sizes of a product with the same specifications have the same prediction; the shortest
         # name stands for them.
-        key = (chips.product(chip), family, f"{seconds:.4g}")
-        found[key] = min(found.get(key, line), line, key=lambda each: len(each["name"]))
-    return list(found.values())
+        key = (chips.product(chip), family, f"{estimate.value:.4g}")
+        if key[:2] not in known:
+            shown[key] = min(shown.get(key, estimate), estimate, key=lambda each: len(each.chip))
+    return found + [_of_estimate(task, estimate) for estimate in shown.values()]
+
+
+def _key(line: dict) -> tuple[str, int, str]:
+    return line["chip"], int(line["devices"]), line["family"]
+
+
+def _predicted(task: Task) -> dict[tuple[str, str], Estimate]:
+    """Return what specifications predict for one device, by chip and family of precisions."""
+    asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
+    answers = estimates.predicted([question(task, *each) for each in asked])
+    return {
+        each: answer
+        for each, answer in zip(asked, answers, strict=True)
+        if not isinstance(answer, Unknown)
+    }
+
+
+def question(task: Task, chip: str, family: str) -> Question:
+    """Return what is asked of a chip: a task's work, in the precision that frameworks take for a
+    family by default, which for convolutions in fp32 is TF32 where a chip has it."""
+    precision = "tf32" if family == "fp32" and chips.has_tf32(chip) else PREDICTED_IN[family]
+    return Question(chip, task.network, precision)
+
+
+def _to_accuracy(task: Task) -> list[Estimate]:
+    """Return the published times to an accuracy, whose rate is a whole training a second."""
+    figures = observations.usable()
+    own = figures[figures["metric"].eq(task.metric) & figures["unit"].eq("min")]
+    own = own[own["device_count"].between(1, MOST_DEVICES)]
+    cited = [articles.citation(line) for line in own.to_dict("records")]
+    own = own.assign(rate=1 / (MINUTE * own["value"]), family="unknown", cited=cited)
+    return [
+        estimates.of_figures(lines, chip=chip, family="unknown", devices=int(count))
+        for (chip, count), lines in own.groupby(["chip", "device_count"])
+    ]
 
 
 def _rank(line: dict) -> tuple:
@@ -290,14 +327,9 @@ def _rank(line: dict) -> tuple:
 def _described(line: dict, network: networks.Network) -> dict:
     """Return the time of a line in words, the memory of its chip, what fits into it, and what it
     costs."""
-    time, low, high = wording.duration(line["seconds"]), line.get("low"), line.get("high")
-    ends = [line["seconds"]]
-    if pandas.notna(low):
-        ends = [low, high]
-        span = wording.span(pandas.Series(ends), wording.duration)
-        kind = "range " if line.get("interval") == intervals.RANGE else ""
-        more = "" if span == time else f" ({kind}{span})"
-        time = f"{span}, predicted" if line["source"] == PREDICTED else f"{time}{more}"
+    ends = line["seconds"], line["low"], line["high"]
+    time, seconds = wording.duration_within(*ends), pandas.Series(ends)
+    time += ", predicted" if line["source"] == PREDICTED else ""
     unit = "sequence" if network.sequence_length else "image"
     chip, memory, count, priced = line["chip"], line.get("memory_gb"), line["devices"], {}
     is_known = line["family"] in PREDICTED_IN
@@ -311,6 +343,7 @@ def _described(line: dict, network: networks.Network) -> dict:
         memory = chips.specification(chip).get("memory_gb")
         priced = dict(prices.in_words(chip, count))
         if hourly := prices.usual_rent(chip):
-            dollars = pandas.Series([prices.rent(seconds, count * hourly) for seconds in ends])
-            priced["rent"] = wording.span(dollars, wording.price)
+            dollars = prices.rent(seconds, count * hourly)
+            priced |= {"usd": dollars[0], "rent": wording.price(dollars[0])}
+            priced["rent"] += f" ({wording.span(dollars[1:], wording.price)})"
     return {"time": time, "memory_gb": memory, "fits": fits} | priced

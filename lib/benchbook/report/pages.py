@@ -10,10 +10,11 @@ import yaml
 
 from benchbook.judging import agreement, confirmation, statistics
 from benchbook.machine import identity, layout
-from benchbook.record import chips, pairs
+from benchbook.record import chips, estimates, observations, pairs, predict
 from benchbook.report import costs, tables
-from benchbook.rows import records
+from benchbook.rows import networks, records
 
+SIDES = ["product", "product_over", "family"]
 VERSION = 2  # of the data; it rises when a meaning changes
 LICENCE = "MIT; published figures and prices belong to the sources that each line names"
 
@@ -34,7 +35,7 @@ def files(merged) -> dict[str, str]:
     start = templates.get_template("start.html").render(
         machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-        repository=identity.repository(), tasks=costs.TASKS, families=pairs.FAMILIES, **made,
+        repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES, **made,
     )  # fmt: skip
     shown = {
         "summary": summary,
@@ -57,7 +58,7 @@ def files(merged) -> dict[str, str]:
         "pages/_static/marks.js": marks,
     }
     document = {"version": VERSION, "licence": LICENCE} | made
-    costs_of_all = merged.costs.drop(columns="here")  # which is of this computer
+    costs_of_all = merged.costs.drop(columns=["here", "estimate"])
     published = {"points": records.as_text(summary), "claims": merged.claims, "costs": costs_of_all}
     for name, table in published.items():
         table = table.convert_dtypes()
@@ -69,8 +70,8 @@ def files(merged) -> dict[str, str]:
 
 
 def _marks(of_tasks: pandas.DataFrame) -> dict:
-    """Return what the start page's script compares: costs, published pairs and their works, and
-    the names of chips.
+    """Return what the start page's script compares: costs, published pairs and their works, the
+    names of chips, and the factors of ratios.
 
     A table is its columns and its lines, whose cells are places in `values`, so that each value
     stands there once.
@@ -78,27 +79,51 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
     values: dict[object, int] = {}
 
     def packed(table: pandas.DataFrame) -> dict:
-        table = table.map(lambda cell: float(f"{cell:.4g}") if isinstance(cell, float) else cell)
+        table = table.map(lambda cell: float(f"{cell:.6g}") if isinstance(cell, float) else cell)
         split = json.loads(table.to_json(orient="split", index=False))
         lines = [[values.setdefault(cell, len(values)) for cell in line] for line in split["data"]]
         return {"columns": split["columns"], "lines": lines}
 
+    timed = {task.key: task.work_name for task in costs.TASKS if not task.metric}
     faster = [
-        {"slow": slow, "fast": fast, "family": family, "text": pairs.in_words(own, number)}
-        for (slow, fast, family), own in pairs.table().groupby(
-            ["product", "product_over", "family"]
-        )
-        if (number := pairs.ratio(own)).value >= 1
+        {"product": product, "over": over, "family": family, "task": key}
+        | {"value": ratio.value, "low": ratio.low, "high": ratio.high, "basis": ratio.basis}
+        for product, over, family in pairs.table().groupby(SIDES).groups
+        if product < over
+        for key, work in [*timed.items(), ("", "")]
+        if (ratio := estimates.of_pairs(product, over, family, work))
     ]
+    nearest = {
+        task.key: {
+            chip: values.setdefault(
+                predict.nearest_rate(costs.question(task, chip, "half")), len(values)
+            )
+            for chip in chips.table()["product"].unique()
+            if chips.listed(chip)
+        }
+        for task in costs.TASKS
+        if networks.describe(task.network).sequence_length
+    }
     works = pairs.works().assign(
         group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup()
     )
     works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]
-    marks = of_tasks.drop(columns="machine").assign(here=of_tasks["here"].astype(int))
+    samples = {task.key: task.samples for task in costs.TASKS}
+    seconds = [
+        [samples[key] / rate for rate in (each.high, each.low, each.expected)]
+        for key, each in of_tasks[["task", "estimate"]].itertuples(index=False)
+    ]
+    marks = of_tasks.drop(columns=["machine", "estimate"]).assign(here=of_tasks["here"].astype(int))
+    marks[["least", "most", "expected"]] = seconds
+    factors = {
+        kind: own.set_index("group")["above"].to_dict()
+        for kind, own in estimates.bounds().reset_index(drop=True).groupby("kind")
+    }
     return {
         "marks": packed(marks), "pairs": packed(pandas.DataFrame(faster)), "works": packed(works),
-        "ignored": sorted(chips.SERIES | chips.VENDORS), "families": pairs.FAMILIES, "values": list(values),
-        "chips": chips.table()[["product", "aliases"]].T.to_dict("list"),
+        "ignored": sorted(chips.SERIES | chips.VENDORS), "families": observations.FAMILIES, "values": list(values),
+        "chips": chips.table()[["product", "aliases", "vendor"]].T.to_dict("list"),
+        "forms": estimates.FORMS, "factors": factors, "near": estimates.NEAR, "nearest": nearest,
     }  # fmt: skip
 
 

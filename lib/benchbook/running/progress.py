@@ -10,7 +10,7 @@ import pandas
 
 from benchbook.judging import statistics, verdicts, wording
 from benchbook.machine import condition, contention, layout, sessions
-from benchbook.record import observations
+from benchbook.record import estimates
 from benchbook.rows import manifests, records
 from benchbook.running.profiles import Point
 
@@ -98,8 +98,8 @@ def result(folder: Path) -> str:
         bounds = wording.bounds(low, high, point["interval"], wording.rate)
         parts.append(f"{wording.rate(rate)} {unit}/s ({bounds})")
         known = [name for name in ("model", "image_size", "precision") if pandas.notna(point[name])]
-        if len(known) == 3 and (other := observations.neighbour(*(point[name] for name in known))):
-            parts.append(f"{other[0]} {wording.rate(other[1])}, published")
+        if len(known) == 3 and (other := estimates.neighbour(*(point[name] for name in known))):
+            parts.append(f"{other.chip} {wording.rate(other.value)}, published")
     if (
         point["status"] == "ok" and point["verdict"] and point["verdict"].is_doubtful
     ):  # ceilings have no verdict

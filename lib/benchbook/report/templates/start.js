@@ -1,11 +1,9 @@
 // Chooses, compares and charts the marks of the page. The URL keeps the choice. All numbers but ratios are text.
 {
-const {values, families, ignored, chips, ...packed} = window.benchbook;
-const WIDEST = 4; // a prediction whose ends are further apart than this factor decides nothing
+const {values, families, ignored, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
 const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices"]];
-const LINES = {time: "Time", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
+const LINES = {time: "Time", source: "Evidence", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
   fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
-const UNFIT = {range: "a range", rounding: "one figure without an interval", null: "one figure without bounds", "other code": "of other code"};
 const [marks, pairs, works] = ["marks", "pairs", "works"].map((name) => packed[name].lines.map((line) =>
   Object.fromEntries(packed[name].columns.map((column, place) => [column, values[line[place]]]))));
 const byId = (id) => document.getElementById(id);
@@ -17,7 +15,8 @@ function row(head, ...cells) {
   return line;
 }
 const product = (mark) => chips[mark.chip]?.[0];
-const digits = (ratio) => ratio >= 100 ? ratio.toFixed(0) : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
+const digits = (ratio) => ratio >= 99.95 ? Number(ratio.toPrecision(3)).toLocaleString("en")
+  : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
 
 // The rules of chips.resolve: a chip's name by its words in any order, else all names that have each word as a whole.
 const wordsOf = (text) => (text.toLowerCase().replace(/\((r|tm)\)/g, " ").match(/[a-z]+|\d+/g) ?? [])
@@ -43,39 +42,61 @@ function chosen() {
   const found = (each) => CHIPS.filter((name) => meant(each, field(name).value).length).length + (each.length > 0);
   return precision ? of[0] : of.sort((a, b) => found(b) - found(a))[0];
 }
-// Which of two is faster; a range, a figure without an interval or a wide prediction decides nothing.
-function verdict(one, other) {
-  const [fast, slow] = one.seconds <= other.seconds ? [one, other] : [other, one];
-  const both = (a, b, between) => a === b ? a : `${a} ${between} ${b}`;
-  const kinds = `${both(fast.source, slow.source, "against")}, ${both(families[fast.family], families[slow.family], "against")}`;
-  const open = (why) => `${fast.name} or ${slow.name}: not decided (${kinds}); ${why}.`;
-  for (const mark of [fast, slow]) {
-    if (mark.interval in UNFIT) return open(`the time of ${mark.name} is ${UNFIT[mark.interval]}`);
-    const factor = mark.high / mark.low;
-    if (mark.source === "predicted" && factor > WIDEST) return open(`the prediction for ${mark.name} is a factor of ${digits(factor)} wide`);
-  }
+// How many times as fast `one` is as `other`: the rules of estimates.ratio; the narrowest evidence answers.
+function ratio(one, other) {
+  const [kinds, vendors] = [[one.source, other.source].sort(), [one, other].map((mark) => chips[mark.chip]?.[2] ?? mark.chip)];
+  const within = (value, kind, basis) => {
+    const factor = factors[kind][vendors[0] === vendors[1] ? "one vendor" : "two vendors"] ?? factors[kind]["the widest"];
+    return {value, low: value / factor, high: value * factor, basis};
+  };
   const width = (...ends) => Math.exp(Math.hypot(...ends.map(Math.log)));
-  const value = slow.seconds / fast.seconds;
-  const low = value / width(slow.seconds / slow.low, fast.high / fast.seconds);
-  const high = value * width(slow.high / slow.seconds, fast.seconds / fast.low);
-  if (low <= 1) return open("their intervals overlap");
-  return `${fast.name} is faster (${kinds}): ${digits(value)} times as fast as ${slow.name} (${digits(low)} to ${digits(high)}).`;
+  const value = other.seconds / one.seconds;
+  const basis = `by the ${[...new Set(kinds)].join(" and ")} rates of each`;
+  const found = [];
+  if (kinds.includes("measured")) found.push({basis, value, low: value / width(one.most / one.seconds, other.seconds / other.least),
+    high: value * width(one.seconds / one.least, other.most / other.seconds)});
+  else if (!kinds.includes("predicted") || !(one.expected && other.expected)) found.push(within(value, "two figures", basis));
+  if (one.devices === 1 && other.devices === 1 && !kinds.every((kind) => kind === "measured")) {
+    found.push(...ofPairs(one, other).filter((pair) => ["", one.task].includes(pair.task)));
+    if (one.expected && other.expected) found.push(within(other.expected / one.expected, "specifications", "by their specifications"));
+  }
+  const wide = (each) => Number((each.high / each.low).toPrecision(4));
+  return found.reduce((best, each) => wide(each) < wide(best) ? each : best);
 }
-// What publications say of two chips, in the precision of the first, else in any.
-function published(...two) {
-  const names = two.map(product);
-  const both = pairs.filter((pair) => names.includes(pair.fast) && names.includes(pair.slow));
-  const same = both.filter((pair) => pair.family === two[0].family);
-  return (same.length ? same : both).map((pair) => `Published pairs: ${pair.fast} over ${pair.slow}: ${pair.text}.`);
+// The published pairs of two chips in the precision of both.
+function ofPairs(one, other) {
+  const names = [one, other].map(product);
+  return pairs.filter((pair) => one.family === other.family && pair.family === one.family && names[0] !== names[1]
+    && names.includes(pair.product) && names.includes(pair.over)).map((pair) => pair.over === names[0] ? pair : turned(pair));
 }
-// Two measured times come first, else the pairs of one author; a chip without a time for this task may have pairs.
+const turned = (each) => ({...each, value: 1 / each.value, low: 1 / each.high, high: 1 / each.low});
+function said(one, other, ratio) {
+  if (ratio.value < 1) return said(other, one, turned(ratio));
+  const form = ratio.low > 1 ? "faster" : ratio.value <= near ? "alike" : "open";
+  const told = {one, other, basis: ratio.basis, low: digits(ratio.low), middle: digits(ratio.value), high: digits(ratio.high)};
+  return forms[form].replace(/{(\w+)}/g, (_, name) => told[name]);
+}
+// The cheapest, the fastest and the reader's own of several, then each against the first.
+function summary(own) {
+  const least = (key) => own.filter((mark) => mark[key]).sort((a, b) => a[key] - b[key])[0];
+  const short = (text) => text.replace(/ \(.*/, "");
+  const [cheapest, fastest, mine] = [least("usd"), least("seconds"), own.find((mark) => mark.here)];
+  return [cheapest && `Cheapest: ${cheapest.name}, ${short(cheapest.rent)} in ${short(cheapest.time)}.`,
+    `Fastest: ${fastest.name}, ${short(fastest.time)}${fastest.usd ? ` for ${short(fastest.rent)}` : ""}.`,
+    mine && `Yours: ${short(mine.time)}.`].filter(Boolean).join(" ");
+}
+// A chip without a time for this task may have pairs, or what was published nearest to it.
 function showCard([first, ...others]) {
-  const said = others.flatMap((other) => {
-    const [judged, pairs] = [first.seconds && other.seconds ? [verdict(first, other)] : [], published(first, other)];
-    return first.source === "measured" && other.source === "measured" ? [...judged, ...pairs] : [...pairs, ...judged];
-  });
-  byId("verdict").replaceChildren(...said.map((text) => made("p", text)));
+  const name = (mark) => mark.here ? "yours" : mark.name ?? mark.chip;
+  const ofAnyPrecision = (other) => Object.keys(families).flatMap((family) =>
+    ofPairs({...other, family}, {...first, family}).filter((pair) => !pair.task));
+  const against = (other) => (first.seconds && other.seconds ? [ratio(other, first)] : ofAnyPrecision(other))
+    .map((each) => `${said(name(other), name(first), each)}.`);
   const own = [first, ...others].filter((mark) => mark?.seconds);
+  const near = [first, ...others].filter((mark) => mark && !mark.seconds && nearest[field("train").value]?.[product(mark)])
+    .map((mark) => `${mark.chip}: nearest published ${values[nearest[field("train").value][product(mark)]]}.`);
+  const texts = [...(own.length > 2 ? [summary(own)] : []), ...others.flatMap(against), ...near];
+  byId("verdict").replaceChildren(...texts.map((text) => made("p", text)));
   const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
     : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
   byId("card").replaceChildren(row("", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),

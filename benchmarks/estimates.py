@@ -1,0 +1,267 @@
+"""Fit the bounds of published figures and of ratios of two chips, and test them on publications
+that were hidden.
+
+`python benchmarks/estimates.py` writes the factors to the record's bounds.csv and prints the
+tables of docs/predictions.md: what the printed intervals hold of a publication that neither the
+evidence nor the factors have seen, next to the rule before (several publications' pairs, else two
+predictions) and to the plain ratio of bandwidths. Each publication weighs one.
+"""
+
+import functools
+import math
+
+import numpy
+import pandas
+import threadpoolctl
+
+from benchbook.judging import intervals
+from benchbook.machine import layout
+from benchbook.record import estimates, observations, pairs, rules
+from benchbook.record.estimates import (
+    FIGURE,
+    FIGURES,
+    KINDS,
+    OTHER_PAIRS,
+    PAIRS,
+    SPECIFICATIONS,
+    WIDEST,
+)
+
+BOUNDS = layout.published() / "record" / "bounds.csv"
+# Of the fit of figures and of ratios, so that 0.9 hold of a publication that the fit has not seen.
+LEVEL, OF_RATIOS = 0.9, 0.92
+FEWEST = 5  # publications of a group with factors of its own
+FAR = math.log(3)  # ratios that should be decided
+GAP = 3  # years between two figures that show how much faster software became
+OLDER, BANDWIDTHS, PRINTED = "the rule before", "plain ratio", "printed"
+FASTEST = ["publication", "work", "merged", "product"]
+SIDES = ["product", "product_over"]
+
+
+def quantile(values: pandas.Series, publications: pandas.Series, share: float) -> float:
+    """Return a quantile of values; each publication weighs one."""
+    weights = 1 / publications.groupby(publications).transform("size").to_numpy()
+    order = numpy.argsort(values.to_numpy())
+    reached = numpy.cumsum(weights[order]) / weights.sum()
+    place = min(len(order) - 1, int(numpy.searchsorted(reached, share - 1e-9)))
+    return float(values.to_numpy()[order][place])
+
+
+def share(holds: pandas.Series, publications: pandas.Series) -> float:
+    """Return which share holds; each publication weighs one."""
+    return float(holds.astype(float).groupby(publications).mean().mean())
+
+
+@functools.cache
+def fastest() -> pandas.DataFrame:
+    """Return each publication's fastest rate of a product, work and family of precisions."""
+    lines = observations.images()
+    lines = lines.assign(merged=lines["computed"].map(observations.family_of))
+    best = lines.sort_values("speed").drop_duplicates(FASTEST, keep="last")
+    return best.assign(year=best["article"].map(observations.year)).reset_index(drop=True)
+
+
+@functools.cache
+def figures() -> pandas.DataFrame:
+    """Return how far each figure is from the median of the other publications' figures of its
+    chip, work and family.
+
+    Returns:
+        Columns: publication, group, error (logarithm of the hidden over the others' median),
+        newer (years since the others' newest).
+    """
+    found = []
+    for _, own in fastest().groupby(FASTEST[1:]):
+        for place in own.index if len(own) > 1 else ():
+            line, rest = own.loc[place], own.drop(place)
+            error = line["speed"] - rest["speed"].median()
+            group = f"{line['vendor']}, {line['merged']}"
+            found.append((line["publication"], group, error, line["year"] - rest["year"].max()))
+    return pandas.DataFrame(found, columns=["publication", "group", "error", "newer"])
+
+
+@functools.cache
+@threadpoolctl.threadpool_limits.wrap(limits=1)
+def hidden_pairs() -> pandas.DataFrame:
+    """Return the pairs that one publication measured, with each kind's ratio without that
+    publication.
+
+    Returns:
+        Columns: publication, task, family, product, product_over; group (ONE_VENDOR or
+        TWO_VENDORS), is_apple; true; by kind the ratio, NaN without evidence; count (of the
+        other publications with pairs of this work), pairs_before, width_before (see `_before`);
+        BANDWIDTHS. Ratios are logarithms.
+    """
+    rule = rules.by_kind()[rules.IMAGES]
+    publications = rule.lines["publication"].to_numpy(object)
+    measured = fastest().set_index(FASTEST, drop=False)
+    single = fastest().groupby(FASTEST[1:])
+    known = {key: own.set_index("publication")["speed"] for key, own in single}
+    table = pairs.table()
+    table = table[table["product"] < table["product_over"]].assign(logs=numpy.log(table["ratio"]))
+    of_work = table.groupby([*SIDES, "family", "publication", "task"])["logs"].median()
+    found = []
+    for (*two, family, publication, task), true in of_work.items():
+        sides = [(publication, task, family, product) for product in two]
+        if not all(side in measured.index for side in sides):
+            continue
+        a, b = (measured.loc[side] for side in sides)
+        hidden = numpy.flatnonzero(publications == publication)
+        speeds, deviations = rule.predict(pandas.DataFrame([a, b]), hidden)
+        others = of_work.loc[*two, family].drop(publication, errors="ignore")
+        same = others[others.index.get_level_values("task") == task]
+        alone = [known[side[1:]].drop(publication) for side in sides]
+        found.append({
+            "publication": publication, "task": task, "family": family, **dict(zip(SIDES, two, strict=True)),
+            "group": estimates.group_of(a["vendor"], b["vendor"]),
+            "is_apple": "Apple" in (a["vendor"], b["vendor"]), "true": true,
+            PAIRS: same.mean(), OTHER_PAIRS: others.groupby("publication").median().mean(),
+            FIGURES: alone[1].median() - alone[0].median(), SPECIFICATIONS: speeds[1] - speeds[0],
+            BANDWIDTHS: b["bandwidth"] - a["bandwidth"], "count": max(1, len(same)),
+            OLDER: _before(others, alone, speeds, deviations),
+        })  # fmt: skip
+    return pandas.DataFrame(found)
+
+
+def _before(others: pandas.Series, alone: list, speeds, deviations) -> tuple[float, float]:
+    """Return the value and width of the rule before: the interval of several publications' pairs;
+    two predictions, each within a factor of 4, if no figure of either chip is published; else
+    NaN, which decided nothing."""
+    levels = others.groupby("publication").median()
+    if len(levels) > 1:
+        number = intervals.interval(numpy.exp(levels), levels.index, intervals.Deviations(0.25, 0))
+        return math.log(number.value), math.log(number.high / number.value)
+    widths = rules.DEVIATIONS * deviations
+    if any(len(figures) for figures in alone) or max(widths) > math.log(4) / 2:
+        return math.nan, math.nan
+    return speeds[1] - speeds[0], math.hypot(*widths)
+
+
+def bounds(singles: pandas.DataFrame, timed: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the factors, see `estimates.bounds`, from the errors of figures and of pairs.
+
+    A figure and the others' median are both off, so that one alone is off by less, by the square
+    root of 2. An old figure is more often too low than too high, since software became faster.
+    """
+    lines = [
+        _fitted(FIGURE, group, own["error"], own["publication"], 1 / math.sqrt(2))
+        for group, own in singles.groupby("group")
+    ]
+    for kind in KINDS[1:]:
+        for group, own in timed[timed[kind].notna()].groupby("group"):
+            lines.append(_fitted(kind, group, own["true"] - own[kind], own["publication"]))
+    table = pandas.DataFrame(lines)
+    table = table[table["publications"] >= FEWEST]
+    newer = singles[singles["newer"] >= GAP]
+    faster = quantile(newer["error"], newer["publication"], 0.5)
+    for kind in KINDS:
+        own = table[table["kind"].eq(FIGURE) == (kind == FIGURE)]
+        line = own.loc[own["below"].idxmax()].to_dict() | {"kind": kind, "group": WIDEST}
+        line["above"] *= math.exp(max(0.0, faster)) if kind == FIGURE else 1
+        lines.append(line)
+    table = pandas.DataFrame(lines)
+    return table[table["publications"] >= FEWEST].reset_index(drop=True)
+
+
+def _fitted(kind: str, group: str, errors, publications, part: float = 1.0) -> dict:
+    levels = 0.5, LEVEL if kind == FIGURE else OF_RATIOS
+    middle, most = (
+        math.exp(part * quantile(errors.abs(), publications, level)) for level in levels
+    )
+    counts = {"comparisons": len(errors), "publications": publications.nunique()}
+    return {"kind": kind, "group": group, **counts, "median": middle, "below": most, "above": most}
+
+
+def figures_that_hold() -> float:
+    """Return in which share a hidden figure over the others' median lies within the bounds of
+    both, with factors that were fitted without its publication."""
+    table, holds = figures(), []
+    for publication, own in table.groupby("publication"):
+        rest = bounds(table[table["publication"] != publication], hidden_pairs())
+        factors = rest[rest["kind"].eq(FIGURE)].set_index("group")["below"]
+        most = own["group"].map(factors).fillna(factors[WIDEST])
+        holds.append((own["error"].abs() <= math.sqrt(2) * numpy.log(most) + 1e-9).mean())
+    return float(numpy.mean(holds))
+
+
+def answers() -> pandas.DataFrame:
+    """Return the answers to each hidden pair, with factors that were fitted without its
+    publication.
+
+    Returns:
+        The columns of `hidden_pairs`, and: kind (of the printed answer), and by rule its value
+        and width in a column each, see `answer`; NaN without an answer.
+    """
+    parts = []
+    for publication, own in hidden_pairs().groupby("publication"):
+        singles, others = (
+            table[table["publication"] != publication] for table in (figures(), hidden_pairs())
+        )
+        table = bounds(singles, others).set_index(["kind", "group"])["above"]
+        errors = (others["true"] - others[BANDWIDTHS]).abs()
+        plain = quantile(errors, others["publication"], OF_RATIOS)
+        for line in own.to_dict("records"):
+            kind, value, width = _printed(line, table)
+            answered = {PRINTED: (value, width), BANDWIDTHS: (line[BANDWIDTHS], plain)}
+            parts.append(line | {"kind": kind} | answered)
+    return pandas.DataFrame(parts)
+
+
+def _printed(line: dict, table: pandas.Series) -> tuple[str, float, float]:
+    """Return kind, value and width of the narrowest evidence, as `estimates.ratio` chooses."""
+    found = []
+    for kind in KINDS[1:]:
+        if not math.isnan(line[kind]):
+            group = line["group"] if (kind, line["group"]) in table.index else WIDEST
+            narrower = estimates.narrower(line["count"] if kind == PAIRS else 1)
+            found.append((narrower * math.log(table[kind, group]), line[kind], kind))
+    width, value, kind = min(found)
+    return kind, value, width
+
+
+def measures(lines: pandas.DataFrame, rule: str) -> dict[str, str | int]:
+    """Return what a rule is worth on hidden pairs, each publication once."""
+    value, width = numpy.array(lines[rule].tolist()).T
+    lines = lines.assign(error=(lines["true"] - value).abs(), width=width, value=value)
+    own, far = lines[lines["width"].notna()], lines[lines["true"].abs() >= FAR]
+    found = {"pairs": len(lines), "publications": lines["publication"].nunique()}
+    answered, decided = (lines["width"].notna(), lines["publication"]), numpy.nan
+    found["answered"] = f"{share(*answered):.0%}"
+    if len(own):
+        found["median error"] = (
+            f"{math.exp(quantile(own['error'], own['publication'], 0.5)) - 1:.0%}"
+        )
+        found["90 % intervals that hold"] = (
+            f"{share(own['error'] <= own['width'] + 1e-9, own['publication']):.0%}"
+        )
+    decided = far["value"].abs() > far["width"]
+    found["over 3 times apart"] = len(far)
+    found["of these decided"] = f"{share(decided, far['publication']):.0%}" if len(far) else ""
+    return found
+
+
+def tested() -> pandas.DataFrame:
+    """Return the table of docs/predictions.md: each rule on all hidden pairs, on those with a
+    chip of Apple, by vendors, and by the kind of the printed answer."""
+    table, lines = answers(), []
+    groups = {"all": table, "with an Apple chip": table[table["is_apple"]]}
+    groups |= dict(list(table.groupby("group")))
+    for name, own in groups.items():
+        lines += [
+            {"pairs of": name, "rule": rule} | measures(own, rule)
+            for rule in (PRINTED, OLDER, BANDWIDTHS)
+        ]
+    for kind, own in table.groupby("kind"):
+        lines.append({"pairs of": f"answered by {kind}", "rule": PRINTED} | measures(own, PRINTED))
+    return pandas.DataFrame(lines)
+
+
+def main() -> None:
+    """Write the factors and print the table."""
+    bounds(figures(), hidden_pairs()).to_csv(BOUNDS, index=False, float_format="%.6g")
+    print(tested().to_markdown(index=False))
+    print(f"{len(figures())} hidden figures: {figures_that_hold():.0%} within the bounds")
+
+
+if __name__ == "__main__":
+    main()

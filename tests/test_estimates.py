@@ -1,0 +1,170 @@
+"""Estimates and ratios: the best evidence, with intervals that hold for hidden publications."""
+
+import importlib
+import math
+import sys
+from dataclasses import replace
+
+import pandas
+import pytest
+
+from benchbook.machine import layout
+from benchbook.record import articles, chips, estimates
+from benchbook.record.estimates import MEASURED, PREDICTED, PUBLISHED, Estimate, Ratio
+from benchbook.record.predict import Question, Unknown
+from benchbook.report import costs
+from benchbook.studies.results.evidence import Evidence
+
+
+@pytest.fixture(scope="module")
+def script():
+    sys.path.insert(0, str(layout.root() / "benchmarks"))
+    try:
+        return importlib.import_module("estimates")
+    finally:
+        del sys.path[0]
+
+
+@pytest.fixture(scope="module")
+def tested(script):
+    return script.tested().set_index(["pairs of", "rule"])
+
+
+def test_the_committed_factors_are_those_of_the_script(script):
+    made = script.bounds(script.figures(), script.hidden_pairs())
+    committed = pandas.read_csv(script.BOUNDS)
+    pandas.testing.assert_frame_equal(made, committed, rtol=1e-4, check_dtype=False)
+
+
+def percent(table, group, rule, column):
+    return float(table.loc[(group, rule), column].rstrip("%")) / 100
+
+
+def test_intervals_hold_and_far_ratios_are_decided_on_hidden_publications(script, tested):
+    rules = script.PRINTED, script.OLDER, script.BANDWIDTHS
+    hold, decided, answered = (
+        [percent(tested, "all", rule, column) for rule in rules]
+        for column in ("90 % intervals that hold", "of these decided", "answered")
+    )
+    assert hold[0] == pytest.approx(0.9, abs=0.03)
+    assert decided[0] >= 0.8 > 0.5 > max(decided[1:])
+    assert answered[0] == 1 > 0.5 > answered[1]
+    assert percent(tested, "with an Apple chip", script.PRINTED, "90 % intervals that hold") > 0.85
+    assert percent(tested, "with an Apple chip", script.PRINTED, "of these decided") >= 0.8
+    assert script.figures_that_hold() >= 0.9
+
+
+def test_each_publication_weighs_one(script):
+    values = pandas.Series([1.0] * 90 + [5.0, 9.0])
+    publications = pandas.Series(["a"] * 90 + ["b", "c"])
+    assert script.quantile(values, publications, 0.5) == 5
+    assert script.share(values.gt(2), publications) == pytest.approx(2 / 3)
+
+
+def figure(rate, publication, **columns):
+    known = {"rounding": 0.0, "article": publication, "chip": "NVIDIA T4", "family": "fp32"}
+    return known | {"rate": rate, "publication": publication, "cited": publication} | columns
+
+
+def of(*figures):
+    return estimates.of_figures(pandas.DataFrame(figures))
+
+
+def test_publications_move_the_middle_and_repeats_count_once():
+    one = of(figure(100.0, "a 2026"))
+    assert one.value / one.low == pytest.approx(
+        math.exp(estimates.factors("a figure", "NVIDIA, fp32")[0])
+    )
+    repeats = of(*[figure(100.0, "a 2026")] * 5, figure(80.0, "a 2026"), figure(400.0, "b 2026"))
+    assert repeats.value == pytest.approx(200)  # the middle of two publications' fastest
+    assert repeats.high / repeats.low == pytest.approx(one.high / one.low)
+    assert (repeats.publications, len(repeats.each)) == (2, 7)
+
+
+@pytest.mark.parametrize(
+    "columns", [{"article": "a 2019"}, {"article": "no year"}, {"chip": "AMD MI300X"}]
+)
+def test_an_old_figure_and_a_rare_vendor_have_the_widest_bounds_and_more_upwards(columns):
+    usual, other = of(figure(100.0, "a 2026")), of(figure(100.0, "a 2026", **columns))
+    assert other.low < usual.low
+    assert other.high / other.value > other.value / other.low
+
+
+def test_rounding_counts():
+    exact, rounded = of(figure(1.0, "a 2026")), of(figure(1.0, "a 2026", rounding=0.5))
+    assert math.log(rounded.value / rounded.low) == pytest.approx(
+        math.hypot(math.log(exact.value / exact.low), math.log(1.5))
+    )
+
+
+def test_a_published_rate_comes_before_a_prediction():
+    macs = ["Apple M1", "Apple M1 Pro", "Apple M3", "Apple M3 Max", "Apple M1 Max (32-core GPU)"]
+    found = estimates.find([Question(chip, "resnet50") for chip in [*macs, "M4 Max"]])
+    assert {each.kind for each in found[:-1]} == {PUBLISHED}
+    assert found[0].value == pytest.approx(10)  # of one publication, with its source
+    assert "tf-metal-experiments" in found[0].sources
+    assert found[-1].kind == PREDICTED
+    assert all(each.low < each.value < each.high for each in found)
+    small, usual = estimates.find(
+        [Question("M1", "resnet50", batch_size=size) for size in (1e-4, None)]
+    )
+    assert small.value < usual.value  # no step is shorter than any on record
+    other = estimates.find([Question("M1", "resnet50", flops_per_sample=5e9)])
+    assert isinstance(other[0], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ((80.0, 40.0, 160.0), "b is about 80 times as fast as a (40 to 160), by c"),
+        ((1 / 80, 1 / 160, 1 / 40), "a is about 80 times as fast as b (40 to 160), by c"),
+        ((1.02, 0.7, 1.5), "b is about as fast as a (0.70 to 1.50 times), by c"),
+        ((2.5, 0.8, 7.5), "b may be 0.80 to 7.5 times as fast as a (middle 2.5), by c"),
+    ],
+)
+def test_a_sentence_says_no_more_than_its_interval(numbers, words):
+    assert Ratio(*numbers, "kind", "by c").in_words("b", "a") == words
+
+
+def test_the_narrowest_tested_evidence_answers():
+    pairs_of = estimates.ratio(
+        *estimates.find([Question(chip, "resnet50", "tf32") for chip in ("RTX 3090", "A100")])
+    )
+    m1, a100 = estimates.find([Question("M1", "resnet50"), Question("A100", "resnet50", "tf32")])
+    found = estimates.ratio(m1, a100)
+    assert (found.kind, found.value) == (
+        estimates.SPECIFICATIONS,
+        pytest.approx(a100.expected / m1.expected),
+    )
+    lacking = estimates.ratio(replace(m1, expected=math.nan), a100)
+    assert lacking.high / lacking.low > found.high / found.low
+    assert pairs_of.kind in (estimates.PAIRS, estimates.FIGURES)
+    own = Estimate(2.0, 1.9, 2.1, MEASURED, chip="AMD EPYC")
+    mine = estimates.ratio(own, a100)
+    assert mine.value == pytest.approx(a100.value / 2)
+    assert mine.high / mine.low > a100.high / a100.low
+    assert mine.value / estimates.ratio(a100, own).value == pytest.approx(mine.value**2)
+
+
+def test_every_line_of_the_page_is_what_predict_says():
+    task = costs.TASKS[0]
+    lines = costs.of_task(task, Evidence(articles.rows()), {})
+    lines = [
+        line for line in lines if line["devices"] == 1 and line["family"] in costs.PREDICTED_IN
+    ]
+    lines = [line for line in lines if chips.listed(line["chip"])]
+    answers = estimates.find([costs.question(task, line["chip"], line["family"]) for line in lines])
+    assert len(lines) > 280
+    for line, answer in zip(lines, answers, strict=True):
+        ends = (answer.value, answer.high, answer.low)
+        assert [line[key] for key in ("seconds", "low", "high")] == pytest.approx(
+            [task.samples / rate for rate in ends]
+        )
+        assert line["source"] == answer.kind
+
+
+def test_what_people_compare_is_in_the_readme():
+    asked = estimates.asked()
+    assert len(asked) == len(estimates.ASKED)
+    readme = (layout.root() / "README.md").read_text()
+    assert all(f"| {' | '.join(line)} |\n" in readme for line in asked.itertuples(index=False))
