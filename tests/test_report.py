@@ -487,7 +487,7 @@ def test_a_report_that_is_killed_anywhere_leaves_a_whole_one_and_all_that_is_not
 def test_a_report_overwrites_no_file_of_another(outputs, whole):
     (outputs / "report").mkdir()
     (outputs / "report" / "index.html").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"report/index\.html is of no report"):
+    with pytest.raises(FileExistsError, match=r"report/index\.html was not written"):
         site.build(whole.folder.parent / "figures", outputs / "report", [])
     assert contents(outputs) == {"report": None, "report/index.html": b"mine"}
 

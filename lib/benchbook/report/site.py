@@ -178,7 +178,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         (new / WRITTEN).write_text("\n".join([*written, WRITTEN]), encoding="utf-8")
         for path in _of_others(folder):
             if (new / path.relative_to(folder)).exists():
-                raise FileExistsError(f"{path} is of no report; allowed there: files of a report")
+                raise FileExistsError(f"{path} was not written by a report; move or remove it")
         if folder.exists():
             folder.rename(place / "old")
         new.rename(folder)
