@@ -9,6 +9,7 @@ import nh3
 from markdown_it import MarkdownIt
 
 from benchbook.machine import layout
+from benchbook.report import tables
 
 # Tags and attributes of a notebook's outputs; all others are dropped, so that no output runs or
 # loads anything.
@@ -106,17 +107,18 @@ def _output(output: nbformat.NotebookNode, heading: str) -> nbformat.NotebookNod
         )
         own = {name: str(own[name]) for name in ("alt", "table")}
         return new("display_data", {picture: data[picture]}, metadata={picture: own})
+    if "text/markdown" in data:
+        return new("display_data", {"text/markdown": _plain_markdown(data["text/markdown"])})
     if "text/html" in data:
         return new(
             "display_data", {"text/html": markup(data["text/html"], f"Table under: {heading}")}
         )
-    if "text/markdown" in data:
-        return new("display_data", {"text/markdown": _plain_markdown(data["text/markdown"])})
     return new("stream", text=f"{data['text/plain']}\n") if "text/plain" in data else None
 
 
 def _plain_markdown(source: str) -> str:
-    """Return Markdown whose tags are text and whose pictures are links."""
+    """Return Markdown whose tags are text and whose pictures are links; pages need no `DOLLAR`."""
+    source = source.replace(tables.DOLLAR, r"\$")
     tokens = MarkdownIt("commonmark").parse(source)
     tokens += [child for token in tokens for child in token.children or ()]
     if not any(token.type == "image" or token.type.startswith("html_") for token in tokens):

@@ -38,6 +38,10 @@ WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": l
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile("(?:^|(?<=[;\t\r\n]))(?= *[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
+# JupyterLab reads text between two dollar signs of one element as a formula, escaped or not.
+DOLLAR = r"<span>\$</span>"
+NO_MATHS = ("display.html.use_mathjax", False)  # an option of pandas
+
 
 def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
     """Return a table as HTML, in words.
@@ -69,7 +73,8 @@ def html(table: pandas.DataFrame) -> str:
     content = content.rename(
         columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " "))
     )
-    return content.to_html(index=False, border=0, classes="points", justify="unset", escape=True)
+    with pandas.option_context(*NO_MATHS):
+        return content.to_html(index=False, border=0, classes="points", justify="unset")
 
 
 def harmless(cell: object) -> object:
@@ -94,7 +99,8 @@ def markdown(text: str) -> str:
     """Return a text in Markdown that shows every character of it, as one paragraph without
     markup."""
     escaped = re.sub(r"([\\`*_\[\]<>&$~|@]|:(?=//)|(?<=www)\.)", r"\\\1", " ".join(text.split()))
-    return re.sub(r"^((?:\d+(?=[.)] ))?)([#+=.)-])", r"\1\\\2", escaped)
+    escaped = re.sub(r"^((?:\d+(?=[.)] ))?)([#+=.)-])", r"\1\\\2", escaped)
+    return escaped.replace(r"\$", DOLLAR)
 
 
 def text(value) -> str:
