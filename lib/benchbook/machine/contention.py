@@ -4,7 +4,9 @@ machine."""
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -106,27 +108,41 @@ def patience() -> float:
 
 def disturbance(kind: str = "cpu") -> str:
     """Return who takes much of the CPU, or of a kind of accelerator, now; empty if nobody does."""
+    before = _used_by_others()
     if (share := others_share()) > OTHERS_SHARE:
-        return f"other processes take {share:.0%} of the CPU"
+        most = (_used_by_others() - before).most_common(1)
+        who = f"{most[0][0]} and others" if most else "other processes"
+        return f"{who} take {share:.0%} of the CPU"
     busy = None if kind == "cpu" else device_busy(kind)
     word = KINDS[kind].word
     return f"others use the {word} for {busy:.0%} of the time" if (busy or 0) > DEVICE_SHARE else ""
 
 
 def wait_until_calm(
-    seconds: float, kind: str = "cpu", say: Callable[[str], object] = lambda who: None
+    seconds: float, kind: str = "cpu", say: Callable[[str], object] = lambda line: None
 ) -> float:
     """Wait while others take much of the CPU or the device; return the seconds waited.
 
     Args:
         seconds: the longest wait.
         kind: of the device that is to be measured.
-        say: called with `disturbance`.
+        say: called with what is waited for, and for how long at most.
     """
     started = time.monotonic()
     while (waited := time.monotonic() - started) < seconds and (who := disturbance(kind)):
-        say(who)
+        left = max(0.0, seconds - (time.monotonic() - started))
+        say(f"waiting: {who}; at most {left:.0f} s more, BENCHBOOK_PATIENCE=0 skips")
     return waited
+
+
+def _used_by_others() -> Counter:
+    """Return the CPU seconds of the other processes that run now, by their names."""
+    own, used = {process.pid for process in processes.own()}, Counter()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # another user's, or it has just ended
+            if process.pid not in own:
+                used[process.name()] += consumed(process)
+    return used
 
 
 def consumed(process: psutil.Process) -> float:

@@ -14,6 +14,7 @@ SHORT_OF_MEMORY = re.compile(
 )
 # In the message of `launch.Failed` for a process that ended without an exception.
 FAULT = re.compile(r"^the process was ended by SIG(ABRT|BUS|FPE|ILL|SEGV|SYS|TRAP)\b")
+STOP = re.compile(r"^the process was ended by SIG(HUP|INT|TERM)\b")  # a kernel shuts down its own
 STATUSES = {
     "OutOfMemoryError": "out_of_memory",
     "MemoryError": "out_of_memory",
@@ -39,6 +40,8 @@ def of_process(failed: launch.Failed) -> tuple[str, str]:
     """Return status and message of the row of a process that failed."""
     if failed.is_late:
         return "timeout", failed.message
+    if STOP.search(failed.message):
+        return "interrupted", failed.message
     return status_of(failed.name, failed.message), ": ".join(
         filter(None, (failed.name, failed.message))
     )

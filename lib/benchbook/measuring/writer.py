@@ -85,7 +85,10 @@ class Run:
             yield
         except BaseException as error:
             name = type(error).__name__
-            self.fail(failures.status_of(name, str(error)), f"{name}: {error}")
+            text = f"{name}: {error}"
+            if isinstance(error, KeyboardInterrupt):
+                text = "stopped by an interrupt"
+            self.fail(failures.status_of(name, str(error)), text)
             raise
 
     def append(
@@ -100,8 +103,9 @@ class Run:
         """
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._indices[self.phase, repeat]
-        records.append(self.path, row)
+        # Before the row is written: an interrupt in between would give its index to another one.
         self._indices[self.phase, repeat] = row["index"] + 1
+        records.append(self.path, row)
         launch.send({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
         if "seconds" in measures:
             self._sample(repeat=repeat, index=row["index"], window_awake_seconds=awake_seconds)

@@ -53,9 +53,7 @@ class Line:
     def wait_until_calm(self, seconds: float) -> float:
         """Wait while others take much of the CPU or the device; return the seconds waited, at most
         so many."""
-        return contention.wait_until_calm(
-            seconds, self.device, lambda who: self._draw(f"waiting: {who}")
-        )
+        return contention.wait_until_calm(seconds, self.device, self._draw)
 
     def end(self, statuses: list[str], seconds_left: float | None = None) -> None:
         """Print the result.
