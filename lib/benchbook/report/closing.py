@@ -46,7 +46,7 @@ def show(
     """
     drawing, own = study.lead.draw(evidence, study.name), windows(evidence, study)
     display(Markdown(answer(evidence, study, *more)))
-    drawing = drawing if drawing.figure else own
+    drawing = drawing if drawing.figure and not _own_network(evidence) else own
     display(drawing)
     display(HTML(drawing.note))
     rows, names = evidence.measured, evidence.names
@@ -85,7 +85,8 @@ def answer(evidence: Evidence, study: Study, *more: str) -> str:
     """Return the answer of one point in Markdown: its number, what is published, and the proof."""
     first, *said = sentences(evidence, study)
     first = f"**{tables.markdown(first)}**"
-    said = [*said, *more, _claim(evidence, study), proof(evidence, study)]
+    compared = [] if _own_network(evidence) else [*more, _claim(evidence, study)]
+    said = [*said, *compared, proof(evidence, study)]
     return "\n\n".join([first, *map(tables.markdown, filter(None, said))])
 
 
@@ -98,9 +99,24 @@ def sentences(evidence: Evidence, study: Study) -> list[str]:
     if failed and (own is None or not is_measured(own.line)):
         status, message = (failed[-1][name] for name in ("status", "message"))
         return [wording.sentence(f"{status.replace('_', ' ')}: {message}")]
+    if name := _own_network(evidence):
+        [point] = points.to_dict("records")
+        *rate, unit = statistics.in_units(point)
+        named = dict(zip(("samples_per_second", "low", "high"), rate, strict=True)) | {"name": name}
+        text = "{number}{bounds} training {name}, your network, on {place}"
+        template = answers.Template(text, "", "samples_per_second", f"{unit} a second")
+        return [str(template.of_line(point | named | {"source": "measured"}, evidence, study.name))]
     first = str(own) if own else wording.sentence(study.lead.title.none)
     more = (answers.money(study, evidence), answers.published(study, evidence))
     return [first, *filter(None, more)]
+
+
+def _own_network(evidence: Evidence) -> str:
+    """Return the name of a reader's network in place of the study's; empty for the study's."""
+    rows = evidence.measured
+    settings = rows.loc[rows["model"].eq(records.YOURS), "settings"].head(1)
+    replaced = [each.get("replaced", {}) for each in settings]
+    return "".join(each.get("the study's network", "") for each in replaced).removeprefix("your ")
 
 
 def proof(evidence: Evidence, study: Study) -> str:

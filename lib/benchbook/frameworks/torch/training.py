@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
 
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.plain import Plain
+from benchbook.frameworks.plain import Optimizer, Plain
 from benchbook.frameworks.torch.devices import BACKEND
 from benchbook.frameworks.torch.subject import TorchSubject, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
@@ -334,6 +334,30 @@ class TorchWorkload(Workload):
         )
         self.device.backend.restore_random_state(self.device, random)
         return made
+
+
+def adopt(workload: TorchWorkload) -> None:
+    """Compare the training of a reader's network with that of a copy in float64, which decays
+    what its optimiser does."""
+    copied, plain = copy.deepcopy(workload.model).cpu(), workload.plain
+    assert plain is not None  # every study's network can be compared
+    names = {id(part): name for name, part in workload.model.named_parameters()}
+    groups = [group for group in workload.optimizer.param_groups if group["weight_decay"]]
+    decayed = {names[id(part)] for group in groups for part in group["params"]}
+
+    def make_optimizer() -> Optimizer:
+        optimizer = plain.make_optimizer()
+        if hasattr(optimizer, "is_decayed"):
+            optimizer.is_decayed = decayed.__contains__
+        return optimizer
+
+    workload.plain = replace(
+        plain,
+        make_network=lambda: copy.deepcopy(copied),
+        make_optimizer=make_optimizer,
+        parity_weights=None,
+        may_be_random=True,
+    )
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, state: dict) -> None:

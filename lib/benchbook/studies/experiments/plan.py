@@ -1,11 +1,11 @@
 """The base of the studies' plans: a point's choices are checked, and a workload is built from
 them."""
 
-import copy
 import importlib
+import inspect
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar
 
 import numpy
@@ -39,6 +39,7 @@ class StudyPlan:
         variant: `reference` is the article's protocol, `tuned` the fastest settings found on
         this device.
         settings: of the computation; `benchbook.measuring.tuned` finds those of `tuned`.
+        network_class: a reader's in place of the study's `Network`; see `make_network`.
 
     Raises:
         ValueError: choices that do not fit together, or do not fit the data.
@@ -60,6 +61,11 @@ class StudyPlan:
     SMALLEST: ClassVar[
         dict
     ] = {}  # choices of the smallest workload, which tests of all studies build
+    FIXED: ClassVar[tuple[str, ...]] = (
+        "device",
+        "framework",
+        "dataset",
+    )  # parameters that a workload does not take, so that `Experiment.explore` refuses them
     PLAIN_STEP: ClassVar[bool] = (
         False  # whether torch takes `TorchWorkload.plain_step`, without autocast
     )
@@ -131,6 +137,7 @@ class StudyPlan:
         BUDGET,
     ] = True
     settings: Settings = field(default_factory=Settings)
+    network_class: type | None = None
 
     def __post_init__(self) -> None:
         may_reside = self.variant != "reference" or not self.data_resident
@@ -149,44 +156,64 @@ class StudyPlan:
             raise ValueError(f"{name} {getattr(self, name)!r}; allowed: {allowed}")
 
     @classmethod
-    def build(cls, *values: Any, network_class: type | None = None, **choices: Any) -> Workload:
+    def build(cls, *values: Any, **choices: Any) -> Workload:
         """Return the workload of these choices. Only the device's framework is imported.
+
+        The reference of a reader's network is a copy of it in float64.
 
         Args:
             values, choices: of the plan's fields.
-            network_class: a class in place of the study's `Network`; the reference is a copy of
-            it in float64.
 
         Raises:
             ValueError: the framework, the variant or the study takes no other network.
         """
         plan = cls(*values, **choices)
-        module = cls._network(plan.device.framework)
-        if network_class is None:
-            return module.build(plan)
-        if (
-            plan.device.framework != "torch"
-            or plan.variant == "tuned"
-            or not hasattr(module, "Network")
-        ):
-            name = network_class.__name__
-            raise ValueError(
-                f"network class {name}; allowed: with torch, variants reference and controlled"
-            )
-        published, module.Network = module.Network, network_class
-        try:
-            workload = module.build(plan)
-        finally:
-            module.Network = published
-        workload.columns["model"] = records.YOURS
-        copied = copy.deepcopy(workload.model).cpu()
-        workload.plain = replace(
-            workload.plain,
-            make_network=lambda: copy.deepcopy(copied),
-            parity_weights=None,
-            may_be_random=True,
-        )
+        if plan.network_class:
+            given = f"network {plan.network_class.__name__} with {plan.device.framework}"
+            if "torch" not in cls.FRAMEWORKS:
+                raise ValueError(f"{given}; allowed: none, since this study's networks are Keras's")
+            if plan.device.framework != "torch" or plan.variant == "tuned":
+                allowed = "framework torch, variants reference and controlled"
+                raise ValueError(f"{given}, {plan.variant}; allowed: {allowed}")
+        workload = cls._network(plan.device.framework).build(plan)
+        if plan.network_class:
+            from benchbook.frameworks.torch.training import adopt
+
+            workload.columns = {
+                name: value for name, value in workload.columns.items() if name != "parameters"
+            } | {"model": records.YOURS}
+            adopt(workload)
         return workload
+
+    def make_network(self, published: Callable[[], Any]) -> Any:
+        """Return the study's network, or the reader's, whose `__init__` takes the plan or nothing.
+
+        Raises:
+            ValueError: it takes something else.
+        """
+        own = self.network_class
+        if own is None:
+            return published()
+        taken = inspect.signature(own)
+        kinds = {part.kind for part in taken.parameters.values()}
+        has_named = kinds - {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
+        given = (self,) if has_named else ()
+        try:
+            taken.bind(*given)
+        except TypeError:
+            allowed = "__init__(self, plan) or __init__(self)"
+            raise ValueError(f"{own.__name__}{taken}; allowed: {allowed}") from None
+        return own(*given)
+
+    def count(self, counted: Callable[[], float]) -> float | None:
+        """Return the operations that a function counts; None if it cannot count a reader's
+        network."""
+        try:
+            return counted()
+        except Exception:
+            if self.network_class is None:
+                raise
+            return None
 
     @classmethod
     def candidates(cls, device: Device) -> list[dict] | None:

@@ -1,5 +1,6 @@
 """A GPT in torch, trained as nanoGPT trains it; see `plan`."""
 
+import functools
 import math
 
 import numpy
@@ -154,7 +155,8 @@ def loss(logits: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     settings, shape = plan.settings, plan.shape
-    model = Network(plan)
+    torch.manual_seed(plan.seed)
+    model = plan.make_network(functools.partial(Network, plan))
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     options = {
         "betas": (0.9, shape.beta2),
@@ -177,7 +179,7 @@ def build(plan: Plan) -> TorchWorkload:
 
     train, test = plan.inputs(lambda tokens: torch.from_numpy(tokens.copy()).to(kind), take)
     return TorchWorkload(
-        **plan.common(train, test, **counts(plan, model)),
+        **plan.common(train, test, **counts(plan, model) if isinstance(model, Network) else {}),
         model=model,
         loss=loss,
         optimizer=optimizer,

@@ -94,6 +94,7 @@ class Plan(StudyPlan):
     FRAMEWORK = "torch"
     VARIANTS = ("reference", "controlled", "tuned")
     WITHOUT = ("num_workers",)
+    FIXED = (*StudyPlan.FIXED, "ladder")
     EXAMPLE = {"dataset": "excerpt", "samples_per_window": 240, "num_test_sequences": 40}
     SMALLEST = {
         "variant": "controlled",

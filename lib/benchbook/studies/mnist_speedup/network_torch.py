@@ -115,11 +115,11 @@ def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
     lean = plan.variant == "tuned" and plan.device.is_cpu
-    model = (LeanNetwork() if lean else Network()).to(plan.device.torch_type)
+    model = plan.make_network(LeanNetwork if lean else Network).to(plan.device.torch_type)
     optimizer = torch.optim.Adadelta(
         model.parameters(), lr=torch.tensor(1.0) if plan.settings.fused else 1.0
     )
-    counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
+    counted = plan.count(lambda: flops_per_sample(model, torch.zeros(2, 1, 28, 28)))
     return TorchWorkload(
         **plan.common(*inputs(plan, TEST_BATCH_SIZE), flops_per_sample=counted),
         model=model,

@@ -85,7 +85,7 @@ class Network(nn.Module):
 def build(plan: Plan) -> TorchWorkload:
     """Return the study's workload on torch; see `Plan`."""
     torch.manual_seed(plan.seed)
-    model = Network(plan)
+    model = plan.make_network(functools.partial(Network, plan))
     if plan.folded:
         fold(model.features)
     model.to(plan.device.torch_type)
@@ -114,7 +114,9 @@ def build(plan: Plan) -> TorchWorkload:
         2, 3, plan.image_size, plan.image_size
     )  # batch norms need more than one value a channel
     return TorchWorkload(
-        **plan.common(train, test, flops_per_sample=flops_per_sample(model, example)),
+        **plan.common(
+            train, test, flops_per_sample=plan.count(lambda: flops_per_sample(model, example))
+        ),
         model=model,
         loss=F.cross_entropy,
         optimizer=optimizer,

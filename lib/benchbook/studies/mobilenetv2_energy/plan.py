@@ -45,6 +45,7 @@ class Plan(StudyPlan):
 
     MODEL = "mobilenetv2"
     FRAMEWORKS = ("torch", "tensorflow", "jax")
+    FIXED = (*StudyPlan.FIXED, "weights")
     EXAMPLE = {
         "framework": "torch",
         "dataset": "shapes",

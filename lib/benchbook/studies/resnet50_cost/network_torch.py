@@ -105,8 +105,9 @@ def build(plan: Plan) -> Classifier:
     """Return the study's workload on torch; see `Plan`."""
     settings = plan.settings
     torch.manual_seed(plan.seed)
-    model = Network(plan)
-    arithmetic = flops_per_sample(model, torch.zeros(2, 3, plan.image_size, plan.image_size))
+    model = plan.make_network(functools.partial(Network, plan))
+    example = torch.zeros(2, 3, plan.image_size, plan.image_size)
+    arithmetic = plan.count(lambda: flops_per_sample(model, example))
     model.to(STORED[settings.precision]).to(plan.device.torch_type)
     groups = parameter_groups(model)
     optimizer = torch.optim.SGD(

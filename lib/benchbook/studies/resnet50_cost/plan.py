@@ -70,6 +70,7 @@ class Plan(StudyPlan):
     FRAMEWORKS = ("torch", "tensorflow", "jax")
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
     WITHOUT = ("data_resident",)
+    FIXED = (*StudyPlan.FIXED, "device_count", "evaluate_each_epoch")
     EXAMPLE = {"framework": "torch", "batch_size": 8, "image_size": 64, "samples_per_window": 32}
     EXAMPLE |= {"num_warmup_steps": 2, "parity_batch_size": 4}
     SMALLEST = {"variant": "tuned", "image_size": 32, "parity_batch_size": 8}

@@ -41,6 +41,7 @@ class Plan(StudyPlan):
     MODEL = "unet_triangles"
     FRAMEWORKS = ("tensorflow", "jax")
     DATASETS = ()  # its images are generated
+    FIXED = (*StudyPlan.FIXED, "sustained_minutes")
     EXAMPLE = {
         "image_size": 128,
         "width": 0.25,

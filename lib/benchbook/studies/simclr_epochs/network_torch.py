@@ -169,7 +169,9 @@ class SimClr(TorchWorkload):
         for batch in batches:
             images, labels = (self._move(part) for part in batch)
             # The model, not the compiled network: this batch size would be compiled again.
-            features = compute(self.model.backbone, (images,), self.device, self.settings.precision)
+            # A reader's network without a backbone is compared by its projections.
+            network = getattr(self.model, "backbone", lambda views: self.model(views, views)[0])
+            features = compute(network, (images,), self.device, self.settings.precision)
             parts.append((features.float(), labels))
         features, labels = zip(*parts, strict=True)
         return torch.cat(features), torch.cat(labels)
@@ -179,7 +181,7 @@ def build(plan: Plan) -> SimClr:
     """Return the study's workload; see `Plan`. A smaller last batch is dropped."""
     data, side, settings = plan.dataset, plan.image_size, plan.settings
     torch.manual_seed(plan.seed)
-    model = Network().to(plan.device.torch_type, STORED[settings.precision])
+    model = plan.make_network(Network).to(plan.device.torch_type, STORED[settings.precision])
     optimizer = torch.optim.SGD(
         model.parameters(),
         lr=LEARNING_RATE * plan.batch_size / BATCH_SIZE,
@@ -190,10 +192,9 @@ def build(plan: Plan) -> SimClr:
     make_inputs = _device_inputs if plan.variant == "tuned" else _loaded_inputs
     voting = spread(len(data.train_labels), plan.num_bank_images)
     train, bank, test = make_inputs(plan, voting)
+    counted = plan.count(lambda: flops_per_sample(model, *torch.zeros(2, 2, 3, side, side)))
     return SimClr(
-        **plan.common(
-            train, test, flops_per_sample=flops_per_sample(model, *torch.zeros(2, 2, 3, side, side))
-        ),
+        **plan.common(train, test, flops_per_sample=counted),
         model=model,
         loss=nt_xent,
         optimizer=optimizer,

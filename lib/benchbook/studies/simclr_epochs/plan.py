@@ -53,6 +53,7 @@ class Plan(StudyPlan):
     MODEL = "simclr_resnet18"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
+    FIXED = (*StudyPlan.FIXED, "matrix")
     EXAMPLE = {
         "dataset": "shapes",
         "batch_size": 8,

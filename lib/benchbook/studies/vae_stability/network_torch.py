@@ -77,10 +77,10 @@ class VariationalAutoencoder(TorchWorkload):
 def build(plan: Plan) -> VariationalAutoencoder:
     """Return the study's workload; see `Plan`."""
     torch.manual_seed(plan.seed)
-    model = Network().to(plan.device.torch_type)
+    model = plan.make_network(Network).to(plan.device.torch_type)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=plan.settings.fused or None)
     train, test = inputs(plan, plan.batch_size, normalised=False)  # batches of images and labels
-    counted = flops_per_sample(model, torch.zeros(1, 1, 28, 28))
+    counted = plan.count(lambda: flops_per_sample(model, torch.zeros(2, 1, 28, 28)))
     return VariationalAutoencoder(
         **plan.common(
             lambda epoch: ((images,) for images, _ in train(epoch)),

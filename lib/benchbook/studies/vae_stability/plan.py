@@ -25,6 +25,7 @@ class Plan(mnist.Plan):
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
+    FIXED = (*mnist.Plan.FIXED, "parity_precisions")
     EXAMPLE = {"samples_per_window": 6400, "num_parity_steps": 5}
     WITHOUT = ("search_seconds",)
     shuffles = True  # on every device
@@ -39,7 +40,8 @@ class Plan(mnist.Plan):
         """Measure the windows of a process; the first one saves what its network draws after
         training."""
         process.measure()
-        if process.is_first:
+        # A reader's network need not decode.
+        if process.is_first and hasattr(process.workload.model, "decode"):
             draw_images = cls._network("torch").draw_images
             drawn = draw_images(process.workload, process.make.args[0])
             process.save_pictures(
