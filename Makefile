@@ -96,7 +96,12 @@ derived: $(READY) #- Make again what is derived from other tables: networks' act
 	@$(BIN)/python benchmarks/estimates.py
 	@$(BIN)/python tests/golden.py
 
+# Autosave would change tracked notebooks, and JupyterLab's news would cover them.
+LAB_SETTINGS := {"@jupyterlab/docmanager-extension:plugin": {"autosave": false}, \
+	"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
+SETTINGS := $(dir $(BIN))share/jupyter/lab/settings
 lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options
+	@mkdir -p $(SETTINGS) && echo '$(LAB_SETTINGS)' > $(SETTINGS)/overrides.json
 	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
 
 pack: $(READY) ## Check this machine's rows and manifests, and zip them to send: MACHINE=name

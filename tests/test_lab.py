@@ -1,6 +1,7 @@
 """JupyterLab in Chromium, as an explorer has it: open a notebook, change its parameters, run all
 cells, see numbers."""
 
+import json
 import os
 import re
 import shutil
@@ -9,13 +10,18 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pandas
 import pytest
+from nbformat.v4 import new_output
 
-from benchbook.machine import layout
+from benchbook.machine import layout, processes
+from benchbook.report import tables
 from benchbook.rows import records
+from benchbook.studies.experiments.notebook import Source
 from test_browser import browser  # noqa: F401, a fixture
+from test_report import html_output, write_notebook
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 NOTEBOOK = "01_mnist_speedup.ipynb"
@@ -39,19 +45,19 @@ def lab(tmp_path):
         f"JUPYTER_{kind}_DIR": str(tmp_path / kind.lower())
         for kind in ("CONFIG", "DATA", "RUNTIME")
     }
-    command = [
-        sys.executable,
-        "-m",
-        "jupyter",
-        "lab",
-        "--no-browser",
-        "--allow-root",
-        "--IdentityProvider.token=",
-    ]
-    command += [f"--ServerApp.port={port}", "--notebook-dir", str(tmp_path / "notebooks")]
+    options = f"--no-browser --allow-root --IdentityProvider.token= --ServerApp.port={port}"
+    own = ("READY=", f"BIN={Path(sys.executable).parent}", f"LAB={options}")
+    command = ["make", "-f", str(layout.root() / "Makefile"), "lab", *own]
     environment = os.environ | folders | {"BENCHBOOK_OUTPUTS": str(tmp_path)}
     with (tmp_path / "lab.log").open("w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            cwd=tmp_path,
+            start_new_session=True,
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(240):
@@ -62,20 +68,31 @@ def lab(tmp_path):
                 time.sleep(0.5)
         yield address
     finally:
-        server.terminate()
+        processes.kill(processes.tree(server.pid))
         server.wait(30)
 
 
 @pytest.fixture
-def page(browser, lab):  # noqa: F811
+def visit(browser, lab):  # noqa: F811
+    """Return a function that opens a notebook in JupyterLab, by its name."""
+
+    def opened(name: str):
+        page = browser.new_page(
+            viewport={"width": 1280, "height": 7000}
+        )  # Lab renders the cells in view alone
+        page.set_default_timeout(120_000)
+        page.goto(f"{lab}/lab/tree/{name}?reset")
+        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+        return page
+
+    return opened
+
+
+@pytest.fixture
+def page(visit):
     """Return the notebook in JupyterLab with other parameters, typed by a reader, after `Run All
     Cells`."""
-    page = browser.new_page(
-        viewport={"width": 1280, "height": 7000}
-    )  # Lab renders the cells in view alone
-    page.set_default_timeout(120_000)
-    page.goto(f"{lab}/lab/tree/{NOTEBOOK}?reset")
-    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for()
+    page = visit(NOTEBOOK)
     parameters = page.locator(".jp-CodeCell .cm-content").first
     parameters.locator(".cm-line", has_text="budget").wait_for()
     source = "\n".join(parameters.locator(".cm-line").all_inner_texts())
@@ -140,3 +157,38 @@ def test_an_interrupt_keeps_rows_and_the_cell_continues_when_it_runs_again(page,
     )
     ended = rows.groupby("run_id")["status"].last()
     assert sorted(ended) == ["interrupted", "ok", "ok", "ok"], "the comparison and two processes"
+
+
+def test_dollars_of_an_answer_and_of_a_table_are_no_formula(visit, tmp_path):
+    text = r"228 hours, $228 at $1.00 an hour; \$3, $$4$$ & <b>"
+    outputs = new_output("display_data", {"text/markdown": f"**{tables.markdown(text)}** all"})
+    table = html_output(tables.html(pandas.DataFrame({"sentence": [text]})))
+    formula = new_output("display_data", {"text/markdown": "$x$"})  # typeset after the others
+    write_notebook(tmp_path / "notebooks" / "dollars.ipynb", outputs, table, formula)
+    page = visit("dollars.ipynb")
+    page.locator("mjx-container").first.wait_for()
+    shown = page.locator(".jp-OutputArea-output.jp-RenderedHTMLCommon").all_inner_texts()
+    assert [text in each for each in shown] == [True, True, False], shown
+    assert page.locator("mjx-container").count() == 1
+
+
+def test_lab_changes_no_notebook_by_itself_and_shows_no_news(visit, lab):
+    name = "@jupyterlab/docmanager-extension:plugin"
+    with urllib.request.urlopen(f"{lab}/lab/api/settings/{name}") as answer:
+        assert json.load(answer)["schema"]["properties"]["autosave"]["default"] is False
+    page = visit(NOTEBOOK)
+    page.locator(".jp-CodeCell .cm-line").first.wait_for()
+    assert page.get_by_text("Would you like to get notified").count() == 0
+
+
+def test_printed_sources_and_code_cells_break_no_line_at_1280_pixels(visit, tmp_path):
+    text = "\n".join(f"def f{number}(): return {'x' * 80}" for number in range(3))
+    html = Source(text)._repr_html_()
+    write_notebook(tmp_path / "notebooks" / "wide.ipynb", html_output(html), source="#" + "x" * 98)
+    page = visit("wide.ipynb")
+    for selector in (".jp-OutputArea-output pre", ".jp-CodeCell .cm-content"):
+        box = page.locator(selector).first
+        box.wait_for()
+        lines = box.inner_text().rstrip().count("\n") + 1
+        assert box.evaluate("box => box.clientHeight") < 20 * lines + 20
+        assert box.evaluate("box => box.scrollWidth <= box.clientWidth")

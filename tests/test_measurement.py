@@ -5,6 +5,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from benchbook.judging import verdicts
 from benchbook.machine import condition, contention, launch
 from benchbook.measuring import runs
 from benchbook.measuring.writer import Run
-from benchbook.rows import manifests, packing, records
+from benchbook.rows import manifests, records
 from benchbook.studies.experiments import measurement
 from benchbook.studies.experiments.measurement import Measurement
 
@@ -167,7 +168,7 @@ def test_processes_that_fail_have_a_row_each(measure, tmp_path):
 
 def test_a_killed_measurement_continues_with_the_process_that_it_lacks(measure, tmp_path):
     assert measure(3, {2: "kill"}).returncode == -signal.SIGKILL
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*.csv")}
+    before = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.csv")}
     assert len(before) == 2
     done = measure(3, {})
     assert json.loads(done.stdout) == {"1": "ok", "2": "ok", "3": "ok"}, done.stderr
@@ -336,8 +337,31 @@ def test_a_users_variables_mark_the_point_and_each_variant_keeps_the_memory_that
     }
 
 
-def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_added(
-    library, tmp_path, monkeypatch
+WAITS = """
+from collections import Counter
+from benchbook.machine import contention
+contention.others_share = iter([0.61, 0.0]).__next__
+contention._used_by_others = iter([Counter(), Counter(python=3.0, sh=1.0), Counter()]).__next__
+"""
+
+
+def test_a_wait_says_for_what_and_how_long_and_no_process_is_beyond_the_most(measure, monkeypatch):
+    for name, value in {
+        "TOY_SECONDS": "[1, 1, 1]",
+        "TOY_BUSY": "1",
+        "BENCHBOOK_PATIENCE": "600",
+    }.items():
+        monkeypatch.setenv(name, value)
+    said = measure(1, {}, script=WAITS + IN_A_NOTEBOOK).stdout
+    wait = (
+        r"waiting: python and others take 61% of the CPU; at most \d+ s more, BENCHBOOK_PATIENCE=0"
+    )
+    assert re.search(wait, said), said
+    assert set(re.findall(r"process \d+ of at most \d+", said)) == {"process 1 of at most 1"}
+
+
+def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_kept(
+    library, tmp_path
 ):
     environment = {name: value for name, value in os.environ.items() if name != "BENCHBOOK_OUTPUTS"}
     environment |= {
@@ -345,10 +369,13 @@ def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_add
         "JPY_SESSION_NAME": "a notebook",
         "TMPDIR": str(tmp_path),
     }
-    before = sorted(library.parent.joinpath("outputs").rglob("*"))
-    command = [sys.executable, "-c", IN_A_NOTEBOOK, "1", "reference"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert sorted(library.parent.joinpath("outputs").rglob("*")) == before
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
-    _, rows = packing.add(Path(done.stdout.split("benchbook add ")[1].strip()))
-    assert (rows["phase"] == "train").sum() == 2
+    outputs = library.parent / "outputs"
+    for last, count in (("", 0), ("experiment.keep()\n", 2), ("experiment.keep()\n" * 2, 4)):
+        command = [sys.executable, "-c", IN_A_NOTEBOOK + last, "1", "reference"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        said = "The rows of this measurement are temporary: `experiment.keep()` keeps them."
+        assert said in done.stdout.partition("process 1")[0]
+        rows = records.merge(outputs / "runs")
+        assert (rows["study"].eq("toy") & rows["phase"].eq("train")).sum() == count
+        own = (outputs / "state" / "sessions.csv").read_text()  # the report calls these yours
+        assert all(session in own for session in rows.loc[rows["study"].eq("toy"), "session"])

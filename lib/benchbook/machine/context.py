@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 FILE = "BENCHBOOK_RUN"  # in the environment: the path of a file from `write`
@@ -25,6 +25,7 @@ class Context:
         process_seconds: the limit of one measuring process.
         patience: see `contention.patience`.
         limits: see `identity.limits`.
+        failed_downloads: why, by folder of the cache; they are not tried again.
     """
 
     session: str = ""
@@ -37,6 +38,7 @@ class Context:
     process_seconds: float | None = None
     patience: float | None = None
     limits: dict | None = None
+    failed_downloads: dict[str, str] = field(default_factory=dict)
 
 
 _own: Context | None = None

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy
 from tqdm import tqdm
 
-from benchbook.machine import layout
+from benchbook.machine import context, layout
 
 STALLED_SECONDS = 60.0
 TAR = ".tar.gz"
@@ -129,6 +129,9 @@ def download(folder: str) -> Iterator[Path]:
         behind.
     """
     target = cache() / layout.check_name(folder, "folder of the cache")
+    failed = context.current().failed_downloads
+    if folder in failed:
+        raise DatasetUnavailable(failed[folder])
     try:
         cache().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
@@ -138,7 +141,9 @@ def download(folder: str) -> Iterator[Path]:
             shutil.rmtree(target, ignore_errors=True)
             (Path(place) / folder).rename(target)
     except (ImportError, ValueError, OSError, EOFError, tarfile.TarError) as error:
-        raise DatasetUnavailable(f"download failed: {error}") from error
+        reason = f"download failed: {error}"
+        context.change(failed_downloads=failed | {folder: reason})
+        raise DatasetUnavailable(reason) from error
 
 
 def fetch(address: str, folder: Path, checksum: str | None = None) -> None:

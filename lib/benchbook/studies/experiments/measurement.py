@@ -39,6 +39,7 @@ ENDING = (
     "unavailable",
     "out_of_memory",
 )  # the next process would end in the same way
+WAITING = "waiting"  # in the place of a row's phase, before a process
 MOST_FAILURES = 2  # in a row, of other kinds
 
 
@@ -176,7 +177,7 @@ class Measurement:
 
         Args:
             on_row: called with a process's number and with phase, status and rate of each row
-            that it writes.
+            that it writes; at its start with its place among those that count.
         """
         sessions.remember(self.session)
         runs.recover(self.folder)
@@ -188,6 +189,7 @@ class Measurement:
             not run_id or run_id in state.ended
         ):  # else it was interrupted
             number = state.left[0]
+            on_row(number, {"phase": "start", "place": state.num_counted + 1})
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
             with context.changed(session=self.session, machine=self.machine):
@@ -202,7 +204,7 @@ class Measurement:
         waited = contention.wait_until_calm(
             patience,
             self.parameters["device"],
-            lambda who: on_row(number, {"phase": "waiting for others"}),
+            lambda line: on_row(number, {"phase": WAITING, "line": line}),
         )
         given, folder = self.parameters, self.folder
         count = (

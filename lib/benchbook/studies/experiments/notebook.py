@@ -8,56 +8,72 @@ device to the measuring processes, and imports no framework.
 
 import ast
 import base64
+import copy
 import functools
 import gc
 import inspect
 import io
+import linecache
 import os
 import sys
 import tempfile
 import textwrap
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pandas
-from IPython.display import DisplayHandle, Markdown, display
+from IPython import get_ipython
+from IPython.display import DisplayHandle, display
 from tqdm import tqdm
 
 from benchbook import frameworks
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
-from benchbook.frameworks.workload import Workload
+from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import wording
 from benchbook.judging.agreement import Agreement, verdict
 from benchbook.machine import context, layout, libraries
 from benchbook.machine import identity as machine
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import failures, protocol, runs
+from benchbook.measuring import failures, protocol, runs, trials
 from benchbook.measuring.window import steps_lasting, trainer
 from benchbook.measuring.writer import Run
-from benchbook.rows import records
+from benchbook.rows import packing, records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.experiments import process
-from benchbook.studies.experiments.measurement import Measurement
-from benchbook.studies.experiments.parameters import plan_of, point_name
+from benchbook.studies.experiments.measurement import WAITING, Measurement
+from benchbook.studies.experiments.parameters import (
+    BUDGET,
+    budget,
+    check,
+    declared,
+    plan_of,
+    point_name,
+    require_names,
+)
 from benchbook.studies.experiments.process import Process
 from benchbook.studies.results.evidence import Evidence
 
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
-CURVE = ["samples", "loss", "samples_per_second"]
+CURVE = ["samples", "loss", "rate"]
 BAR = (
-    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} windows [{elapsed}<{remaining}{postfix}]"
+    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of at most {total_fmt} windows [{elapsed}{postfix}]"
 )
+WORDS = "{desc} [{elapsed}]"
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
+
+if (shell := get_ipython()) and "JPY_SESSION_NAME" in os.environ:
+    shell.InteractiveTB.set_mode("Minimal")  # an error is a line, as `%xmode Minimal` makes it
 
 
 @dataclass
@@ -67,11 +83,14 @@ class Trial:
 
     Attributes:
         batches: epoch after epoch.
+        unit, size: what the rate counts, and how many of it are in a sample.
         seconds: of training so far, without the time for drawing.
-        table: a line for each call of `add`: samples seen so far, loss and samples_per_second.
+        table: a line for each call of `add`: samples seen so far, loss and rate.
     """
 
     batches: Iterator
+    unit: str = "images"
+    size: float = 1.0
     seconds: float = 0.0
     table: pandas.DataFrame = field(default_factory=lambda: pandas.DataFrame(columns=CURVE))
     _shown: DisplayHandle | None = None
@@ -82,7 +101,7 @@ class Trial:
         figure if it is due."""
         self.seconds += seconds
         seen = self.table["samples"].max() if len(self.table) else 0
-        self.table.loc[len(self.table)] = [seen + samples, loss, samples / seconds]
+        self.table.loc[len(self.table)] = [seen + samples, loss, self.size * samples / seconds]
         if time.monotonic() - self._drawn_at >= DRAWN_EVERY_SECONDS:
             self.show()
 
@@ -97,9 +116,8 @@ class Trial:
     def __str__(self) -> str:
         """Return the last line of the table in words."""
         samples, loss, rate = self.table.iloc[-1]
-        return (
-            f"{wording.number(rate)} samples a second, loss {loss:.4g} after {samples:,.0f} samples"
-        )
+        rate = f"{wording.number(rate)} {self.unit} a second"
+        return f"{rate}, loss {loss:.4g} after {samples:,.0f} samples"
 
     __repr__ = __str__
 
@@ -114,8 +132,9 @@ class Trial:
                     color=figures.MACHINES[0],
                     markersize=3,
                 )
-                part.set(xlabel="samples seen", ylabel=name.replace("_", " "))
+                part.set(xlabel="samples seen", ylabel=name)
             axes[0].set_title(str(self))
+            axes[1].set_ylabel(f"{self.unit} a second")
             axes[1].set_ylim(bottom=0)
         return figures.render(figure), {"alt": f"Loss and throughput while training: {self}."}
 
@@ -132,10 +151,18 @@ class Experiment(Process):
     Attributes:
         measurement: the processes that measure the point.
         attended: whether a user tries the step in this kernel, so that it computes.
+        cells: the notebook's parameters as `begin` found them.
+        outputs: the folder of the rows then; empty: the checkout's.
+        data: from `prepare`.
+        has_failed: whether the last `prepare` failed.
     """
 
     measurement: Measurement | None = None
     attended: bool = False
+    cells: dict = field(default_factory=dict)
+    outputs: str = ""
+    data: Any = field(default=None, repr=False)
+    has_failed: bool = False
 
     study_plan = property(
         lambda self: plan_of(self.measurement.study), doc="The class of the study's plan."
@@ -167,22 +194,49 @@ class Experiment(Process):
             raise ValueError(
                 f"network {network.__name__}; allowed in `make study`: none, since its rows are published"
             )
-        self.network = self.measurement.network = network
-        if network:
-            context.change(outputs=tempfile.mkdtemp(prefix="benchbook-yours-"))
-            self.measurement.session = runs.new_id()
+        self._require_cells()
+        self.workload = self.make = None
+        self.network, self.data, self.has_failed = network, data, True
+        gc.collect()
+        workload = None
+        if self.attended:
+            try:
+                workload = self.study_plan.start(self, data)
+            except Exception as error:
+                self.workload = self.make = None
+                if not network or isinstance(error, devices.DeviceUnavailable):
+                    raise
+                raise NetworkRefused(f"{network.__name__}: {_in_cell(error, network)}") from None
+        self.has_failed = False
+        if network is not self.measurement.network:
+            context.change(outputs=str(runs.scratch()) if network else self.outputs)
+            self.measurement.session, self.measurement.network = runs.new_id(), network
             vars(self.measurement).pop("folder", None)
+        if network:
             print(f"{network.__name__} is yours: its rows are temporary, and no report shows them.")
-        if not self.attended:
-            return None
-        workload = self.study_plan.start(self, data)
-        print(f"{workload.num_parameters():,} parameters; {workload.settings}")
+        if workload:
+            print(f"{workload.num_parameters():,} parameters; {workload.settings}")
         return workload
+
+    def _require_cells(self) -> None:
+        """Raise ValueError if the notebook's parameters are no longer those of `begin`."""
+        names = _names()
+        for name, begun in self.cells.items():
+            if (now := names.get(name, begun)) != begun:
+                raise ValueError(
+                    f"{name} is {now!r} above, {begun!r} here: run the set-up cell again"
+                )
+
+    def _require_network(self) -> None:
+        """Raise ValueError if the last `prepare` failed, or the notebook's parameters changed."""
+        self._require_cells()
+        if self.has_failed:
+            raise ValueError("the network was not prepared: change its cell, and run it again")
 
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
         """Search nothing: a process of the measurement does."""
 
-    def source(self, *names: str) -> Markdown:
+    def source(self, *names: str) -> "Source":
         """Return the code of the study's network, by the names of classes and functions, and of
         the training step.
 
@@ -195,18 +249,23 @@ class Experiment(Process):
             encoding="utf-8"
         )
         text = network.read_text(encoding="utf-8")
+        if self.network:
+            text, names = "".join(linecache.getlines(_file(self.network))), [self.network.__name__]
         parts = [code(text, name) for name in names]
         is_plain = self.study_plan.PLAIN_STEP and given["variant"] != "tuned"
         is_plain &= not PRECISIONS[given.get("precision", "fp32")].autocast
         steps = ["plain_step"] * is_plain + ["train_step", "step"]
         parts.append(next(filter(None, (code(training, name) for name in steps))))
-        return Markdown("```python\n" + "\n\n".join(filter(None, parts)) + "\n```")
+        return Source("\n\n".join(filter(None, parts)))
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:
         """Yield a trial with batches to train on; afterwards the workload is restored."""
+        self._require_network()
+        if self.attended and self.workload is None:
+            raise ValueError("no network is here: run the cell with `experiment.prepare` again")
         with protocol.restoring(self.workload) if self.attended else nullcontext(()) as batches:
-            trial = Trial(batches)
+            trial = Trial(batches, *unit(self.workload))
             yield trial
         if trial.seconds:
             trial.show()
@@ -225,12 +284,15 @@ class Experiment(Process):
         Raises:
             PointFailed: no window was measured.
         """
+        self._require_network()
+        if self.is_temporary:
+            keep = "they cannot be kept" if self.network else "`experiment.keep()` keeps them"
+            print(f"The rows of this measurement are temporary: {keep}.")
         self.workload = self.make = None  # the processes need the memory
         gc.collect()
-        left = self.measurement.left()  # nothing if the study's note of the point's end was lost
-        if not left and not context.current().supervisor:  # the cell runs again
+        # Nothing is left if the study's note of the point's end was lost, or if the cell runs again.
+        if not context.current().supervisor and not self.measurement.left():
             self.measurement.session = runs.new_id()
-            left = self.measurement.left()
         planned, count = self.amount(), self.measurement.count
         total = (
             count * planned.num_repeats * planned.num_windows
@@ -244,15 +306,23 @@ class Experiment(Process):
         with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
 
             def show(number: int, row: dict) -> None:
-                bar.set_description_str(
-                    f"process {number} of at most {count}" if number else check, False
-                )
+                is_waiting = row["phase"] == WAITING
+                bar.bar_format = WORDS if is_waiting else form["bar_format"]
+                if number and "place" in row:  # a process that others disturbed is measured again
+                    words[number] = f"process {row['place']} of at most {count}"
+                    bar.total = total and total + (number - row["place"]) * total // count
+                bar.set_description_str(row["line"] if is_waiting else words[number], False)
                 bar.set_postfix_str(row["phase"], False)
                 bar.update(row["phase"] == ("train" if total else "calibrate"))
+                if is_waiting:
+                    bar.refresh()
 
-            if left:
-                show(left[0], {"phase": "start"})
-            self.measurement.measure(show)
+            words = {process.CHECK: check}
+            try:
+                self.measurement.measure(show)
+            except KeyboardInterrupt:
+                text = "interrupted; the rows so far are there: run the cell again to continue"
+                raise KeyboardInterrupt(text) from None
             bar.total = bar.total and bar.n  # the point was known before the last process
             if self.attended and "unavailable" in self.measurement.finished().values():
                 print(
@@ -292,10 +362,8 @@ class Experiment(Process):
         if seconds := own.manifest().get("first_call_seconds"):
             print(f"A process needs {seconds:g} s from its start to the end of its first step.")
         print(f"Session {own.session}; rows: {own.folder.relative_to(layout.outputs())}")
-        if is_attended() and context.current().outputs and not self.network:
-            print(
-                f"They are temporary. To keep them, type: benchbook add {layout.runs(own.machine)}"
-            )
+        if self.is_temporary and not self.network:
+            print("They are temporary. To keep them, run: experiment.keep()")
         return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
 
     @contextmanager
@@ -318,49 +386,114 @@ class Experiment(Process):
             if self.attended:
                 thread.join()
 
+    @property
+    def is_temporary(self) -> bool:
+        """Return whether the rows are in a folder that no report reads."""
+        return bool(self.network or (is_attended() and context.current().outputs))
+
+    def keep(self) -> None:
+        """Copy the temporary rows of this kernel to the checkout's, where 90_aggregate and `make
+        report` find them as this computer's.
+
+        Raises:
+            ValueError: they are of a network of the notebook.
+            PackError: they are no rows that may be kept; the message names the file.
+        """
+        if self.network:
+            name = self.network.__name__
+            raise ValueError(f"the rows are of {name}; allowed: those of the study's own network")
+        machine = self.measurement.machine
+        if self.is_temporary:
+            temporary = layout.runs(machine)
+            with context.changed(outputs=""):
+                packing.add(temporary)
+        with context.changed(outputs=""):
+            print(f"Kept: {layout.runs(machine)}. Run 90_aggregate or `make report` to see them.")
+
     def explore(self, **choice: Iterable) -> Drawing | None:
         """Draw the rate at several values of one choice, such as batch_size=[16, 64] or
         precision=["fp32", "bf16"].
 
         Each value trains for about a second and writes no row. None in an unattended run.
+
+        Raises:
+            ValueError: a name or a value is not allowed; nothing was tried.
         """
         if not self.attended or not self.parameters["explore"]:
             print("Skipped: the run is unattended, or explore is False in the budget.")
             return None
+        self._require_network()
+        name, values = self._choice(choice)
         if self.make is None:  # `measure` has freed the workload
-            self.study_plan.start(self, self.study_plan.load(self))
-        [(name, values)] = choice.items()
+            data = self.study_plan.load(self) if self.data is None else self.data
+            self.study_plan.start(self, data)
+        for value in values:
+            self._require_plan(name, value)
         with tqdm(values, name, file=sys.stdout) as bar, self._moving(bar):
             table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in bar])
         with figures.style():
             figure, axes = figures.canvas(1.2 + 0.4 * len(table))
             bars = axes.barh(
                 table[name].astype(str),
-                table["samples_per_second"].fillna(0),
+                table["rate"].fillna(0),
                 color=figures.MACHINES[0],
             )
             axes.bar_label(bars, table["text"], padding=4)
             axes.invert_yaxis()
-            axes.set(xlabel="samples per second, one window", ylabel=name.replace("_", " "))
+            rates = f"{unit(self.workload)[0]} a second, one window"
+            axes.set(xlabel=rates, ylabel=name.replace("_", " "))
             axes.set_title(f"{self.device.name}: throughput by {name.replace('_', ' ')}")
         return Drawing(figure, table, "Bars of throughput")
+
+    def _choice(self, choice: dict[str, Iterable]) -> tuple[str, list]:
+        """Return the choice to explore and its values.
+
+        Raises:
+            ValueError: see `explore`.
+        """
+        if len(choice) != 1:
+            given = ", ".join(choice) or "none"
+            raise ValueError(f"explore got {given}; allowed: one, such as batch_size=[16, 64]")
+        [(name, values)] = choice.items()
+        study, known = self.measurement.study, declared(self.measurement.study)
+        switches = {each.name for each in fields(Settings)}
+        varied = known.keys() - budget(study).keys() - {*self.study_plan.FIXED}
+        require_names("explore has no choice", choice, dict.fromkeys(sorted(varied | switches)))
+        values = list(values) if isinstance(values, list | tuple | range) else [values]
+        for value in values:
+            if name in known:
+                check(study, {name: value})
+            elif name != "precision" and not isinstance(value, bool):
+                raise ValueError(f"{name} {value!r}; allowed: True, False")
+            elif name == "precision" and value not in trials.PRECISIONS:
+                raise ValueError(f"precision {value!r}; allowed: {', '.join(trials.PRECISIONS)}")
+        return name, values
+
+    def _with(self, name: str, value: Any) -> functools.partial:
+        """Return what makes the workload with another value of a choice."""
+        if hasattr(self.settings, name):
+            return functools.partial(self.make, settings=replace(self.settings, **{name: value}))
+        return functools.partial(self.make, **{name: value}, settings=self.settings)
+
+    def _require_plan(self, name: str, value: Any) -> None:
+        """Raise ValueError if a value does not fit the point's other choices, or the data."""
+        made = self._with(name, value)
+        with suppress(NotImplementedError):  # the device's: its bar says so
+            self.study_plan(*made.args, **made.keywords)
 
     def _explored(self, name: str, value: Any) -> dict:
         """Return the rate at a value and the text after its bar, which may be an error of the
         device or framework."""
-        settings, changed = self.settings, {name: value}
-        if hasattr(settings, name):
-            settings, changed = replace(settings, **changed), {}
         try:
-            train = trainer(self.make(**changed, settings=settings))
+            workload = self._with(name, value)()
+            train = trainer(workload)
             train(1)  # builds kernels
             rate = train(steps_lasting(EXPLORED_SECONDS, train))["samples_per_second"]
-            return {"samples_per_second": rate, "text": wording.number(rate)}
+            rate *= unit(workload)[1]
+            return {"rate": rate, "text": wording.number(rate)}
         except Exception as error:  # frameworks raise anything for what a device lacks
-            return {
-                "samples_per_second": None,
-                "text": textwrap.shorten(failures.refusal(error)["message"], 70),
-            }
+            text = textwrap.shorten(failures.refusal(error)["message"], 70)
+            return {"rate": None, "text": text}
 
 
 def is_attended() -> bool:
@@ -380,6 +513,7 @@ def begin(study: str, parameters: dict) -> Experiment:
     Raises:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
+    context.change(failed_downloads={})  # they are tried again
     attended = is_attended() and parameters.get("try_seconds", 0) > 0
     if is_attended() and not (context.current().outputs or "BENCHBOOK_OUTPUTS" in os.environ):
         own = str(layout.sessions())  # rows that are kept later are the reader's
@@ -400,7 +534,60 @@ def begin(study: str, parameters: dict) -> Experiment:
         own = runs.identity(study, point_name(study, given), session, this.name, given)
         here = Process(given, picked, Run(runs.scratch(), session, own))
     measurement = Measurement(study, this.name, here.parameters, session)
-    return Experiment(**vars(here), measurement=measurement, attended=attended)
+    shown = {name: value for name, value in _names().items() if name in {*declared(study), BUDGET}}
+    more = {"cells": copy.deepcopy(shown), "outputs": context.current().outputs}
+    return Experiment(**vars(here), measurement=measurement, attended=attended, **more)
+
+
+def unit(workload: Workload | None) -> tuple[str, float]:
+    """Return what a rate of a workload counts, and how many of it are in a sample."""
+    columns = getattr(workload, "columns", {})
+    if length := columns.get("sequence_length"):
+        return "tokens", float(length)
+    return ("images" if columns.get("image_size") else "samples"), 1.0
+
+
+@dataclass(frozen=True)
+class Source:
+    """Code as a notebook shows it. JupyterLab would break long lines of Markdown inside words."""
+
+    text: str
+
+    def _repr_markdown_(self) -> str:
+        return f"```python\n{self.text}\n```"
+
+    def _repr_html_(self) -> str:
+        from pygments import formatters, highlight, lexers
+
+        style = "white-space: pre; word-break: normal; overflow-x: auto; font-size: 12px"
+        form = formatters.HtmlFormatter(noclasses=True, prestyles=style)
+        return highlight(self.text, lexers.PythonLexer(), form)
+
+
+class NetworkRefused(ValueError):
+    """A network of the notebook cannot be trained in this study."""
+
+
+def _names() -> dict:
+    """Return the names of the notebook that runs here; none outside of one."""
+    return getattr(get_ipython(), "user_ns", {})
+
+
+def _file(network: type) -> str:
+    """Return the file, or the cell, that defines a class."""
+    written = [each for each in vars(network).values() if inspect.isfunction(each)]
+    return written[0].__code__.co_filename if written else ""
+
+
+def _in_cell(error: Exception, network: type) -> str:
+    """Return an error in a line, with its place in the cell of the network."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    places = [
+        part.lineno
+        for part in traceback.extract_tb(error.__traceback__)
+        if part.filename == _file(network)
+    ]
+    return f"{text} (line {places[-1]} of its cell)" if places else text
 
 
 def code(text: str, name: str) -> str:
