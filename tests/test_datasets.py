@@ -19,6 +19,7 @@ from scipy.spatial import Delaunay, KDTree
 from scipy.stats import mode
 
 from benchbook.judging import verdicts
+from benchbook.machine import context
 from benchbook.studies import datasets
 from benchbook.studies.charts import figures
 from benchbook.studies.datasets import sources
@@ -480,3 +481,23 @@ def test_triangles_have_the_corners_and_colours_of_the_articles_generator(size, 
 def test_too_few_or_too_small_triangles_are_refused(options, message):
     with pytest.raises(ValueError, match=f"{message}; allowed"):
         datasets.triangles(**options)
+
+
+def test_a_download_that_failed_is_not_tried_again_until_a_notebook_begins_anew(
+    monkeypatch, tmp_path
+):
+    tried = []
+
+    def fetch(address, *rest):
+        tried.append(address)
+        raise OSError("no network")
+
+    monkeypatch.setattr(sources, "fetch", fetch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("BENCHBOOK_DATA", raising=False)
+    for count in (1, 1, 2):
+        if count == 2:  # as `notebook.begin` does
+            context.change(failed_downloads={})
+        with pytest.raises(sources.DatasetUnavailable, match="download failed: no network"):
+            sources.PUBLISHED["tinyshakespeare"].load()
+        assert len(tried) == count
