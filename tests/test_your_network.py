@@ -282,7 +282,7 @@ def test_processes_are_enough_when_they_agree(speeds, is_known):
     assert not results.is_known([[rate(100), rate(100)], [rate(1)]])
 
 
-def test_a_result_is_kept_and_compared_by_its_name(tmp_path):
+def test_a_result_is_kept_and_compared_by_its_name(tmp_path, command):
     one = [results.Result.of("net", [rate(100), rate(104, others=0.9)], [1.0, 0.5])]
     two = [results.Result.of("net", [rate(204), rate(200)])]
     results.write(one, tmp_path / "one.json")
@@ -293,6 +293,9 @@ def test_a_result_is_kept_and_compared_by_its_name(tmp_path):
     assert name == "net"
     assert (ratio.low < ratio.value < ratio.high, ratio.kind) == (True, intervals.INTERVAL)
     assert ratio.value == pytest.approx((200 * 204 / 100 / 104) ** 0.5)
+    results.write(two, tmp_path / "two.json")
+    status, said = command("compare", str(tmp_path / "one.json"), str(tmp_path / "two.json"))
+    assert (status, f"net: B is {ratio.value:.3g} times as fast as A (95 %" in said) == (0, True)
     with pytest.raises(ValueError, match="A has net, B has a, b; allowed: one of the same name"):
         results.ratios(one, [results.Result.of(each, [rate(1)]) for each in "ab"])
     (tmp_path / "other.json").write_text("{}")

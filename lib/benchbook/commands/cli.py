@@ -26,6 +26,7 @@ from benchbook.commands.output import (
 from benchbook.frameworks import devices, survey
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
+from benchbook.loop import results
 from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
@@ -209,7 +210,10 @@ def validate(
 
 @app.command(rich_help_panel=REPORT)
 def compare(
-    names: Annotated[list[str], typer.Argument(help="machines, sessions or chips, two or more")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
+    ],
     work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON, of chips")] = False,
 ) -> None:
@@ -217,6 +221,9 @@ def compare(
     evidence: how many times as fast they are."""
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")
+    if all(name.endswith(".json") for name in names):
+        _compare_results(*map(Path, names[:2]))
+        return
     tell = partial(typer.echo, err=True) if as_json else say
     rows, described = crosschecks.read(layout.outputs() / "runs", tell)
     conditions = condition.samples(described)
@@ -230,6 +237,13 @@ def compare(
         record.compare_estimates(names, work, Evidence(every, conditions), as_json, fault)
         return
     _compare_points(names, sides, conditions, described)
+
+
+def _compare_results(a: Path, b: Path) -> None:
+    """Print how many times as fast the results of a second `measure` are."""
+    for name, ratio in results.ratios(results.read(a), results.read(b)):
+        bounds = wording.bounds(ratio.low, ratio.high, ratio.kind, "{:.3g}".format)
+        say(f"{name}: B is {ratio.value:.3g} times as fast as A ({bounds})")
 
 
 def _compare_points(names, sides, conditions, described) -> None:
