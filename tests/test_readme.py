@@ -14,7 +14,7 @@ import yaml
 
 from benchbook.commands import cli
 from benchbook.frameworks import devices
-from benchbook.machine import layout
+from benchbook.machine import layout, sessions
 from benchbook.rows import networks, packing
 from benchbook.running import profiles
 from rows import make_row, write
@@ -91,9 +91,9 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setenv("BENCHBOOK_MACHINE", "my-machine")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "PATH").symlink_to(write(make_row(machine="my-machine")))
-    (tmp_path / "bucket").mkdir()
-    for name in ("my-machine", "their-machine", "bucket/one"):
+    (tmp_path / "PATH").symlink_to(write(row := make_row(machine="my-machine")))
+    sessions.remember(row["session"])
+    for name in ("my-machine", "their-machine", "bucket/one", "zips/one"):
         packing.pack("my-machine", tmp_path / f"{name}.zip")
     app, ran = typer.main.get_command(cli.app), set()
     for name, *arguments in sorted(command_lines()):
