@@ -131,7 +131,7 @@ def rows(points, outputs):
 
 
 def test_every_study_is_in_the_registry():
-    assert {*studies.every(), "aggregate"} == set(layout.notebooks())
+    assert {*studies.every(), "your_network", "aggregate"} == set(layout.notebooks())
 
 
 def test_notebooks_offer_what_the_profile_asks_for():

@@ -10,7 +10,9 @@ from benchbook.machine import identity, layout
 def remember(session: str) -> None:
     """Add a session that this checkout measures on this computer to the file of its sessions."""
     line, path = f"{session},{identity.fingerprint()}", layout.sessions()
-    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    if path.exists() and not path.is_file():  # a damaged state ends no measurement
+        return
+    known = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
     if line not in known:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:  # a torn last line is a line of its own
@@ -20,7 +22,7 @@ def remember(session: str) -> None:
 def own() -> frozenset[str]:
     """Return the sessions that this checkout measured on computers of this one's kind."""
     path = layout.sessions()
-    if not path.exists():
+    if not path.is_file():
         return frozenset()
     kind = identity.fingerprint()
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
