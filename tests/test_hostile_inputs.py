@@ -509,7 +509,7 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
     monkeypatch.setattr(
-        costs, "_predicted", lambda *_: []
+        costs, "_predicted", lambda *_: {}
     )  # of the public record, which takes seconds
     named = {
         "network": f"{TOKEN}:call",
@@ -617,7 +617,7 @@ def test_no_command_changes_or_removes_what_the_library_did_not_make(
     outputs, report, draw = tmp_path / "outputs", tmp_path / "outputs/report", random.Random(seed)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
-    monkeypatch.setattr(costs, "_predicted", lambda *_: [])
+    monkeypatch.setattr(costs, "_predicted", lambda *_: {})
 
     def write() -> Path:  # Sphinx and the notebook's kernel take long
         with site.replacing(report) as place, temporary.folder():
