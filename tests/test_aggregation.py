@@ -12,7 +12,7 @@ from bs4 import BeautifulSoup
 
 from benchbook.judging import statistics, wording
 from benchbook.machine import sessions
-from benchbook.record import pairs
+from benchbook.record import estimates
 from benchbook.report import aggregation, site, tables
 from benchbook.rows import records
 from benchbook.running import kernel, progress
@@ -139,7 +139,7 @@ def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
     printed = costs.query("task == 'simclr' and source == 'published'")
     assert sorted(printed["seconds"]) == pytest.approx(sorted(200 * 60 * drawn["minutes"]))
     assert [mark["seconds"] for mark in marks] == pytest.approx(costs["seconds"].tolist(), rel=1e-3)
-    assert html.escape(pairs.asked()["published"].iloc[0]) in " ".join(shown["text/html"])
+    assert html.escape(estimates.asked()["published"].iloc[0]) in " ".join(shown["text/html"])
 
     # The article counts the claims of the data.
     counts = pandas.read_csv(report / "claims.csv")["outcome"].value_counts()
