@@ -26,7 +26,7 @@ def build(plan: Plan) -> TorchWorkload:
     """Return the workload: what is trained, on which batches, and the plain version to compare
     with."""
     torch.manual_seed(plan.seed)
-    model = Network().to(plan.device.torch_type)
+    model = plan.make_network(Network).to(plan.device.torch_type)
     train, test = plan.inputs(
         lambda images, labels: ResidentArrays(
             plan.device, images / 255, labels, torch.Tensor.float

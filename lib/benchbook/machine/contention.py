@@ -87,7 +87,7 @@ def device_busy(kind: str) -> float | None:
 
 def _device_shares(kind: str) -> list[float]:
     features = KINDS[kind]
-    if kind == "cuda":
+    if features.energy_counter == "nvml":
         return nvidia.utilisation()[:1]
     texts = [processes.output(*features.busy_command)] if features.busy_command else []
     for path in sorted(SYSTEM_FILES.glob(features.busy_files)) if features.busy_files else ():

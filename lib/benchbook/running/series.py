@@ -59,5 +59,7 @@ def memory_bytes(kind: str) -> int | None:
         return identity.memory_bytes()
     if not KINDS[kind].own_chip:
         return int(networks.UNIFIED * identity.memory_bytes())
-    known = [size for _, size in nvidia.kinds() if size] if kind == "cuda" else []
-    return min(known, default=identity.memory_bytes() if kind == "cuda" else None)
+    if KINDS[kind].energy_counter != "nvml":
+        return None
+    known = [size for _, size in nvidia.kinds() if size]
+    return min(known, default=identity.memory_bytes())
