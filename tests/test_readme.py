@@ -91,7 +91,7 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setenv("BENCHBOOK_MACHINE", "my-machine")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "PATH").symlink_to(write(row := make_row(machine="my-machine")))
+    (tmp_path / "PATH").symlink_to(write(row := make_row(machine="my-machine", chip="NVIDIA T4")))
     sessions.remember(row["session"])
     for name in ("my-machine", "their-machine", "bucket/one", "zips/one"):
         packing.pack("my-machine", tmp_path / f"{name}.zip")

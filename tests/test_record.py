@@ -106,11 +106,6 @@ def test_the_largest_batch_is_the_last_that_fits(precision):
     assert network.largest_batches(0.1, precision) == (0, 0)
     larger = networks.describe("resnet50", image_size=448)
     assert larger.activation_bytes == 4 * network.activation_bytes
-    peak = network.memory_bytes(24, precision)
-    assert (
-        networks.batches_by_line((8, 24), (network.memory_bytes(8, precision), peak))[16] == batch
-    )
-    assert networks.batches_by_line((8, 24), (peak, peak)) == {}
     assert networks.Network("own").largest_batches(16, precision) is None
 
 

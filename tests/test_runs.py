@@ -171,7 +171,9 @@ def test_failure_writes_one_row_with_its_status_and_keeps_finished_rows(record, 
     rows = record.rows()
     found = rows[["phase", "index", "status"]].to_numpy().tolist()
     assert found == [["setup", 0, "ok"], ["train", 0, "ok"], ["train", 1, status]]
-    assert rows.iloc[-1]["message"] == f"{type(error).__name__}: {error}".strip()
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    message = "stopped by an interrupt" if is_interrupt else f"{type(error).__name__}: {error}"
+    assert rows.iloc[-1]["message"] == message
     assert rows.iloc[-1][["seconds", "samples", "loss", "energy_joules"]].isna().all()
     assert not record.marker.exists()
 
