@@ -48,14 +48,20 @@ def current() -> Context:
     """Return this process's context."""
     if _own is None:
         path = os.environ.get(FILE)
-        change(**json.loads(Path(path).read_text(encoding="utf-8")) if path else {})
+        adopt(Context(**json.loads(Path(path).read_text(encoding="utf-8")) if path else {}))
     return _own
+
+
+def adopt(given: Context) -> None:
+    """Take a whole context, of the process that started this one."""
+    global _own
+    _own = given
 
 
 def change(**values: object) -> None:
     """Change the context of this process, and of those that it starts from now on."""
     global _own
-    _own = replace(_own or Context(), **values)
+    _own = replace(current(), **values)
 
 
 @contextmanager

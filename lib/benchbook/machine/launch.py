@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from io import RawIOBase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -234,7 +233,7 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         function, arguments, given = pickle.loads((folder / "task").read_bytes())
-        context.change(**asdict(given))
+        context.adopt(given)
         module, name = function.split(":")
         result = getattr(importlib.import_module(module), name)(*arguments)
     except BaseException as error:
