@@ -84,6 +84,7 @@ class Trial:
     Attributes:
         batches: epoch after epoch.
         unit, size: what the rate counts, and how many of it are in a sample.
+        task: see `StudyPlan.TASK`.
         seconds: of training so far, without the time for drawing.
         table: a line for each call of `add`: samples seen so far, loss and rate.
     """
@@ -91,6 +92,7 @@ class Trial:
     batches: Iterator
     unit: str = "images"
     size: float = 1.0
+    task: tuple[int, str] = (0, "")
     seconds: float = 0.0
     table: pandas.DataFrame = field(default_factory=lambda: pandas.DataFrame(columns=CURVE))
     _shown: DisplayHandle | None = None
@@ -116,7 +118,7 @@ class Trial:
     def __str__(self) -> str:
         """Return the last line of the table in words."""
         samples, loss, rate = self.table.iloc[-1]
-        rate = f"{wording.number(rate)} {self.unit} a second"
+        rate = f"{wording.number(rate)} {self.unit} a second{in_task(rate, self.task)}"
         return f"{rate}, loss {loss:.4g} after {samples:,.0f} samples"
 
     __repr__ = __str__
@@ -265,7 +267,7 @@ class Experiment(Process):
         if self.attended and self.workload is None:
             raise ValueError("no network is here: run the cell with `experiment.prepare` again")
         with protocol.restoring(self.workload) if self.attended else nullcontext(()) as batches:
-            trial = Trial(batches, *unit(self.workload))
+            trial = Trial(batches, *unit(self.workload), self.study_plan.TASK)
             yield trial
         if trial.seconds:
             trial.show()
@@ -490,7 +492,8 @@ class Experiment(Process):
             train(1)  # builds kernels
             rate = train(steps_lasting(EXPLORED_SECONDS, train))["samples_per_second"]
             rate *= unit(workload)[1]
-            return {"rate": rate, "text": wording.number(rate)}
+            text = wording.number(rate) + in_task(rate, self.study_plan.TASK)
+            return {"rate": rate, "text": text}
         except Exception as error:  # frameworks raise anything for what a device lacks
             text = textwrap.shorten(failures.refusal(error)["message"], 70)
             return {"rate": None, "text": text}
@@ -545,6 +548,12 @@ def unit(workload: Workload | None) -> tuple[str, float]:
     if length := columns.get("sequence_length"):
         return "tokens", float(length)
     return ("images" if columns.get("image_size") else "samples"), 1.0
+
+
+def in_task(rate: float, task: tuple[int, str]) -> str:
+    """Return the time of a study's task at a rate, in brackets; nothing without a task."""
+    samples, words = task
+    return f" ({wording.duration(samples / rate)} {words})" if samples else ""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class StudyPlan:
     """
 
     MODEL: ClassVar[str]
+    TASK: ClassVar[tuple[int, str]] = (0, "")  # images of what the study times, and its words
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     FRAMEWORK: ClassVar[str] = "best"  # the default, if there are several
     WITHOUT: ClassVar[

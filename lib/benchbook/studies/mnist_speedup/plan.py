@@ -29,6 +29,7 @@ class Plan(StudyPlan):
 
     PLAIN_STEP = True
     MODEL = "mnist_cnn"
+    TASK = (60_000, "to train an epoch")
     FRAMEWORKS = ("torch", "mlx")
     FRAMEWORK = "torch"
     DATASETS = ("mnist", "digits")

@@ -5,6 +5,7 @@ import pandas
 
 from benchbook.judging import confirmation, statistics
 from benchbook.studies.charts.plots import Bars
+from benchbook.studies.mnist_speedup.plan import Plan
 from benchbook.studies.results import tables as shared
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.epochs import (
@@ -23,7 +24,7 @@ PLACE = ["machine", "device", "framework", "dataset"]
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="mnist",
-    train_images=60_000,
+    train_images=Plan.TASK[0],
     evaluated_images=10_000,
     unit="seconds",
     ways=("loader", ("reference", "equal loader", "resident", *confirmation.TUNED_NAMES)),

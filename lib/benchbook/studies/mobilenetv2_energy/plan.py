@@ -44,6 +44,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "mobilenetv2"
+    TASK = (1, "an image")
     FRAMEWORKS = ("torch", "tensorflow", "jax")
     FIXED = (*StudyPlan.FIXED, "weights")
     EXAMPLE = {

@@ -67,6 +67,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "resnet50"
+    TASK = (1_000_000, "for a million images")
     FRAMEWORKS = ("torch", "tensorflow", "jax")
     DATASETS = (SYNTHETIC, "imagenet", "image_folder", "cifar10", "mnist", "digits", "shapes")
     WITHOUT = ("data_resident",)

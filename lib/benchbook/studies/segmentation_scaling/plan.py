@@ -39,6 +39,7 @@ class Plan(StudyPlan):
     """
 
     MODEL = "unet_triangles"
+    TASK = (1, "an image")
     FRAMEWORKS = ("tensorflow", "jax")
     DATASETS = ()  # its images are generated
     FIXED = (*StudyPlan.FIXED, "sustained_minutes")

@@ -51,6 +51,10 @@ class Plan(StudyPlan):
 
     PLAIN_STEP = True
     MODEL = "simclr_resnet18"
+    TASK = (
+        50_000 // BATCH_SIZE * BATCH_SIZE,
+        "to train an epoch",
+    )  # a smaller last batch is dropped
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled", "tuned")
     FIXED = (*StudyPlan.FIXED, "matrix")

@@ -20,14 +20,14 @@ from benchbook.studies.results.epochs import (
     share_template,
 )
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS
+from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan
 from benchbook.studies.study import Study
 
 NAME = "simclr_epochs"
 EPOCH = ArticleEpoch(
     study=NAME,
     dataset="cifar10",
-    train_images=50_000 // BATCH_SIZE * BATCH_SIZE,  # a last batch with fewer is dropped
+    train_images=Plan.TASK[0],
     evaluated_images=50_000 + 10_000,  # those that vote and those that are classified
     unit="minutes",
     ways=("variant", ("reference", "controlled", *confirmation.TUNED_NAMES)),
