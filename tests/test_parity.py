@@ -452,6 +452,31 @@ def test_a_whole_batch_that_memory_does_not_hold_leaves_its_point_unproven(recor
     assert verdict.text(verdicts.UNPROVEN) == "no memory to compare a whole batch"
 
 
+def inverts_images(workload):
+    """Give the network negative images."""
+    workload.model.register_forward_pre_hook(lambda _, images: tuple(-each for each in images))
+
+
+def turns_labels(workload):
+    """Give each image the next class."""
+    loss = workload.loss
+    workload.loss = lambda outputs, target: loss(outputs, (target + 1) % 3)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16", "amp_fp16"])
+@pytest.mark.parametrize("change", [None, inverts_images, turns_labels])
+def test_a_step_that_changes_after_the_compared_ones_is_wrong(record, change, precision):
+    workload = plants.tiny(precision, batch_size=24)
+    record.common["settings"] = {"num_parity_steps": 3}
+    assert parity.check(workload, record, 3).passed
+    if change:
+        change(workload)
+    protocol.measure_windows(workload, record, protocol.Amount(samples_per_window=960))
+    verdict = verdicts.summarise(record.rows())["verdict"].item()
+    said = verdict.text(verdicts.WRONG)
+    assert said.startswith("the loss of the last batch is") is bool(change), said
+
+
 @pytest.mark.parametrize(
     ("share", "stays_off", "acts"), [(0.3, False, True), (0.3, True, False), (0.0, True, None)]
 )

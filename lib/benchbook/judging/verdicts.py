@@ -46,6 +46,7 @@ REASONS = {
     "constant": (WRONG, "the loss is {:.6g} in every window", ""),
     "frozen": (WRONG, "{:.0f} of {:.0f} trained tensors stayed as they were in the windows", ""),
     "undropped": (WRONG, "its dropout drops nothing", ""),
+    "strayed": (WRONG, "the loss of the last batch is {:.4g}, the reference's {:.4g}", ""),
     "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
     "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
     "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
@@ -220,7 +221,8 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     what was replaced.
 
     A point is wrong if one of its runs failed parity in the precision that it trained in, if
-    different batches of all its runs have the same loss, if its dropout drops nothing, if its
+    different batches of all its runs have the same loss, if its dropout drops nothing, if the
+    loss of its last batch is not the reference's, if its
     windows changed fewer tensors than a first step did, or if its accuracy is that of guessing
     after a whole epoch of labels that can be learnt. An operation that a device lacks in float64
     proves nothing either way. A point whose settings have no number of parity steps needs no
@@ -262,10 +264,14 @@ def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
     still = most - moved.where(windows).groupby(keys).min()
     for key, count in still[still > 0].items():
         wrong.setdefault(key, ("frozen", count, most[key]))
+    first = trained.groupby(POINT_KEY)["loss"].first()
     for *key, settings in tests[[*POINT_KEY, "settings"]].itertuples(index=False, name=None):
         # Features of frozen random weights may vanish, with them or without dropout.
         if settings.get("dropout_acts") is False and settings.get("trainable") is not False:
             wrong.setdefault(tuple(key), ("undropped",))
+        if agreement.strays(settings, precisions.get(tuple(key)), first.get(tuple(key))):
+            losses = settings["last_loss"], settings["last_reference_loss"]
+            wrong.setdefault(tuple(key), ("strayed", *losses))
     partial = {
         tuple(key)
         for *key, settings in compared[[*POINT_KEY, "settings"]].itertuples(index=False, name=None)

@@ -44,7 +44,7 @@ class Step(NamedTuple):
         loss: the batch's mean.
         gradients: by name.
         next_statistics: moving statistics after the step.
-        whole_loss, last_gradients: from `_whole`, in the first step.
+        whole_loss, last_gradients: from `of_batch`, in the first step.
     """
 
     weights: Arrays
@@ -273,6 +273,11 @@ class Keras:
         return jax.jit(jax.value_and_grad(loss, has_aux=True))
 
 
+def maker(framework: str) -> Callable:
+    """Return what makes the plain network in torch, or in Keras on tensorflow or jax."""
+    return Torch if framework == "torch" else functools.partial(Keras, framework=framework)
+
+
 def follow(
     framework: str,
     plain: Plain,
@@ -289,12 +294,12 @@ def follow(
         batches: on the host, as a loader delivers them.
         whole: the batch whose part the first one is; empty: it is no part.
     """
-    make = Torch if framework == "torch" else functools.partial(Keras, framework=framework)
+    make = maker(framework)
     if plain.parity_weights:
         weights = plain.parity_weights(
             lambda begun: make(plain, begun, statistics, dtype="float32"), weights
         )
-    of_whole = _whole(functools.partial(make, plain, weights, statistics), plain, whole)
+    of_whole = of_batch(functools.partial(make, plain, weights, statistics), plain, whole)
     with naming_refusals():
         network, optimizer = make(plain, weights, statistics), plain.make_optimizer()
     for number, batch in enumerate(batches):
@@ -314,7 +319,7 @@ def follow(
             statistics = updated
 
 
-def _whole(make: Callable, plain: Plain, batch: tuple) -> tuple[float | None, Arrays | None]:
+def of_batch(make: Callable, plain: Plain, batch: tuple) -> tuple[float | None, Arrays | None]:
     """Return the loss of a whole batch and the gradients of the last parameters, in float32;
     None without memory."""
     if not batch:

@@ -5,6 +5,7 @@ Weights and batches are the same on both sides, dropout is off, and noise is dra
 beforehand. Nothing else is shared: see `float64`.
 """
 
+import functools
 import itertools
 import math
 
@@ -114,7 +115,7 @@ def _compare_steps(
     samples = [min(plain.batch_size, workload.num_samples(batch)) for batch in whole]
     rest = whole[0] if samples[0] < workload.num_samples(whole[0]) else ()
     on_host = [subject.to_host(batch) for batch in batches]
-    framework = FRAMEWORKS[workload.device.framework].reference or workload.device.framework
+    framework = _framework(workload)
     start = plain, subject.weights(), subject.statistics(), on_host
     reference = float64.follow(framework, *start, subject.to_host(rest) if rest else ())
     first, own_losses = next(reference), []  # the latter on the workload's own path
@@ -153,6 +154,38 @@ def _compare_steps(
     if reason:
         raise NotImplementedError(reason)
     return rows
+
+
+def last_losses(workload: Workload) -> dict:
+    """Return the loss of the last window's batch and that of the plain network in float32, both
+    from the weights after the windows, which stay unchanged.
+
+    A step can go wrong after the compared ones: another precision, half of a batch, stale inputs.
+
+    Returns:
+        last_loss and last_reference_loss; nothing if the network may draw at random, or if the
+        plain one cannot compute it.
+    """
+    plain = workload.plain
+    if plain.may_be_random:
+        return {}
+    batch = plain.noise(workload.last_batch, 0) if plain.noise else workload.last_batch
+    make = float64.maker(_framework(workload))
+    try:
+        with workload.compared(workload.description()["precision"]) as subject:
+            start = functools.partial(make, plain, subject.weights(), subject.statistics())
+            with float64.naming_refusals():
+                reference, _ = float64.of_batch(start, plain, subject.to_host(batch))
+            loss, _ = subject.step(batch, differentiated=False)
+    except NotImplementedError:
+        return {}
+    given = {"last_loss": loss, "last_reference_loss": reference}
+    return {} if reference is None else {name: _finite(each) for name, each in given.items()}
+
+
+def _framework(workload: Workload) -> str:
+    """Return the framework of a workload's plain network."""
+    return FRAMEWORKS[workload.device.framework].reference or workload.device.framework
 
 
 def _compare_whole(subject: ParitySubject, batch: tuple, expected: Step) -> dict:

@@ -20,7 +20,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Workload
 from benchbook.machine import contention
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.measuring import sensors
+from benchbook.measuring import parity, sensors
 from benchbook.measuring.sensors import Sensor
 from benchbook.measuring.window import (
     PROBE_SECONDS,
@@ -376,9 +376,11 @@ def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoc
         timed.last = evaluation.loss, evaluation.accuracy
     loss = None if evaluation.loss is None else float(evaluation.loss)
     drops = getattr(workload, "has_dropout", bool)()  # doubles have no layers
-    acts = {"dropout_acts": _dropout_acts(workload)} if drops else {}
+    checks = {"dropout_acts": _dropout_acts(workload)} if drops else {}
+    if record.settings_with().get("num_parity_steps"):
+        checks |= parity.last_losses(workload)
     record.append(
-        settings=record.settings_with(**acts),
+        settings=record.settings_with(**checks),
         repeat=repeat,
         epoch=epoch,
         status="ok" if loss is None else status(loss),

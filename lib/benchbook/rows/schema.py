@@ -162,6 +162,7 @@ Settings = open_mapping(
         float | int | None: (  # parity; a diverged loss may be NaN
             *("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"),
             *("reference_loss", "same_weights_loss", "statistics_error", "update_error"),
+            *("last_loss", "last_reference_loss"),
         ),
         str: ("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"),
     },
