@@ -3,6 +3,7 @@ backends that do not wait."""
 
 import functools
 import json
+import platform
 import queue
 import threading
 import time
@@ -19,6 +20,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.devices import TorchBackend
 from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
+from benchbook.machine import kinds
 from benchbook.measuring import calibration, sensors
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
@@ -211,6 +213,23 @@ def test_the_wait_is_the_first_row_of_a_calibration_and_no_ceiling(record, monke
     )
     assert "synchronize" not in set(ceilings(rows)["model"])
     assert "Waiting for it is complete: 1.2 % of the work was left." in study.reading(rows)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_what_freed_memory_costs_that_goes_back_to_the_system_is_a_range_over_processes(
+    record, monkeypatch
+):
+    for name, value in kinds.KINDS["cpu"].environment.items():
+        monkeypatch.setenv(name, value)
+    seconds = "import os; print(2 - ('MALLOC_ARENA_MAX' in os.environ))"
+    monkeypatch.setattr(calibration, "STEPS", seconds)
+    record.describe(framework="torch", device="cpu", device_name="a processor")
+    calibration.measure(CPU, record, BUDGET)
+    rows = record.rows()
+    ratios = rows[rows["model"] == "freed_memory"]["settings"].item()["given_back"]
+    assert ratios == [2.0] * 6
+    assert "takes 2 times as long (6 pairs of processes)" in study.reading(rows)
+    assert "freed_memory" not in set(ceilings(rows)["model"])
 
 
 def test_a_device_that_does_not_wait_is_not_calibrated(record, monkeypatch):

@@ -7,6 +7,9 @@ synchronising waits; it is the first row.
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +17,7 @@ from typing import Any
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.operations import Operation
+from benchbook.machine import kinds
 from benchbook.measuring import failures, protocol, sensors
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
 from benchbook.measuring.window import Window, window
@@ -23,6 +27,20 @@ MOST_REMAINING = (
     0.1  # share of the time that may pass after synchronising, since reading one number takes time
 )
 ROUNDS = 3  # of the self-test
+PAIRS = 6  # of processes with freed memory kept and given back, one after the other
+STEPS = """
+import time, numpy
+def step():
+    for part in [numpy.ones(size, "float32") for size in sizes]:
+        part + part
+sizes = [2**power for power in range(12, 22)] * 4
+step()
+started, count = time.perf_counter(), 0
+while time.perf_counter() - started < 0.1:
+    step()
+    count += 1
+print((time.perf_counter() - started) / count)
+"""  # elementwise work on new arrays of 16 KiB to 8 MiB, as between the layers of a network
 LARGEST = 8192  # rows and columns of the self-test's matrices
 
 
@@ -52,6 +70,8 @@ def measure(device: Device, record: Run, parameters: Mapping) -> None:
     protocol.measure_idle(device, record, parameters["idle_seconds"])
     for part in (measure_arithmetic, measure_memory, measure_launches):
         part(device, record, parameters)
+    if device.is_cpu and kinds.keeps_memory():
+        measure_freed_memory(record)
 
 
 def check_exactness(device: Device, record: Run) -> None:
@@ -135,6 +155,24 @@ def measure_launches(device: Device, record: Run, parameters: Mapping) -> None:
     with record.during("calibrate"):
         work = {"model": "launch", "precision": "fp32"}
         _append_windows(device, record, parameters, device.backend.launch(device), work, {})
+
+
+def measure_freed_memory(record: Run) -> None:
+    """Append a row whose setting `given_back` has, for each of some pairs of processes, the time
+    of elementwise work on new arrays where freed memory goes back to the system, over its time
+    where the process keeps it."""
+    kept = kinds.KINDS["cpu"].environment
+    plain = {name: value for name, value in os.environ.items() if name not in kept}
+    ratios = []
+    with record.during("calibrate"):
+        for _ in range(PAIRS):
+            given_back, keeping = (
+                float(subprocess.check_output([sys.executable, "-c", STEPS], env=variables))
+                for variables in (plain, plain | kept)
+            )
+            ratios.append(given_back / keeping)
+        stated = record.settings_with(given_back=ratios)
+        record.append(model="freed_memory", started_at=now(), settings=stated)
 
 
 def _append_windows(

@@ -43,10 +43,15 @@ def reading(rows: pandas.DataFrame) -> str:
     ]
     figures = copied / 1e9, fp32 / copied, 1e6 / rate["launch"].iloc[0]
     speed, intensity, launch = map(wording.number, figures)
+    freed = [own["given_back"] for own in rows["settings"] if "given_back" in own][-1:]
     sentences = [
         f"It refuses {wording.joined(refused)}." if refused else "",
         f"A copy moves {speed} GB/s: work below {intensity} operations a byte waits for memory.",
         f"Launching an operation takes {launch} µs.",
+        f"Where freed memory goes back to the system, as in a plain script, elementwise work on new arrays takes "
+        f"{wording.span(pandas.Series(freed[0]))} times as long ({wording.count(len(freed[0]), 'pair')} of processes)."
+        if freed
+        else "",
         f"Waiting for it is complete: {wording.percent(remaining[-1])} of the work was left."
         if remaining
         else "",
