@@ -228,7 +228,7 @@ def test_what_freed_memory_costs_that_goes_back_to_the_system_is_a_range_over_pr
     rows = record.rows()
     ratios = rows[rows["model"] == "freed_memory"]["settings"].item()["given_back"]
     assert ratios == [2.0] * 6
-    assert "takes 2 times as long (6 pairs of processes)" in study.reading(rows)
+    assert "takes 2.0 times as long (6 pairs of processes)" in study.reading(rows)
     assert "freed_memory" not in set(ceilings(rows)["model"])
 
 
