@@ -166,13 +166,13 @@ def last_losses(workload: Workload) -> dict:
         last_loss and last_reference_loss; nothing if the network may draw at random, or if the
         plain one cannot compute it.
     """
-    plain = workload.plain
-    if plain.may_be_random:
-        return {}
-    batch = plain.noise(workload.last_batch, 0) if plain.noise else workload.last_batch
-    make = float64.maker(_framework(workload))
     try:
         with workload.compared(workload.description()["precision"]) as subject:
+            plain, batch = subject.plain, workload.last_batch
+            if plain.may_be_random:
+                return {}
+            batch = plain.noise(batch, 0) if plain.noise else batch
+            make = float64.maker(_framework(workload))
             start = functools.partial(make, plain, subject.weights(), subject.statistics())
             with float64.naming_refusals():
                 reference, _ = float64.of_batch(start, plain, subject.to_host(batch))
