@@ -9,6 +9,9 @@ import pytest
 
 from benchbook import studies
 from benchbook.frameworks.devices import Device
+from benchbook.judging import wording
+from benchbook.loop.rate import Rate
+from benchbook.record import estimates
 from benchbook.report import closing
 from benchbook.running import progress
 from benchbook.studies.experiments.measurement import Measurement
@@ -111,3 +114,19 @@ def test_a_point_of_another_size_is_an_answer_too_and_a_failure_is_in_its_own_wo
     assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith(
         "**Out of memory: no room.**"
     )
+
+
+@pytest.mark.parametrize(
+    "device", ["NVIDIA RTX 4090 (cuda, PyTorch)", "a processor (cpu, PyTorch)"]
+)
+def test_a_loop_of_ones_own_says_what_other_chips_would_reach(device, monkeypatch):
+    shown = []
+    monkeypatch.setattr(closing, "display", shown.append)
+    closing.show_rate(Rate(500.0, 2, 1.0, ((500.0, 1.0),) * 2, None, None, None, 0.0, device))
+    tables = [part for part in shown if isinstance(part, pandas.DataFrame)]
+    assert len(tables) == ("4090" in device)  # the record has no CPU of servers
+    for table in tables:
+        [line] = table[table["chip"] == "NVIDIA H100"].to_dict("records")
+        ratio = estimates.of_any_work("NVIDIA RTX 4090", "NVIDIA H100")
+        assert line["samples a second"].startswith(f"{wording.number(500 * ratio.value)} (")
+        assert "NVIDIA RTX 4090" not in set(table["chip"])

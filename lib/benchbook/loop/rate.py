@@ -52,6 +52,12 @@ class Rate:
         """Return the samples per second of each window."""
         return tuple(samples / seconds for samples, seconds in self.windows)
 
+    @property
+    def chip(self) -> str:
+        """Return the name of the accelerator; empty for a CPU or an unknown device."""
+        found = re.match(r"(?:.*each on )?(?:\d+ x )?((?!an unknown).+) \((?!cpu)", self.device)
+        return found[1] if found else ""
+
     def __str__(self) -> str:
         number, share, cores = len(self.windows), self.input_share, identity.usable_cores()
         memory, joules = self.peak_memory_bytes, self.joules_per_sample
@@ -91,6 +97,8 @@ class Rate:
             ", ".join(parts),
         ]
         lines += filter(None, (self.note, hint if (share or 0) > HINT_SHARE else ""))
-        if chip := re.match(r"(?:.*each on )?(?:\d+ x )?((?!an unknown).+) \((?!cpu)", self.device):
-            lines.append(f'On another chip, as published: benchbook compare "{chip[1]}" "RTX 4090"')
+        if self.chip:
+            lines.append(
+                f'On another chip, as published: benchbook compare "{self.chip}" "RTX 4090"'
+            )
         return "\n  ".join([*lines, "Your loop: not compared with float64."])

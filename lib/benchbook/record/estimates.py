@@ -256,15 +256,31 @@ def asked() -> pandas.DataFrame:
     works in the most published precision."""
     lines = []
     for slow, fast in ASKED:
-        published_in = pairs.between(slow, fast).groupby("family")["publication"].nunique()
-        if len(published_in):
-            found = of_pairs(slow, fast, published_in.idxmax())
-        else:
-            found = ratio(*find([Question(chip, "resnet50", "tf32") for chip in (slow, fast)]))
+        found = of_any_work(slow, fast)
         ends = wording.times(found.low), wording.times(found.high)
         said = f"{wording.times(found.value)} times ({' to '.join(ends)}), {found.basis}"
         lines.append((fast, slow, said))
     return pandas.DataFrame(lines, columns=["chip", "over", "published"])
+
+
+def of_any_work(chip: str, other: str) -> Ratio:
+    """Return how many times as fast the other chip is: by pairs of all works in the most
+    published precision, else at ResNet-50.
+
+    Raises:
+        Unknown: the record has neither.
+    """
+    published_in = pairs.between(chip, other).groupby("family")["publication"].nunique()
+    if found := of_pairs(chip, other, published_in.idxmax()) if len(published_in) else None:
+        return found
+    sides = []
+    for name in (chip, other):
+        of_chip = find([Question(name, "resnet50", precision) for precision in ("tf32", "fp32")])
+        known = [each for each in of_chip if not isinstance(each, Unknown)]
+        if not known:
+            raise of_chip[-1]
+        sides.append(known[0])
+    return ratio(*sides)
 
 
 def narrower(publications: int) -> float:

@@ -2,13 +2,15 @@
 rows fold away."""
 
 import base64
+import itertools
+from contextlib import suppress
 
 import pandas
 from IPython.display import HTML, Markdown, display
 
 from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.loop.rate import Rate
-from benchbook.record import claims
+from benchbook.record import chips, claims, estimates
 from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
@@ -79,6 +81,28 @@ def show_rate(rate: Rate) -> None:
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
         axes.locator_params(axis="x", integer=True)
     display(Drawing(figure, table, "Samples per second over windows"))
+    if lines := _elsewhere(rate):
+        display(
+            Markdown("On other chips, by published pairs of other works, or by specifications:")
+        )
+        display(tables.shown(pandas.DataFrame(lines)))
+
+
+def _elsewhere(rate: Rate) -> list[dict]:
+    """Return what a loop of the user's own would reach on the chips that people compare."""
+    lines = []
+    for chip in dict.fromkeys(itertools.chain.from_iterable(estimates.ASKED)):
+        if chip == rate.chip:
+            continue
+        with suppress(chips.UnknownChip, estimates.Unknown):
+            found = estimates.of_any_work(chips.resolve(rate.chip), chip)
+            ends = [
+                wording.number(rate.samples_per_second * end) for end in (found.low, found.high)
+            ]
+            speed = wording.number(rate.samples_per_second * found.value)
+            said = f"{speed} ({' to '.join(ends)})"
+            lines.append({"chip": chip, "samples a second": said, "basis": found.basis})
+    return lines
 
 
 def answer(evidence: Evidence, study: Study, *more: str) -> str:
