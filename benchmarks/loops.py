@@ -49,6 +49,7 @@ class Loop:
         step, batches, samples, options: of `benchbook.measure`.
         samples_per_unit: in the long run, if each step spends the units of time that it says.
         refusal: a part of the message, where the loop is refused.
+        doubt: the beginning of what is said of a rate that counts too many samples.
         fit: trains with a callback, in place of the step.
         callback: makes that callback from `options`.
     """
@@ -59,6 +60,7 @@ class Loop:
     samples_per_unit: float = BATCH
     options: dict = field(default_factory=dict)
     refusal: str = ""
+    doubt: str = ""
     fit: Callable[[Any], None] | None = None
     callback: Callable[[], Any] | None = None
 
@@ -182,7 +184,7 @@ def short_batch_in_a_number(spend: Spend) -> Loop:
     return Loop(
         trained(network(), spend),
         loader(100),
-        refusal="an epoch's last batch has 4 samples, not 32",
+        doubt="batches had 4 to 32 rows, and samples is 32",
     )
 
 
@@ -570,7 +572,7 @@ def keras_fit(count: int, spend: Spend, **options) -> Loop:
     return Loop(
         samples_per_unit=count / steps,
         fit=fit,
-        callback=lambda **given: callbacks.keras(BATCH, count, **given),
+        callback=lambda **given: callbacks.keras(**given),
         options={"every": steps},
     )
 

@@ -1,15 +1,15 @@
 """A loop of one's own: what is measured, what is refused, and a script in fresh processes."""
 
 import importlib.util
+import itertools
 import math
 import subprocess
 import sys
 import weakref
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+import tqdm
 
 import benchbook
 from benchbook.commands.output import SOME_FAILED
@@ -72,6 +72,10 @@ def test_each_loop_of_the_benchmark_has_its_true_rate_or_is_refused(name, now, b
             loops.run(made, most_seconds=200.0)
         return
     rate = loops.run(made, most_seconds=200.0)
+    assert bool(rate.doubt) is bool(made.doubt)
+    assert rate.doubt.startswith(made.doubt)
+    if made.doubt:
+        return
     assert rate.samples_per_second == pytest.approx(made.samples_per_unit, rel=0.03)
     assert " samples/s (range " in capsys.readouterr().out
 
@@ -275,15 +279,82 @@ def test_what_cannot_be_measured_is_refused_in_a_line(call, message, now):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("total", "is_short"), [(640, False), (700, False), (650, True)])
-def test_a_number_of_samples_needs_a_last_batch_that_is_nearly_whole(total, is_short):
-    loader = SimpleNamespace(batch_size=64, drop_last=False, sampler=range(total))
-    with (
-        pytest.raises(ValueError, match="last batch has 10 samples, not 64")
-        if is_short
-        else nullcontext()
-    ):
-        batches.refuse_short(loader, 64)
+class Moved:
+    """Batches of a loader, as a class of one's own brings them to a device."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+def batched(loader):
+    import torch
+
+    sampler = torch.utils.data.BatchSampler(range(100), 64, drop_last=False)
+    return torch.utils.data.DataLoader(loader.dataset, batch_sampler=sampler)
+
+
+WRAPPERS = {
+    "none": lambda loader: loader,
+    "tqdm": lambda loader: tqdm.tqdm(loader, disable=True),
+    "enumerate": lambda loader: [*enumerate(loader)],
+    "zip": lambda loader: [*zip(loader, loader, strict=True)],
+    "cycle": itertools.cycle,
+    "list": list,
+    "a class": Moved,
+    "batch_sampler": batched,
+    "dictionaries": lambda loader: [{"images": images, "labels": 0} for images, _ in loader],
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_number_of_samples_is_doubted_where_batches_vary(name, now):
+    """A hundred samples are batches of 64 and 36, which take a second each."""
+    import torch
+
+    images, labels = torch.zeros(100, 2), torch.zeros(100)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(images, labels), batch_size=64
+    )
+    step = lambda batch: now(1.0)  # noqa: E731
+    doubted = measure(step, WRAPPERS[name](loader), samples=64)
+    assert doubted.doubt.startswith("batches had 36 to 64 rows, and samples is 64; ")
+    assert str(doubted).startswith("Miscounted? Batches had ")
+    counted = measure(step, WRAPPERS[name](loader), samples=batches.rows, every=2)
+    assert (counted.samples_per_second, counted.doubt) == (50.0, "")
+
+
+@pytest.mark.parametrize("count", [None, math.nan, math.inf, -5, 0, "many"])
+def test_a_count_that_is_no_number_above_0_ends_the_loop_at_its_first_step(count, now):
+    steps = []
+    with pytest.raises(ValueError, match=r"samples of a batch are .*; allowed: a finite number"):
+        measure(steps.append, samples=lambda batch: count)
+    assert len(steps) == 1
+
+
+def test_steps_that_return_nothing_now_and_then_are_doubted(now):
+    numbers = itertools.count()
+    rate = measure(lambda batch: now(1.0) or (1.0 if next(numbers) % 4 else None))
+    assert (
+        rate.doubt == "15 of 60 steps returned nothing: those that gave up a batch count as trained"
+    )
+    assert measure(lambda batch: now(1.0)).doubt == ""
+
+
+def test_an_interrupt_leaves_the_rate_so_far(now, capsys):
+    seconds = iter([1.0] * 9)
+
+    def step(batch):
+        try:
+            now(next(seconds))
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(step)
+    assert "the loop ended by itself" in capsys.readouterr().out
 
 
 def test_a_generator_that_ends_and_a_step_that_raises_leave_what_was_measured(now, capsys):

@@ -1,15 +1,12 @@
 """The order of images in batches, and batches that threads load ahead; for all studies and
 frameworks."""
 
-import operator
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy
-
-SHORT = 0.01  # of an epoch's samples, which a number of samples per batch may overstate
 
 
 def check_batch_size(batch_size: int, num_images: int) -> None:
@@ -88,20 +85,11 @@ def prefetch(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def refuse_short(batches: Iterable, samples: float | Callable) -> None:
-    """Refuse a number of samples for batches of a loader whose last one in an epoch is much
-    shorter.
-
-    Raises:
-        ValueError: it is.
-    """
-    size = getattr(batches, "batch_size", None)
-    total = operator.length_hint(getattr(batches, "sampler", ()))
-    is_even = (
-        callable(samples) or not size or getattr(batches, "drop_last", True) or not total % size
-    )
-    if not is_even and size - total % size > SHORT * total:
-        allowed = "samples=lambda batch: len(batch[0]) or the like, or drop_last=True"
-        raise ValueError(
-            f"an epoch's last batch has {total % size} samples, not {size}; allowed: {allowed}"
-        )
+def rows(batch: Any) -> int | None:
+    """Return the length of the first axis of a batch's first array; None without an array."""
+    if len(shape := getattr(batch, "shape", ())):
+        return shape[0]
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if not isinstance(batch, Mapping | list | tuple):
+        return None
+    return next((found for part in parts if (found := rows(part)) is not None), None)

@@ -5,13 +5,12 @@ Validation is left out. What the library does between two steps, such as saving 
 counts.
 """
 
-import math
-import operator
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 from benchbook.frameworks import batches
-from benchbook.loop import meter
+from benchbook.loop import meter, scripts
 
 
 class _Speed:
@@ -20,14 +19,16 @@ class _Speed:
 
     def __init__(self, options: dict) -> None:
         super().__init__()
-        self._options, self._pause = options, ExitStack()
+        self._options, self._pause, self._meter = options, ExitStack(), None
 
-    def _begin(self) -> None:
-        self._meter, self._count = meter.Meter(lambda count: count, **self._options), 0.0
+    def _begin(self, samples: meter.Samples = lambda count: count) -> None:
+        if self._meter in scripts.meters and self._meter._result is None:
+            scripts.meters.remove(self._meter)  # the library gave up that training
+        self._meter, self._count = meter.Meter(samples, **self._options), 0.0
 
-    def _tick(self, last: Any, steps: int = 1) -> bool:
+    def _tick(self, last: Any) -> bool:
         count, self._count = self._count, 0.0
-        return self._meter.tick(last, count, steps)
+        return self._meter.tick(last, count)
 
     def _hold(self, *_: Any) -> None:
         self._pause.close()
@@ -43,42 +44,84 @@ class _Speed:
             print(error, flush=True)
 
 
-def keras(batch_size: int, num_samples: int | None, **options: Any) -> Any:
+class _Keras(_Speed):
+    """What a callback of Keras does.
+
+    Args:
+        samples: see `keras`.
+    """
+
+    _place, _base, _earlier = 0, 0.0, 0.0  # steps, and Keras's own count, since `_earlier`
+
+    def __init__(self, samples: float | None, options: dict) -> None:
+        super().__init__(options)
+        self._samples = samples
+
+    def on_train_begin(self, logs=None) -> None:
+        self._begin(self._samples or 1)
+        self._meter._total = None if self._samples else self._counted
+
+    def _own(self) -> float:
+        getattr(self.model, "jax_state_sync", bool)()
+        return sum(float(each.count) for each in self.model.metrics if each.name == "loss")
+
+    def _counted(self) -> float:
+        if not self._place:
+            return self._earlier
+        if (count := self._own() - self._base) <= self._place:
+            allowed = "samples, those of each step, such as keras(samples=64)"
+            raise ValueError(f"Keras counts no samples here; allowed: {allowed}")
+        return self._earlier + count
+
+    def _keep(self) -> None:
+        """Keep the count, which an evaluation or an epoch begins anew."""
+        if self._meter._total:
+            self._earlier = self._counted()
+        self._place, self._base = 0, 0.0
+
+    def on_epoch_end(self, epoch, logs=None) -> None:
+        self._keep()
+
+    def on_test_begin(self, logs=None) -> None:
+        self._keep()
+        self._hold()
+
+    def on_test_end(self, logs=None) -> None:
+        self._base = self._own()
+        self._go_on()
+
+    def on_epoch_begin(self, epoch, logs=None) -> None:
+        self._base, self._batch = 0.0, 0
+
+    def on_train_batch_end(
+        self, batch, logs=None
+    ) -> None:  # the last of those in one execution, or later
+        end = min(batch + 1, self.params["steps"] or batch + 1)
+        steps, self._batch = end - self._batch, end
+        self._place += steps
+        if self._meter.tick([each.value for each in self.model.weights[:1]], steps=steps):
+            self.model.stop_training = True
+
+    on_train_end = _Speed._report
+
+
+def keras(samples: float | None = None, **options: Any) -> Any:
     """Return a callback for Keras's `fit`.
 
     Args:
-        batch_size, num_samples: of each step, and of an epoch, whose last batch may be short;
-        None: no batch is short.
+        samples: of each step; None: as Keras counts them for the mean of its loss.
         options: of `Meter`.
 
     Raises:
-        ValueError: when training begins: an epoch has another number of steps.
+        ValueError: at the first step: Keras counts steps in place of samples, as before 3.6, or
+        nothing.
     """
     from keras.callbacks import Callback
 
-    class Speed(_Speed, Callback):
-        def on_train_begin(self, logs=None) -> None:
-            steps, expected = self.params["steps"], math.ceil((num_samples or 0) / batch_size)
-            if num_samples and steps not in (None, expected):
-                raise ValueError(
-                    f"num_samples {num_samples} are {expected} steps an epoch; fit takes {steps}"
-                )
-            self._begin()
+    class Speed(_Keras, Callback):
+        pass
 
-        def on_train_batch_begin(self, batch, logs=None) -> None:
-            self._before = batch
-
-        def on_train_batch_end(
-            self, batch, logs=None
-        ) -> None:  # the last of those in one execution, or later
-            end = min(batch + 1, self.params["steps"] or batch + 1)
-            self._count = min(end * batch_size, num_samples or math.inf) - self._before * batch_size
-            if self._tick([each.value for each in self.model.weights[:1]], end - self._before):
-                self.model.stop_training = True
-
-        on_test_begin, on_test_end, on_train_end = _Speed._hold, _Speed._go_on, _Speed._report
-
-    return Speed(options)
+    return Speed(samples, options)
 
 
 def lightning(samples: meter.Samples, **options: Any) -> Any:
@@ -88,15 +131,21 @@ def lightning(samples: meter.Samples, **options: Any) -> Any:
         samples: of each batch, or a function that returns it for a batch.
         options: of `Meter`.
     """
-    from lightning.pytorch import Callback
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:
+        from pytorch_lightning import Callback
 
     class Speed(_Speed, Callback):
         def on_train_start(self, trainer, module) -> None:
-            batches.refuse_short(trainer.train_dataloader, samples)
             self._begin()
 
         def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx) -> None:
-            self._count += samples(batch) if callable(samples) else samples
+            if callable(samples):
+                self._count += samples(batch)
+            else:
+                self._count += samples
+                self._meter.look(batch)
             updates = (
                 batch_idx + 1
             ) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch
@@ -112,30 +161,25 @@ def lightning(samples: meter.Samples, **options: Any) -> Any:
     return Speed(options)
 
 
-def trainer(**options: Any) -> Any:
-    """Return a callback for Hugging Face's Trainer, which knows its samples; a step is an update
-    of the weights.
+def trainer(samples: Callable[[dict], float] = batches.rows, **options: Any) -> Any:
+    """Return a callback for Hugging Face's Trainer; a step is an update of the weights.
 
     Args:
+        samples: of what the network gets in a training step, its keyword arguments by name.
         options: of `Meter`.
     """
     from transformers import TrainerCallback
 
     class Speed(_Speed, TrainerCallback):
+        _hook = None
+
         def on_train_begin(self, args, state, control, **rest) -> None:
+            if self._hook:
+                self._hook.remove()
             self._begin()
-
-        def on_epoch_begin(self, args, state, control, **rest) -> None:
-            self._left = operator.length_hint(rest["train_dataloader"].dataset) or math.inf
-
-        def on_substep_end(self, args, state, control, **rest) -> None:
-            self._count += min(args.train_batch_size, self._left)
-            self._left -= (
-                args.train_batch_size if args.world_size == 1 else 0
-            )  # several fill up the last batch
+            self._hook = _counting(rest["model"], self, samples)
 
         def on_step_end(self, args, state, control, **rest) -> None:
-            self.on_substep_end(args, state, control)
             if self._tick(next(rest["model"].parameters(), None)):
                 control.should_training_stop = True
             self.on_epoch_end(args, state, control)
@@ -144,6 +188,22 @@ def trainer(**options: Any) -> Any:
             if control.should_evaluate or control.should_training_stop:
                 self._hold()
 
-        on_evaluate, on_train_end = _Speed._go_on, _Speed._report
+        def on_train_end(self, *_: Any, **__: Any) -> None:
+            self._hook.remove()
+            self._report()
+
+        on_evaluate = _Speed._go_on
 
     return Speed(options)
+
+
+def _counting(network: Any, speed: _Speed, samples: Callable[[dict], float]) -> Any:
+    """Let a network of torch count the samples of each training step; return the hook."""
+    import torch
+
+    @torch.compiler.disable
+    def count(network, given: tuple, named: dict) -> None:
+        if network.training and torch.is_grad_enabled():
+            speed._count += samples(named or given) or 0
+
+    return network.register_forward_pre_hook(count, with_kwargs=True)

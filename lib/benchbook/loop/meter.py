@@ -9,6 +9,7 @@ after each step.
 
 import inspect
 import itertools
+import math
 import numbers
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -30,7 +31,8 @@ Samples = float | Callable[[Any], float]
 
 
 class Meter:
-    """Measures a loop from the calls of `tick`, in one stretch that is synchronised at both ends.
+    """Measures a loop from the calls of `tick`, in one stretch. Its windows begin and end when the
+    device has finished.
 
     The first step and a warm-up of a second and three steps do not count. The stretch lasts 30 s
     or 200 steps, whichever is later. With several ranks of torch, each has a Meter and takes as
@@ -73,19 +75,17 @@ class Meter:
             None,
         )  # the warm-up's; and the step before the stretch that counts
         self._steps, self._count, self._next, self._ticked = 0, 0.0, 1, 0.0
+        self._total: Callable[[], float] | None = None  # all samples so far, if a library counts
+        self._begun = 0.0  # what it had counted when the stretch began
+        self._rows: set[int] = set()  # of batches, if `samples` is a number
+        self._empty = 0  # steps that returned nothing
         self._num_workers, self._has_inputs, self._result = None, False, None
         scripts.meters.append(self)
         self._ranks = ranks.Ranks(f"loop-{len(scripts.meters)}")
 
     def inputs(self, batches: Iterable) -> Inputs:
         """Return the batches, with their attributes; the time spent waiting for them is the
-        `input_share`.
-
-        Raises:
-            ValueError: `samples` is a number, and the loader says that the last batch of an
-            epoch is much shorter.
-        """
-        loaders.refuse_short(batches, self.samples)
+        `input_share`."""
         self._has_inputs, self._num_workers = True, getattr(batches, "num_workers", None)
         return Inputs(batches, lambda: self._stretch.window)
 
@@ -95,23 +95,43 @@ class Meter:
         Args:
             last: what the step returned, such as the loss: its device is named, and MLX
             evaluates it.
-            batch: what the step got, if `samples` is a function.
+            batch: what the step got: for `samples`, if it is a function; a number is doubted if
+            batches have unequal lengths.
             steps: of this call.
 
         Raises:
-            ValueError: two cycles do not fit, ranks took unequal steps, or the named device is
-            not in use.
+            ValueError: two cycles do not fit, ranks took unequal steps, the named device is not
+            in use, or the samples of a batch are no finite number above 0.
         """
         if self._result is None:
             self._steps += steps
-            self._count += (
-                float(self.samples(batch)) if callable(self.samples) else self.samples * steps
-            )
+            self._empty += last is None
+            with self._refusing():
+                self._count += self._samples_of(batch, steps)
             self._ticked = self._stretch.seconds()
             if self._steps >= self._next:
                 with self._refusing():
                     (self._warm_up if self._first is None else self._check)(last)
         return self._result is not None
+
+    def look(self, batch: Any) -> None:
+        """Remember how many rows a batch has: a number of samples is doubted if they vary."""
+        self._rows |= {found for found in [loaders.rows(batch)] if found is not None}
+
+    def _samples_of(self, batch: Any, steps: int) -> float:
+        """Return the samples of some steps."""
+        if not callable(self.samples):
+            self.look(batch)
+            return self.samples * steps
+        count = self.samples(batch)
+        with suppress(TypeError, ValueError):  # an array of one number is a number
+            if 0 < float(count) < math.inf:
+                return float(count)
+        raise ValueError(f"samples of a batch are {count!r}; allowed: a finite number above 0")
+
+    def _so_far(self) -> float:
+        """Return the samples since the stretch, or the warm-up, began."""
+        return self._total() - self._begun if self._total else self._count
 
     def paused(self) -> AbstractContextManager[None]:
         """Leave the body of a `with` block, such as validation, out of what is measured."""
@@ -149,7 +169,7 @@ class Meter:
     def _mark(self, seconds: float = ranks.USUAL_SECONDS) -> Mark:
         """Return the end of a window for all ranks."""
         elapsed, counts = self._ranks.exchange(
-            self._steps, self._stretch.seconds(), self._count, seconds=seconds
+            self._steps, self._stretch.seconds(), self._so_far(), seconds=seconds
         )
         return Mark(self._steps - (self._first or 0), max(elapsed), sum(counts))
 
@@ -177,13 +197,13 @@ class Meter:
         )
         self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
         self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
+        self._begun, self._rows, self._empty = self._total() if self._total else 0.0, set(), 0
         self._marks = [Mark(0, 0.0, 0.0)]
         self._stretch = Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:
         """End a window, and the stretch if it is long enough."""
-        if any(each.is_lazy for each in devices.imported()):
-            devices.wait(last)
+        devices.wait(last)  # else a window is as long as the device's queue lets it be
         now, every, most = self._mark(), self.every, self.most_seconds
         is_long = now.seconds >= stretch.STRETCH_SECONDS and now.steps >= stretch.STRETCH_STEPS
         length = now.steps - self._marks[-1].steps
@@ -233,7 +253,7 @@ class Meter:
         own = (
             sum(part.seconds for part in parts),
             sum(part.input_seconds for part in parts),
-            self._count,
+            self._so_far(),
         )
         peak = max(part.peak_memory_bytes or 0 for part in parts)
         joules = sum(spent) if None not in spent else None
@@ -260,7 +280,21 @@ class Meter:
             device=(f"{count} ranks, each on " if count > 1 else "") + devices.words(self._device),
             num_workers=self._num_workers,
             note=note,
+            doubt=self._doubt(),
         )
+
+    def _doubt(self) -> str:
+        """Return why the samples may be miscounted; empty if they are not."""
+        if len(self._rows) > 1 and (
+            self.samples in self._rows or self.samples % max(self._rows) == 0
+        ):  # else rows are something else, such as the time of a sequence
+            found = f"batches had {min(self._rows)} to {max(self._rows)} rows"
+            passed = "if rows are samples, pass a function, such as lambda batch: len(batch[0])"
+            return f"{found}, and samples is {self.samples:g}; {passed}"
+        if 0 < self._empty < self._steps - self._first:
+            steps = f"{self._empty} of {self._steps - self._first} steps"
+            return f"{steps} returned nothing: those that gave up a batch count as trained"
+        return ""
 
 
 def measure(
@@ -276,7 +310,7 @@ def measure(
 
     Raises:
         ValueError: no batch, a loop that ends before its warm-up does, or a wrong argument.
-        Exception: whatever the step raises; the rate so far is printed before.
+        Exception: whatever the step raises, or an interrupt; the rate so far is printed before.
     """
     if not callable(step) or inspect.isgeneratorfunction(step) or not hasattr(batches, "__iter__"):
         raise ValueError(
@@ -301,7 +335,7 @@ def measure(
                 last = step(batch)
                 if meter.tick(last, batch):
                     return meter.report()
-    except Exception:
+    except (Exception, KeyboardInterrupt):
         if meter._ranks.count == 1 and meter._first is not None:
             with suppress(ValueError):
                 meter.report()

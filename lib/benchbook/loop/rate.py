@@ -28,6 +28,7 @@ class Rate:
         device: its name, kind and framework.
         num_workers: of the loader; None: it has no such number.
         note: how the stretch ended; empty if as planned.
+        doubt: why the samples may be miscounted.
     """
 
     samples: float
@@ -41,6 +42,7 @@ class Rate:
     device: str
     num_workers: int | None = None
     note: str = ""
+    doubt: str = ""
 
     @property
     def samples_per_second(self) -> float:
@@ -65,11 +67,9 @@ class Rate:
         num_slow = max(1, round(number * SLOWEST))
         slow, windows = sum(times[:num_slow]) / sum(times), wording.count(number, "window")
         is_disturbed = self.others_share > contention.OTHERS_SHARE
-        doubt = (
-            f"Disturbed: other processes took {self.others_share:.0%} of the CPU. "
-            if is_disturbed
-            else ""
-        )
+        doubt = f"Miscounted? {wording.sentence(self.doubt)} " if self.doubt else ""
+        if is_disturbed:
+            doubt += f"Disturbed: other processes took {self.others_share:.0%} of the CPU. "
         spread = f"range {wording.four_digits(min(self.rates))} to {wording.four_digits(max(self.rates))} of {windows}"
         rare = (
             "; for work that comes every n steps, pass every=n"
