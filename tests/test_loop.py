@@ -3,8 +3,10 @@
 import importlib.util
 import itertools
 import math
+import signal
 import subprocess
 import sys
+import time
 import weakref
 from pathlib import Path
 
@@ -326,6 +328,25 @@ def test_a_number_of_samples_is_doubted_where_batches_vary(name, now):
     assert (counted.samples_per_second, counted.doubt) == (50.0, "")
 
 
+def test_windows_of_a_device_with_a_queue_are_as_long_as_their_work(now, monkeypatch):
+    """Steps of 10 ms are queued; the device is waited for where its queue of 99 is full."""
+    queued = []
+
+    def finish(last=None):
+        now(0.01 * len(queued))
+        queued.clear()
+
+    def step(batch):
+        queued.append(batch)
+        if len(queued) > 99:
+            finish()
+
+    monkeypatch.setattr(loop.devices, "wait", finish)
+    rate = measure(step)
+    assert max(rate.rates) / min(rate.rates) == pytest.approx(1)
+    assert rate.samples_per_second == pytest.approx(400)
+
+
 @pytest.mark.parametrize("count", [None, math.nan, math.inf, -5, 0, "many"])
 def test_a_count_that_is_no_number_above_0_ends_the_loop_at_its_first_step(count, now):
     steps = []
@@ -421,6 +442,34 @@ def test_a_script_is_measured_in_fresh_processes_with_its_arguments(script):
         assert line.startswith(f"train.py, loop {number}: ")
         assert "; 2 processes" in line
         assert 100 < float(line.split()[3].replace(",", "")) <= 4 / 0.005
+
+
+def test_a_script_may_be_a_module_of_a_package(command, tmp_path, monkeypatch):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "own.py").write_text("samples = 4")
+    calls = "from .own import samples\n" + CALL.replace("samples=4", "samples=samples")
+    (tmp_path / "pkg" / "train.py").write_text(SCRIPT.format(calls=calls))
+    monkeypatch.chdir(tmp_path)
+    status, said = command("measure", "-m", "pkg.train", "--processes", "1")
+    assert (status, " samples/s (range " in said) == (0, True), said
+
+
+def test_an_interrupt_of_the_command_prints_the_rate_so_far_and_promises_nothing(tmp_path):
+    script = SCRIPT.replace("0.1, 3", "60, 3").format(calls=CALL.replace("[0]", "batches()"))
+    begun = "def batches():\n    import itertools, pathlib\n    for number in itertools.count():\n"
+    begun += "        number == 99 and pathlib.Path('begun').touch()\n        yield number\n"
+    (tmp_path / "train.py").write_text(
+        script.replace("import argparse", begun + "import argparse", 1)
+    )
+    measuring = [sys.executable, "-m", "benchbook", "measure", "train.py"]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(measuring, cwd=tmp_path, **options) as process:
+        while not (tmp_path / "begun").exists() and process.poll() is None:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=120)
+    assert " samples/s (range " in said, errors
+    assert (process.returncode, errors.strip()) == (130, "Stopped (SIGINT).")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import traceback
 from benchbook.machine.terminal import printable
 
 MOST_CHARACTERS, MOST_BEFORE = 2000, 1000  # of a message, and of its part before the cut
-STOPPED = "Finished windows are kept; the same command continues from there."
+STOPPED = " Finished windows are kept; the same command continues from there."  # of a study
 
 
 def main() -> None:
@@ -41,10 +41,11 @@ def describe(error: BaseException) -> tuple[str, int]:
     after a stop.
     """
     name, text = type(error).__name__, " ".join(str(error).split())
+    kept = STOPPED * (sys.argv[1:2] == ["study"])
     if isinstance(error, KeyboardInterrupt):  # before `stop_on_signals`
-        return f"Stopped. {STOPPED}", 130
+        return f"Stopped.{kept}", 130
     if hasattr(error, "status"):  # processes.Stopped, whose import may have failed
-        return f"Stopped ({text}). {STOPPED}", error.status
+        return f"Stopped ({text}).{kept}", error.status
     if hasattr(error, "format_message"):  # words that typer does not understand
         command = getattr(getattr(error, "ctx", None), "command_path", "benchbook")
         problem = " ".join(error.format_message().split()).rstrip(".")
@@ -58,7 +59,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         errno.EROFS,
         errno.EACCES,
     ):
-        kept = "; the rows written before are kept" * (sys.argv[1:2] in (["study"], ["measure"]))
+        kept = "; the rows written before are kept" * (sys.argv[1:2] == ["study"])
         return f"error: {error.filename or 'a file'}: {error.strerror}{kept}", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):
         return f"error: {text}", 2

@@ -33,6 +33,9 @@ def measure(
         ),
     ],
     script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="the script is a module, as in `python -m pkg.train`")
+    ] = False,
     arguments: Annotated[
         str, typer.Option(help='arguments of the callable, such as "num_classes=10"')
     ] = "",
@@ -64,7 +67,10 @@ def measure(
 ) -> None:
     """Measure the training of your network, or the loop in your script, in fresh processes."""
     limits = {"most": processes, "seconds": 60.0 * minutes}
-    if network.endswith(".py"):
+    if module:
+        call = "benchbook.loop.scripts:run", network, script_arguments or [], str(Path.cwd())
+        found = _measure(network, *call, **limits)
+    elif network.endswith(".py"):
         script = Path(network)
         if not script.is_file():
             forms = f"a Python file, or {loading.FORMS}"
@@ -144,7 +150,11 @@ def _measure(
     for place in range(1, most + 1):
         with temporary.folder() as folder:
             log = folder / "log"
-            done, failed = launch.call(function, *arguments, log=log, seconds=seconds)
+            try:
+                done, failed = launch.call(function, *arguments, log=log, seconds=seconds)
+            except BaseException:  # an interrupt, which a loop of the process has heard, too
+                say(*_said(log))
+                raise
             printed = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if failed and failed.name == "ValueError":
             raise ValueError(failed.message)
@@ -172,3 +182,10 @@ def _measure(
         [name] if len(loops) == 1 else [f"{name}, loop {place + 1}" for place in range(len(loops))]
     )
     return [Result.of(each, rates, losses) for each, rates in zip(names, loops, strict=True)]
+
+
+def _said(log: Path) -> list[str]:
+    """Return the lines of the last rate that a process printed."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+    first = [place for place, line in enumerate(lines) if " samples/s (range " in line][-1:]
+    return [line for place in first for line in lines[place : place + 4]]

@@ -335,7 +335,7 @@ def measure(
                 last = step(batch)
                 if meter.tick(last, batch):
                     return meter.report()
-    except (Exception, KeyboardInterrupt):
+    except BaseException:
         if meter._ranks.count == 1 and meter._first is not None:
             with suppress(ValueError):
                 meter.report()

@@ -12,17 +12,20 @@ from benchbook.loop.rate import Rate
 meters: list[Any] = []  # each `loop.Meter` of this process
 
 
-def run(path: str, arguments: list[str]) -> tuple[list[Rate | str], str]:
-    """Run a script as `python path arguments` does.
+def run(path: str, arguments: list[str], folder: str = "") -> tuple[list[Rate | str], str]:
+    """Run a script as `python path arguments` does, or with a folder as `python -m path` there.
 
     Returns:
         The rate of each loop that it measured, or why it has none; and how the script ended,
         empty if well.
     """
     sys.argv, ended = [path, *arguments], ""
-    sys.path.insert(0, str(Path(path).parent))
+    sys.path.insert(0, folder or str(Path(path).parent))
     try:
-        runpy.run_path(path, run_name="__main__")
+        if folder:
+            runpy.run_module(path, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(path, run_name="__main__")
     except SystemExit as end:
         ended = (
             end.code if isinstance(end.code, str) else f"exit status {end.code}" if end.code else ""
