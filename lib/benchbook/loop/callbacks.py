@@ -19,7 +19,8 @@ class _Speed:
 
     def __init__(self, options: dict) -> None:
         super().__init__()
-        self._options, self._pause, self._meter = options, ExitStack(), None
+        self._options, self._pause = options, ExitStack()
+        self._meter: Any = None
 
     def _begin(self, samples: meter.Samples = lambda count: count) -> None:
         if self._meter in scripts.meters and self._meter._result is None:
@@ -51,6 +52,8 @@ class _Keras(_Speed):
         samples: see `keras`.
     """
 
+    model: Any  # Keras sets it, and `params`
+    params: dict
     _place, _base, _earlier = 0, 0.0, 0.0  # steps, and Keras's own count, since `_earlier`
 
     def __init__(self, samples: float | None, options: dict) -> None:
