@@ -14,8 +14,9 @@ from collections.abc import Iterator
 
 import numpy
 
-from benchbook.judging import compare, intervals, verdicts
+from benchbook.judging import compare, intervals, rules, verdicts
 from benchbook.judging.intervals import Interval
+from benchbook.judging.rules import Point
 from benchbook.machine import condition, layout
 from benchbook.rows import crosschecks
 from benchbook.running import profile_files
@@ -89,9 +90,11 @@ def false_alarms(processes: int, windows: int, noise: float, number: int) -> flo
         numpy.repeat(numpy.arange(processes), windows),
     )
     rates = numpy.exp(noise * random.normal(size=(number, processes * windows)))
-    return float(
-        numpy.mean([verdicts.stability(one, runs).kind == verdicts.UNSTABLE for one in rates])
-    )
+    points = [
+        Point([{"run_id": run, "samples_per_second": rate, "samples": 0} for run, rate in each])
+        for each in (zip(runs, one, strict=True) for one in rates)
+    ]
+    return float(numpy.mean([any(rules.reasons(point, rules.OF_SPEED)) for point in points]))
 
 
 def pairs() -> Iterator[tuple[str, str, Interval, Interval, float]]:

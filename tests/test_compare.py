@@ -1,6 +1,5 @@
 """Two machines or sessions, named, paired and compared; and the command that does it."""
 
-import json
 import math
 
 import numpy
@@ -206,12 +205,9 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert "no such point: tuned-cpu-12345678 of s2" in command("compare", "s1", "s2")[1]
 
 
-def test_the_command_leaves_out_what_contradicts_itself_and_names_what_is_missing(outputs, command):
+def test_the_command_leaves_out_what_contradicts_itself(outputs, command):
     write(*windows(session="s1"), *windows(seed=1, session="s2", num_processes=4))
     [*_, last] = sorted((outputs / "runs").rglob("*s2*.csv"))
-    for number, path in enumerate(sorted(last.parent.glob("*s2*.csv")), 1):
-        path.with_suffix(".json").write_text(json.dumps({"process": number}))
-    last.with_suffix(".json").write_text(json.dumps({"process": 6}))
     table = pandas.read_csv(last)
     table["samples_per_second"] *= 10
     table.to_csv(last, index=False)
@@ -219,11 +215,6 @@ def test_the_command_leaves_out_what_contradicts_itself_and_names_what_is_missin
     assert status == 0, said
     assert f"{last.name}, line 2: " in said
     assert "no difference shown" in said
-    table["samples_per_second"] /= 10
-    table.to_csv(last, index=False)
-    assert "no rows of process 4, 5, though of process 6" in " ".join(
-        command("compare", "s1", "s2")[1].split()
-    )
 
 
 def test_two_kinds_of_computer_with_one_name_are_two_machines(outputs, command):

@@ -10,7 +10,7 @@ import pytest
 from benchbook.machine import condition
 from benchbook.report import machines
 from benchbook.rows import crosschecks, manifests, records, schema
-from rows import COMMITTED, make_row, make_rows
+from rows import COMMITTED, make_row
 
 pytestmark = pytest.mark.usefixtures("outputs")
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}
@@ -210,14 +210,4 @@ def test_files_read_as_one_are_what_each_is_alone(runs):
 
 def test_the_committed_rows_hold_no_contradiction():
     rows = records.merge(COMMITTED)
-    assert crosschecks.complaints(rows, manifests.read_all(COMMITTED)).to_dict("records") == []
-
-
-@pytest.mark.parametrize(
-    ("described", "is_proven"),
-    [({}, False), ({"run-1": {"environment": None}}, False), ({"run-1": MANIFEST}, True)],
-)
-def test_a_run_that_nothing_proves_is_named_and_kept(described, is_proven):
-    rows, messages = make_rows([make_row()]), []
-    assert len(crosschecks.consistent(rows, described, messages.append)) == 1
-    assert messages == ["unproven: 1 without packages in a manifest (run-1)"] * (not is_proven)
+    assert crosschecks.complaints(rows, manifests.read_all(COMMITTED)) == {}

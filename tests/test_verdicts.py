@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from benchbook.judging import compare, statistics, verdicts
+from benchbook.judging.rules import Point
 from benchbook.judging.verdicts import Verdict
 from benchbook.rows import records
 from benchbook.studies.experiments.measurement import Measurement
@@ -16,6 +17,16 @@ from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows, write
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
+
+
+def judge(rates, runs, samples=None) -> Verdict:
+    """Return the verdict on windows of these rates and runs."""
+    empty = dict.fromkeys(verdicts.READ) | {"seconds": 1.0}
+    windows = [
+        empty | {"samples_per_second": rate, "run_id": run}
+        for rate, run in zip(rates, runs, strict=True)
+    ]
+    return verdicts.judge(Point(windows, samples))
 
 
 def drawn(kind, seeds, num_processes, num_windows, noise):
@@ -49,7 +60,7 @@ def test_faults_are_found_and_steady_runs_are_flagged_in_one_case_of_twenty(
     rates = [
         (factors * each).ravel() for each in drawn(kind, 400, num_processes, num_windows, noise)
     ]
-    share = numpy.mean([verdicts.stability(each, runs).kind == verdicts.UNSTABLE for each in rates])
+    share = numpy.mean([judge(each, runs).kind == verdicts.UNSTABLE for each in rates])
     assert least <= share <= most
 
 
@@ -99,7 +110,7 @@ def processes(levels=(1, 1, 1), falls=(1,) * 6):
     ],
 )
 def test_the_reason_is_a_code_with_its_numbers(rates, kind, reasons):
-    verdict = verdicts.stability(rates, [place // 6 for place in range(len(rates))])
+    verdict = judge(rates, [place // 6 for place in range(len(rates))])
     assert (verdict.kind, verdict.reasons) == (kind, reasons)
 
 
@@ -179,10 +190,12 @@ def samples(num_windows=6, **last):
 )
 def test_a_disturbed_run_is_unstable(changed, code):
     code = tuple(code) if isinstance(code, list) else (code,) if code else None
-    verdict = verdicts.stability(2 * STEADY, ["run-1"] * 6 + ["run-2"] * 6, samples(**changed))
+    quiet = [sample | {"run_id": "run-2"} for sample in samples()]
+    runs = ["run-1"] * 6 + ["run-2"] * 6
+    verdict = judge(2 * STEADY, runs, samples(**changed) + quiet)
     assert verdict.reasons == ((code,) if code else ())
     assert verdict.kind == (verdicts.UNSTABLE if code else verdicts.STABLE)
-    short = verdicts.stability(STEADY[:1], ["run-1"], samples(1, **changed))
+    short = judge(STEADY[:1], ["run-1"], samples(1, **changed))
     assert short.reasons == ((code or ("few_processes",)),)
 
 
@@ -192,10 +205,8 @@ def test_counters_before_the_first_window_do_not_count():
     other = [
         sample | {"run_id": "run-2", "swap_used_bytes": 2**34} for sample in conditions
     ]  # not a growth
-    assert (
-        verdicts.stability(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.TOO_FEW
-    )
-    assert verdicts.stability(STEADY, ["run-1"] * 6, conditions).reasons == (("swap",),)
+    assert judge(STEADY, ["run-1"] * 6, conditions[1:] + other).kind == verdicts.TOO_FEW
+    assert judge(STEADY, ["run-1"] * 6, conditions).reasons == (("swap",),)
 
 
 def test_a_window_of_fewer_steps_may_move_fewer_tensors():
@@ -372,8 +383,9 @@ def test_a_verdict_says_its_kinds_the_worst_first():
 
 def test_every_reason_has_a_kind_and_a_text_that_takes_its_values():
     values = yaml.safe_load("""
-        {parity: ["off"], constant: [2.3], guessing: [0.1, 60000, 0.1], refused: [F.linear], frozen: [1, 5],
-         few_steps: [1, 3], replaced: [digits, mnist], variables: [A=1], spread: [0.1], drift: [0.1],
+        {parity: ["off"], constant: [2.3], strayed: [2.1, 2.0], guessing: [0.1, 60000, 0.1], frozen: [1, 5],
+         refused: [F.linear], few_steps: [1, 3], replaced: [digits in place of mnist], ceiling: [3.0],
+         watts: [9.0, soc], clock: [1.0], variables: [A=1], spread: [0.1], drift: [0.1],
          processes: [0.27], faults: [0.27], cpu_shared: [0.3], gpu_shared: [0.4], cpu_stolen: [0.1]}
     """)
     for code, (kind, _, spoken) in verdicts.REASONS.items():

@@ -237,21 +237,6 @@ def _faults(lines: _Lines) -> list[str]:
     return list(dict.fromkeys(faults if WHOLE in first else [*faults, NO_GRADIENT]))
 
 
-def strays(settings: dict, precision: str, first: float) -> bool:
-    """Return whether the loss of a point's last batch is off, as `parity.last_losses` measured it.
-
-    Args:
-        settings: of an evaluation.
-        precision: of the windows.
-        first: the loss of the first window; a loss near zero counts as a share of it.
-    """
-    own, reference = (number(settings, name) for name in ("last_loss", "last_reference_loss"))
-    if own is None or reference is None or precision not in TOLERANCES:
-        return False
-    scale = numpy.fmax(abs(reference), LEAST_LOSS * abs(first))
-    return abs(own - reference) > LATER_STEP_FACTOR * tolerance_of(precision).loss * scale
-
-
 def _step_faults(settings: dict, allowed: Tolerance, times: float) -> Iterator[str]:
     """Yield the errors of a step: gradients beyond `times` their tolerance, weights and
     statistics beyond theirs.

@@ -1,30 +1,25 @@
-"""Judge a point: did it train right, and were its windows stable? Verdicts are never stored in
-rows.
+"""Judge a point by `rules`: did it train right, and were its windows stable? Verdicts are never
+stored in rows.
 
 A point is wrong if its computation disagrees with float64, if its loss never changes, if its
 windows leave weights as they are, or if its accuracy is that of guessing; a wrong point is never
 the best of anything. It is unproven if it was not compared with float64, or in fewer steps than
-its profile asks for, or if no condition was recorded with its windows; its figures count and
-carry a note. So do those of a changed point: other data than its profile names, or environment
-variables that change speed or arithmetic. A point is unstable if its speed varied or the machine
-was disturbed.
-
-A steady run must not be flagged: every rule requires a difference that matters (5 %) and that
-chance rarely makes. `make bench STUDIES=intervals` counts how often the rules are wrong.
+its profile asks for, if no condition was recorded with its windows, or if its clock or its joules
+cannot be right; its figures count and carry a note. So do those of a changed point: other data
+than its profile names, or environment variables that change speed or arithmetic. A point is
+unstable if its speed varied or the machine was disturbed.
 """
 
 import functools
-import itertools
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy
 import pandas
 
-from benchbook.judging import agreement, confirmation, intervals, statistics
+from benchbook.judging import agreement, confirmation, rules, statistics
+from benchbook.judging.rules import Point, Reason
 from benchbook.judging.statistics import POINT_KEY
-from benchbook.machine import condition, contention, nvidia
+from benchbook.rows import ceilings
 
 WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = (
     "wrong",
@@ -36,9 +31,10 @@ WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = (
 STABLE = "stable"
 KINDS = (WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW, STABLE)
 # The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
-VARIED, BUSY, UNCHECKED = (
+VARIED, BUSY, DOUBTED, UNCHECKED = (
     "its speed varied",
     "the machine was busy",
+    "its clock is in doubt",
     "not fully checked against float64",
 )
 REASONS = {
@@ -57,7 +53,10 @@ REASONS = {
         "the machine's condition is unknown",
     ),
     "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
-    "replaced": (CHANGED, "{} in place of {}", "{} in place of {}"),
+    "ceiling": (UNPROVEN, "{:.1f} times the fastest product here: its clock did not wait", DOUBTED),
+    "watts": (UNPROVEN, "{:,.0f} W of a {}: its joules are not joules", "its energy is in doubt"),
+    "clock": (UNPROVEN, "windows {:+.3g} s off the machine's clock", DOUBTED),
+    "replaced": (CHANGED, "{}", "{}"),
     "variables": (CHANGED, "with {}", "with {}"),
     "spread": (UNSTABLE, "spread {:.0%}", VARIED),
     "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
@@ -83,33 +82,15 @@ REASONS = {
     ),
     "few_processes": (TOO_FEW, "", ""),
 }
-OUTSIDE = (
-    "sleep",
-    "gpu_shared",
-    "cores_taken",
-    "cpu_shared",
-    "cpu_stolen",
-)  # reasons that are not of the measured work's making
 OF_THE_WORK = ("faults", "thermal", "swap")  # another session of the same work would have them too
-# Standard deviations of steady windows and of steady processes; the first is also the largest drift
-# of a steady point.
-STEADY, STEADY_PROCESSES = 0.05, 0.04
-FALSE_ALARMS = 0.005  # the share of steady points that exceed one of these by chance
-SWAPPED_BYTES = 64 * 2**20  # an idle computer swaps less
-ASLEEP_SECONDS = 1.0
-THROTTLED_SHARE = 0.01  # of the windows' time
-CHANCE = {
-    "imagenet": 1 / 1000
-}  # accuracy of guessing; other data sets with labels have ten classes
-TEN_CLASSES = 1 / 10
-UNLEARNABLE = ("synthetic",)  # labels drawn at random
-DIGITS_OF_FLOAT32 = 2**13 - 1  # the bits of a float32 that no 16-bit type has
-STANDARD_ERRORS = 3  # above chance, for an accuracy to be more than guessing
 _RUN = [*POINT_KEY, "run_id"]
 NO_DEVICE = {"gpus": None, "device_busy": None}  # of a sample of a CPU's point
 
-Key = tuple[str, str, str]  # machine, study and point
-Reason = tuple  # a code of REASONS and the values that its text takes
+# what the rules read from a row
+READ = [*POINT_KEY, "run_id", "session", "phase", "repeat", "index", "status", "message", "device"]
+READ += ["device_count", "precision", "dataset", "dataset_samples", "settings", "samples", "steps"]
+READ += ["seconds", "samples_per_second", "flops_per_sample", "energy_joules", "energy_boundary"]
+READ += ["page_faults", "loss", "accuracy", "accuracy_metric"]
 
 
 @dataclass(frozen=True)
@@ -187,165 +168,85 @@ def summarise(
     """
     judged = runs(rows, conditions) if judged is None else judged
     every = speaking(rows, judged)
-    measured = counting(every, judged)
-    summary = statistics.summarise(measured)
+    summary = statistics.summarise(counting(every, judged))
     disturbed = judged[judged["speaks"] & judged["is_disturbed"] & ~judged["counts"]]
     left_out = disturbed.groupby(POINT_KEY).size().to_dict()
     named = confirmation.table(every).set_index(POINT_KEY)["outcome"].to_dict()
-    reasons, stabilities = training(every), dict(_stabilities(measured, conditions))
-    windows = statistics.timed_windows(every)
-    recorded = windows["run_id"] if conditions is None else conditions["run_id"]
-    unrecorded = windows.loc[~windows["run_id"].isin(recorded), POINT_KEY]
-    for key in set(unrecorded.itertuples(index=False, name=None)):
-        reasons[key] = (*reasons.get(key, ()), ("unrecorded",))
+    points = _points(every, set(disturbed["run_id"]), conditions, _products(rows))
+    verdicts = {key: judge(point) for key, point in points}
     lines = []
     for line in summary[[*POINT_KEY, "num_windows", "variant", "status", "message"]].to_dict(
         "records"
     ):
         key = tuple(line[name] for name in POINT_KEY)
-        verdict = Verdict((*stabilities.get(key, Verdict()).reasons, *reasons.get(key, ())))
+        verdict = verdicts[key]
         line |= {
             "verdict": verdict if line["num_windows"] else None,
             "variant": named.get(key, line["variant"]),
+            "num_disturbed": left_out.get(key, 0),
         }
-        is_wrong = verdict.kind == WRONG and line["status"] == "ok"
-        line["num_disturbed"] = left_out.get(key, 0)
-        lines.append(line | ({"status": WRONG, "message": verdict.text(WRONG)} if is_wrong else {}))
+        if verdict.kind == WRONG and line["status"] == "ok":
+            line |= {"status": WRONG, "message": verdict.text(WRONG)}
+        lines.append(line)
     columns = ["verdict", "variant", "status", "message", "num_disturbed"]
     judged = pandas.DataFrame(lines, summary.index, columns, dtype=object)
     return summary.assign(**judged)
 
 
-def training(measured: pandas.DataFrame) -> dict[Key, tuple[Reason, ...]]:
-    """Return the reasons against the training of points, at most one of each kind per point, and
-    what was replaced.
-
-    A point is wrong if one of its runs failed parity in the precision that it trained in, if
-    different batches of all its runs have the same loss, if its dropout drops nothing, if the
-    loss of its last batch is not the reference's, if its
-    windows changed fewer tensors than a first step did, or if its accuracy is that of guessing
-    after a whole epoch of labels that can be learnt. An operation that a device lacks in float64
-    proves nothing either way. A point whose settings have no number of parity steps needs no
-    comparison: it trains a user's own network.
-
-    Args:
-        measured: measured rows of one session of each point.
-    """
-    trained = measured[(measured["phase"] == "train") & measured["samples"].notna()]
-    compared = measured[
-        (measured["phase"] == "parity") & measured["status"].isin(["ok", "diverged"])
-    ]
-    precisions = pandas.concat([trained, compared]).groupby(POINT_KEY)["precision"].first()
-    own = precisions.reindex(pandas.MultiIndex.from_frame(compared[POINT_KEY])).array
-    compared = compared[(compared["precision"] == own).fillna(False).array]
-    tests = measured[measured["phase"] == "evaluate"]
-    wrong = _guesses(trained, tests)
-    for (*key, _), judged in agreement.judge_each(agreement.steps(compared), _RUN):
-        if not judged.passed:
-            wrong[tuple(key)] = ("parity", judged.reason)
-    varied = trained[
-        trained["loss"].notna() & ~trained["dataset"].isin(UNLEARNABLE)
-    ]  # a synthetic batch is repeated
-    for key, own in varied.groupby(POINT_KEY):
-        losses = own["loss"].to_numpy("float32")
-        # A loss of few digits, such as 0 or one in bfloat16, may repeat by itself.
-        digits = losses.view("uint32") & DIGITS_OF_FLOAT32
-        begun = own[["run_id", "repeat"]].drop_duplicates()  # each from the same weights
-        if len(own) > len(begun) and digits.all() and (losses == losses[0]).all():
-            wrong.setdefault(key, ("constant", float(losses[0])))
-    moved = [agreement.number(settings, "moved_tensors") for settings in measured["settings"]]
-    moved = pandas.Series(moved, measured.index, dtype=float)
-    keys = [measured[name] for name in POINT_KEY]
-    windows = (
-        measured["phase"] == "train"
-    )  # more steps move more tensors: steps that no window has prove nothing
-    shortest = measured["steps"].where(windows).groupby(keys).transform("min")
-    most = moved.where(~windows & (measured["steps"] <= shortest)).groupby(keys).max()
-    still = most - moved.where(windows).groupby(keys).min()
-    for key, count in still[still > 0].items():
-        wrong.setdefault(key, ("frozen", count, most[key]))
-    first = trained.groupby(POINT_KEY)["loss"].first()
-    for *key, settings in tests[[*POINT_KEY, "settings"]].itertuples(index=False, name=None):
-        # Features of frozen random weights may vanish, with them or without dropout.
-        if settings.get("dropout_acts") is False and settings.get("trainable") is not False:
-            wrong.setdefault(tuple(key), ("undropped",))
-        if agreement.strays(settings, precisions.get(tuple(key)), first.get(tuple(key))):
-            losses = settings["last_loss"], settings["last_reference_loss"]
-            wrong.setdefault(tuple(key), ("strayed", *losses))
-    partial = {
-        tuple(key)
-        for *key, settings in compared[[*POINT_KEY, "settings"]].itertuples(index=False, name=None)
-        if "whole_samples" in settings and "whole_loss" not in settings
-    }
-    counts = compared.groupby(_RUN).size().groupby(POINT_KEY).max().to_dict()
-    refused = measured[(measured["phase"] == "parity") & (measured["status"] == "unsupported")]
-    messages = refused.groupby(POINT_KEY)["message"].first().to_dict()
-    reasons = {key: (reason,) for key, reason in wrong.items()}
-    points = trained.drop_duplicates(POINT_KEY)[[*POINT_KEY, "settings"]]
-    for *key, settings in points.itertuples(index=False, name=None):
-        own = [("replaced", used, named) for named, used in settings.get("replaced", {}).items()]
-        asked, count = settings.get("num_parity_steps"), counts.get(tuple(key), 0)
-        if asked is not None and count < max(1, asked):
-            message = messages.get(tuple(key))
-            none = ("refused", message) if isinstance(message, str) else ("not_compared",)
-            own.insert(0, ("few_steps", count, asked) if count else none)
-        elif tuple(key) in partial:
-            own.insert(0, ("part",))
-        reasons[tuple(key)] = (*reasons.get(tuple(key), ()), *own)
-    return reasons
+def judge(point: Point) -> Verdict:
+    """Return the verdict on a point by all rules; too few processes count if nothing else is said
+    of its speed."""
+    speed = [*rules.reasons(point, rules.OF_SPEED)]
+    few = [("few_processes",)] if not speed and len(set(point.runs)) < 2 else []
+    return Verdict((*speed, *few, *rules.reasons(point, rules.OF_WORK)))
 
 
-def _guesses(trained: pandas.DataFrame, tests: pandas.DataFrame) -> dict[Key, Reason]:
-    """Return a reason for each point whose accuracy at the end of training is that of guessing.
+def _points(
+    every: pandas.DataFrame,
+    left_out: set[str],
+    conditions: pandas.DataFrame | None,
+    products: dict[tuple, float],
+) -> Iterator[tuple[tuple, Point]]:
+    """Yield what each point is judged by, with its key.
 
     Args:
-        trained: training windows.
-        tests: evaluations; the last one of each point counts, if its run has training windows.
+        every: measured rows of one session of each point.
+        left_out: runs that do not count.
+        conditions, products: see `summarise` and `Point`.
     """
-    seen = trained.groupby([*_RUN, "repeat"])["samples"].sum().groupby(_RUN).max().rename("seen")
-    last = tests[tests["accuracy"].notna()].join(seen, on=_RUN, how="inner")
-    last = last.drop_duplicates(POINT_KEY, keep="last")
-    last = last[last["accuracy_metric"].eq("top1") & (last["seen"] >= last["dataset_samples"])]
-    # On frozen features the head may never do better than guessing: whether it does is a question
-    # of its study.
-    learnt = statistics.with_settings(last, ["trainable"])["trainable"].ne(False)
-    last = last[last["dataset"].notna() & ~last["dataset"].isin(UNLEARNABLE) & learnt]
-    reasons = {}
-    for line in last.to_dict("records"):
-        chance = CHANCE.get(line["dataset"], TEN_CLASSES)
-        least = chance + STANDARD_ERRORS * (chance * (1 - chance) / float(line["samples"])) ** 0.5
-        if line["accuracy"] <= least:
-            reasons[tuple(line[name] for name in POINT_KEY)] = (
-                "guessing",
-                line["accuracy"],
-                line["seen"],
-                chance,
-            )
-    return reasons
+    table, known = every[READ].astype(object), _samples(conditions)
+    points: dict[tuple, list[dict]] = {}
+    for row in table.where(every[READ].notna(), None).to_dict("records"):
+        points.setdefault(tuple(row[name] for name in POINT_KEY), []).append(row)
+    compared = every[(every["phase"] == "parity") & every["status"].isin(["ok", "diverged"])]
+    agreed: dict[tuple, list[agreement.Agreement]] = {}
+    judged = agreement.judge_each(agreement.steps(compared), [*_RUN, "precision"])
+    for (*key, _, precision), each in judged:
+        agreed.setdefault((*key, precision), []).append(each)
+    for key, own in points.items():
+        trained = [row for row in own if row["phase"] == "train" and row["seconds"]]
+        windows = [
+            row
+            for row in trained
+            if (row["samples_per_second"] or 0) > 0
+            and (row["run_id"] not in left_out or row["status"] != "ok")
+        ]
+        runs = sorted({row["run_id"] for row in windows})
+        samples = None if conditions is None else _of(known, runs, own[-1]["device"])
+        precision = trained[0]["precision"] if trained else None
+        yield key, Point(windows, samples, own, agreed.get((*key, precision), ()), products)
+
+
+def _products(rows: pandas.DataFrame) -> dict[tuple, float]:
+    """Return the best rate of matrix products by machine, session, device and precision."""
+    best = ceilings.ceilings(rows[rows["source"] == "measured"])
+    key = ["machine", "session", "device", "precision"]
+    return best[best["model"] == "matmul"].groupby(key)["rate"].max().to_dict()
 
 
 def can_be_repeated(verdict: Verdict | None) -> bool:
     """Return whether another session of a point may be stable where this one was not."""
     return is_unstable(verdict) and not any(has(verdict, code) for code in OF_THE_WORK)
-
-
-def stability(
-    rates: Sequence[float],
-    runs: Sequence,
-    samples: Sequence[dict] = (),
-    faults: numpy.ndarray | None = None,
-) -> Verdict:
-    """Judge the windows of one point.
-
-    Args:
-        rates: images a second, one per window, in the order measured.
-        runs: the run of each window.
-        samples: lines of `condition.samples` of these runs, with None for a missing value.
-        faults: page faults a sample, one per window; None: unknown.
-    """
-    few = len(set(runs)) < 2
-    reasons = [*(_variations(rates, runs, faults) if len(rates) else ()), *_disturbances(samples)]
-    return Verdict(tuple(reasons or ([("few_processes",)] if few else [])))
 
 
 def runs(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> pandas.DataFrame:
@@ -371,7 +272,7 @@ def runs(rows: pandas.DataFrame, conditions: pandas.DataFrame | None = None) -> 
     timed = _index(statistics.timed_windows(measured), [*session, "run_id"])
     has_windows, samples = _index(table, [*session, "run_id"]).isin(timed), _samples(conditions)
     disturbed = [
-        own and any(code in OUTSIDE for code, *_ in _disturbances(_of(samples, [run], device)))
+        own and any(rules.reasons(Point(samples=_of(samples, [run], device)), rules.OUTSIDE))
         for run, device, own in zip(table["run_id"], table["device"], has_windows, strict=True)
     ]
     table["is_disturbed"] = pandas.Series(disturbed, table.index, dtype=bool)
@@ -421,155 +322,3 @@ def _of(samples: dict[str, list[dict]], runs: Iterable[str], device: str) -> lis
     """Return the samples of some runs; on the CPU the state of GPUs does not matter."""
     own = [sample for run in runs for sample in samples.get(run, ())]
     return [sample | NO_DEVICE for sample in own] if device == "cpu" else own
-
-
-def _stabilities(
-    measured: pandas.DataFrame, conditions: pandas.DataFrame | None
-) -> Iterator[tuple[Key, Verdict]]:
-    """Judge the training windows of each point."""
-    windows, known = statistics.timed_windows(measured), _samples(conditions)
-    columns = ["samples_per_second", "page_faults", "samples"], ["run_id", "device"]
-    for key, own in statistics.group_arrays(windows, POINT_KEY, *columns):
-        runs, faults = own["run_id"].astype(str), own["page_faults"] / own["samples"]
-        samples = _of(known, sorted(set(runs)), own["device"][0])
-        yield key, stability(own["samples_per_second"], runs, samples, faults)
-
-
-def _variations(
-    rates: Sequence[float], runs: Sequence, faults: numpy.ndarray | None
-) -> Iterator[Reason]:
-    """Yield how the speed varied: the spread of windows, their drift within processes, and the
-    processes' distance, with its cause where their page faults explain it.
-
-    Each counts only if it is larger than steady points have by chance. The drift is that of a
-    line through the windows of all processes.
-    """
-    from scipy.special import stdtrit
-
-    series = [numpy.log(each) for each in statistics.warmed_up(rates, runs)]
-    away = numpy.concatenate([each - each.mean() for each in series])
-    freedom = len(away) - len(series)
-    if _is_beyond(squares := float(away @ away), freedom, STEADY):
-        yield "spread", statistics.spread([numpy.exp(each) for each in series])
-    places = numpy.concatenate(
-        [numpy.linspace(-0.5, 0.5, len(each)) * (len(each) > 1) for each in series]
-    )
-    if freedom > 1 and squares:
-        slope = float(away @ places) / float(places @ places)
-        error = math.sqrt(max(0.0, squares / float(places @ places) - slope**2) / (freedom - 1))
-        if (
-            abs(math.expm1(slope)) > STEADY
-            and abs(slope) > stdtrit(freedom - 1, 1 - FALSE_ALARMS) * error
-        ):
-            yield "drift", math.expm1(slope)
-    levels = numpy.log(intervals.medians(rates, runs))
-    if _is_beyond(len(levels) * float(levels.var()), len(levels) - 1, STEADY_PROCESSES):
-        names, own = numpy.asarray(runs), faults if faults is not None else numpy.zeros(len(runs))
-        medians = [numpy.median(own[names == run]) for run in dict.fromkeys(names.tolist())]
-        code = "faults" if _follow(levels, numpy.array(medians)) else "processes"
-        yield code, math.expm1(float(levels.max() - levels.min()))
-
-
-def _follow(levels: numpy.ndarray, faults: numpy.ndarray) -> bool:
-    """Return whether processes' log rates fall with their page faults, and are steady besides."""
-    if len(levels) < 3 or not numpy.ptp(faults) > 0:
-        return False
-    slope, offset = numpy.polyfit(faults, levels, 1)
-    left = levels - slope * faults - offset
-    return slope < 0 and not _is_beyond(float(left @ left), len(left) - 2, STEADY_PROCESSES)
-
-
-def _is_beyond(squares: float, freedom: int, deviation: float) -> bool:
-    """Return whether a sum of squares is larger than a standard deviation makes it by chance."""
-    from scipy.special import chdtri
-
-    return freedom > 0 and squares > deviation**2 * chdtri(freedom, FALSE_ALARMS)
-
-
-def _disturbances(samples: Sequence[dict]) -> Iterator[Reason]:
-    """Yield the disturbances of runs, from samples at both ends of their windows."""
-    pairs = [
-        (before, after)
-        for before, after in itertools.pairwise(samples)
-        if before["run_id"] == after["run_id"] and after.get("index") is not None
-    ]
-    lengths = [after["elapsed_seconds"] - before["elapsed_seconds"] for before, after in pairs]
-    disturbances = {
-        "thermal": any(map(_is_hot, samples)) or _was_throttled(pairs, sum(lengths)),
-        "swap": _growth(pairs, "swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes")
-        > SWAPPED_BYTES,
-        "battery": any(sample.get("power_source") == "battery" for sample in samples),
-        "low_power": any(sample.get("low_power_mode") for sample in samples),
-        "sleep": sum(condition.seconds_asleep(*pair) for pair in pairs) > ASLEEP_SECONDS,
-        "cores_taken": any(sample.get("missing_cores") for sample in samples),
-        "translated": any(sample.get("translated") for sample in samples),
-    }
-    yield from ((code,) for code, is_so in disturbances.items() if is_so)
-    if (busy := _others_on_device(samples)) > contention.DEVICE_SHARE:
-        yield "gpu_shared", busy
-    yield from (
-        ("variables", text)
-        for text in dict.fromkeys(sample.get("variables") for sample in samples)
-        if text
-    )
-    if sum(lengths) < contention.SAMPLE_SECONDS:  # the system's counters are too coarse
-        return
-    taken = [
-        contention.shares(*pair, seconds) for pair, seconds in zip(pairs, lengths, strict=True)
-    ]
-    limits = {"cpu_shared": contention.OTHERS_SHARE, "cpu_stolen": contention.STOLEN_SHARE}
-    for code, share in zip(
-        limits, numpy.average(taken, axis=0, weights=lengths).tolist(), strict=True
-    ):
-        if share > limits[code]:
-            yield code, share
-
-
-def _others_on_device(samples: Sequence[dict]) -> float:
-    """Return the share of the device's time that others took: in the windows if the driver tells
-    processes apart, else before the run; 0 if unknown."""
-    known = [
-        [share for share in shares if share is not None]
-        for shares in (
-            [_gpu(sample).get("others_share") for sample in samples],
-            [sample.get("device_busy") for sample in samples],
-            [0.0],
-        )
-    ]
-    return float(numpy.mean(next(filter(None, known))))
-
-
-def _is_hot(sample: dict) -> bool:
-    """Return whether heat lowered the clocks; a long steady load alone causes `moderate`
-    pressure."""
-    heavy = (
-        sample.get("thermal_pressure") in condition.PRESSURES[condition.PRESSURES.index("heavy") :]
-    )
-    return heavy or bool(nvidia.THERMAL_REASONS & set(_gpu(sample).get("clock_reasons") or ()))
-
-
-def _was_throttled(pairs: list[tuple[dict, dict]], seconds: float) -> bool:
-    """Return whether counters of throttled time grew by more than 1 % of the windows' time.
-
-    The count of throttlings matters only if their time is not recorded.
-    """
-    slow = [
-        [_gpu(sample).get("thermal_slowdown_seconds") or 0 for sample in pair] for pair in pairs
-    ]
-    gpu = sum(after - before for before, after in slow)
-    timed = any(after.get("cpu_throttle_seconds") is not None for _, after in pairs)
-    counted = not timed and _growth(pairs, "cpu_throttle_count") > 0
-    return counted or max(_growth(pairs, "cpu_throttle_seconds"), gpu) > THROTTLED_SHARE * seconds
-
-
-def _growth(pairs: list[tuple[dict, dict]], *counters: str) -> float:
-    """Return the growth within windows of the counter that grew most."""
-    return max(
-        sum((after.get(name) or 0) - (before.get(name) or 0) for before, after in pairs)
-        for name in counters
-    )
-
-
-def _gpu(sample: dict) -> dict:
-    """Return the sample's first visible GPU, which its run uses; empty if there is none."""
-    return next(iter(sample.get("gpus") or ()), {})

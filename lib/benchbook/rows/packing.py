@@ -313,7 +313,7 @@ def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
 
     Args:
         path: the file or folder.
-        say: called with a line that names unknown columns, and those that name what is missing.
+        say: called with a line that names unknown columns.
         published: whether rows may be published; only the measured ones are compared with
         manifests.
 
@@ -328,9 +328,9 @@ def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
     measured = rows[rows["source"] == "measured"] if published else rows
     for run in measured.loc[measured["model"].eq(records.YOURS), "run_id"]:
         raise PackError(f"run {run} trained a user's network in a notebook; allowed: the study's")
-    for complaint in crosschecks.complaints(measured, described).itertuples():
-        raise PackError(crosschecks.describe(complaint))
-    for line in records.unused(rows) + crosschecks.lacks(measured, described):
+    for complaint in crosschecks.complaints(measured, described).values():
+        raise PackError(complaint)
+    for line in records.unused(rows):
         say(line)
     return rows
 

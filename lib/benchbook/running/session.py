@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 import pandas
 
-from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging import intervals, rules, verdicts, wording
 from benchbook.machine import condition, contention, context, identity, layout, temporary, variables
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
@@ -349,7 +349,7 @@ def _estimate(
     fewest = plan.get("fewest_processes", most)
     again = taken[(taken["study"] == point.study) & (taken["point"] == point.name)]
     own, here = again["machine"] == machine_name, taken[taken["machine"] == machine_name]
-    deviation, factor = verdicts.STEADY, 1.0
+    deviation, factor = rules.STEADY, 1.0
     if len(again := again[own] if own.any() else again):
         again = again[again["session"] == again["session"].iloc[-1]]
         places = [
