@@ -92,7 +92,7 @@ def hidden_pairs() -> pandas.DataFrame:
         other publications with pairs of this work), pairs_before, width_before (see `_before`);
         BANDWIDTHS. Ratios are logarithms.
     """
-    rule = rules.by_kind()[rules.IMAGES]
+    rule = rules.regression()
     publications = rule.lines["publication"].to_numpy(object)
     measured = fastest().set_index(FASTEST, drop=False)
     single = fastest().groupby(FASTEST[1:])

@@ -32,81 +32,69 @@ ONE_THREAD = threadpoolctl.threadpool_limits.wrap(
     limits=1
 )  # threads wait longer for each other than they work
 GRID = (0.1, 0.25, 0.4, 1.0)
-COLUMNS = {"error": "deviation", "ratio_error": "ratio_deviation"}
-NAMES = {"error": "the rule", "ratio_error": "ratio"}
 
 
 @ONE_THREAD
-def judged(rule: rules.Regression | rules.Ratio) -> pandas.DataFrame:
+def judged(rule: rules.Regression) -> pandas.DataFrame:
     """Return the rule's lines with the errors of hidden rates, in logarithms.
 
     Returns:
-        Added columns: error, deviation (both NaN if the rule needs a rate that is hidden).
+        Added columns: error and deviation (of the rule); ratio_error (of the median ratio of
+        speed and bandwidth, of known rates of the same work and family; NaN without one).
     """
     lines, printed = rule.lines, rule.lines["speed"].to_numpy(float)
+    ratios, works = lines["speed"] - lines["bandwidth"], lines["work"] + lines["family"]
     values, found = lines[HIDDEN].to_numpy(object), numpy.full((2, len(lines)), math.nan)
+    plain = numpy.full(len(lines), math.nan)
     for own in lines.groupby(HIDDEN).indices.values():
         unknown = numpy.flatnonzero((values == values[own[0]]).any(axis=1))
         found[:, own] = rule.predict(lines.iloc[own], unknown)
-    return lines.assign(error=found[0] - printed, deviation=found[1])
+        middles = ratios.drop(index=unknown).groupby(works).median()
+        plain[own] = works.iloc[own].map(middles) - ratios.iloc[own]
+    return lines.assign(error=found[0] - printed, deviation=found[1], ratio_error=plain)
 
 
 @functools.cache
 def hidden() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio for each published rate that was
-    hidden.
-
-    Returns:
-        The columns of the kind's table, and: kind, group (a vendor and a family of precisions,
-        or LANGUAGE_MODELS), error and deviation (of the answer), ratio_error and
-        ratio_deviation. Rates of a work that no other publication timed in the family are left
-        out, because the ratio cannot know them.
-    """
-    parts = []
-    for kind, rule in rules.by_kind().items():
-        table = judged(rule).join(
-            judged(rules.Ratio(rule.lines))[["error", "deviation"]].add_prefix("ratio_")
-        )
-        named = kind if kind == rules.LANGUAGE_MODELS else table["vendor"] + ", " + table["family"]
-        parts.append(table.assign(kind=kind, group=named))
-    table = pandas.concat(parts, ignore_index=True)
-    return table[table["ratio_error"].notna()]
+    """Return `judged` rates, with their group: a vendor and a family of precisions. Rates of a
+    work that no other publication timed in the family are left out, because the ratio cannot
+    know them."""
+    table = judged(rules.regression())
+    table = table[table["ratio_error"].notna()]
+    return table.assign(group=table["vendor"] + ", " + table["family"])
 
 
 def errors() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio on hidden rates, as `rules.errors`
+    """Return the errors of the rule and of the plain ratio on hidden rates, as `rules.errors`
     does from ERRORS."""
     table = hidden()
-    origins = table["origin"].mask(table["kind"].eq(rules.LANGUAGE_MODELS), rules.LANGUAGE_MODELS)
-    images = table[table["kind"].eq(rules.IMAGES)]
-    grouped = pandas.concat([table.assign(group=origins), images]).groupby("group", sort=False)
-    prefixes = {rules.ANSWER: "", rules.RATIO: "ratio_"}
-    parts = [
-        {"group": group, "rule": rule} | measures(own, prefix)
-        for group, own in grouped
-        for rule, prefix in prefixes.items()
-        if len(own) >= FEWEST
-    ]
-    return pandas.DataFrame(parts)
+    grouped = pandas.concat([table.assign(group=table["origin"]), table]).groupby(
+        "group", sort=False
+    )
+    return pandas.DataFrame(
+        [{"group": group} | measures(own) for group, own in grouped if len(own) >= FEWEST]
+    )
 
 
-def measures(lines: pandas.DataFrame, prefix: str = "") -> dict:
-    """Return pairs, publications, median_error, within_2 and coverage, see `rules.errors`."""
-    off, deviations = (lines[prefix + name].astype(float) for name in ("error", "deviation"))
+def measures(lines: pandas.DataFrame) -> dict:
+    """Return the columns of `rules.errors` but the group."""
+    off, plain = lines["error"], lines["ratio_error"]
     return {
         "pairs": len(lines),
         "publications": lines["publication"].nunique(),
         "median_error": float(numpy.expm1(off).abs().median()),
         "within_2": float((off.abs() < math.log(2)).mean()),
-        "coverage": float((off.abs() <= rules.DEVIATIONS * deviations)[deviations.notna()].mean()),
+        "coverage": float((off.abs() <= rules.DEVIATIONS * lines["deviation"]).mean()),
+        "ratio_error": float(numpy.expm1(plain).abs().median()),
+        "ratio_within_2": float((plain.abs() < math.log(2)).mean()),
     }
 
 
 def likelihood(constants: dict[str, float]) -> float:
     """Return the mean logarithm of the density of the hidden rates of images whose errors count,
     without a constant."""
-    lines = observations.images()
-    table = judged(rules.Regression(lines, constants))[judged(rules.Ratio(lines))["error"].notna()]
+    table = judged(rules.Regression(observations.images(), constants))
+    table = table[table["ratio_error"].notna()]
     scaled = table["error"] / table["deviation"]
     return float(-(numpy.log(table["deviation"]) + scaled**2 / 2).mean())
 
@@ -125,17 +113,6 @@ def fitted(constants: dict[str, float], grid: tuple[float, ...] = GRID) -> dict[
             return constants
 
 
-def cells(table: pandas.DataFrame) -> dict[str, pandas.DataFrame]:
-    """Return the lines of each group of rates that the table in the documentation shows."""
-    is_image = table["kind"].eq(rules.IMAGES)
-    images = table[is_image]
-    named = {**dict(list(images.groupby("origin"))), rules.LANGUAGE_MODELS: table[~is_image]}
-    named |= {
-        f"{vendor}, {family}": own for (vendor, family), own in images.groupby(["vendor", "family"])
-    }
-    return {name: own for name, own in named.items() if len(own) >= FEWEST}
-
-
 def compared() -> pandas.DataFrame:
     """Return COMPARED next to a published rate of each, predicted without the chip, if there is
     one.
@@ -144,7 +121,7 @@ def compared() -> pandas.DataFrame:
         Columns: chip, work, published, predicted (a range, or why there is none), source.
         ResNet-50 comes first.
     """
-    rule, shown = rules.by_kind()[rules.IMAGES], []
+    rule, shown = rules.regression(), []
     known = (
         rule.lines.groupby("work")["product"].transform("nunique").ge(observations.FEWEST_PRODUCTS)
     )
@@ -186,22 +163,9 @@ def main() -> None:
         f"constants: {fitted(dict.fromkeys(rules.CONSTANTS, 0.4))}; in use: {rules.CONSTANTS}",
         flush=True,
     )
-    errors().to_csv(ERRORS, index=False)
-    tables = [(hidden(), column, COLUMNS[column], name) for column, name in NAMES.items()]
-    print("| rates of | rule | n | median error | within a factor of 2 | 90 % ranges that hold |")
-    print("|---|---|---|---|---|---|")
-    for group in cells(tables[0][0]):
-        for table, error, deviation, name in tables:
-            own = (
-                cells(table)[group]
-                .rename(columns={error: "shown_error"})
-                .assign(shown_deviation=table[deviation])
-            )
-            found = measures(own.assign(publication=""), "shown_")
-            shares = " | ".join(
-                f"{100 * found[each]:.1f} %" for each in ("median_error", "within_2", "coverage")
-            )
-            print(f"| {group} | {name} | {found['pairs']} | {shares} |", flush=True)
+    table = errors()
+    table.to_csv(ERRORS, index=False)
+    print(table.to_markdown(index=False))
     print(compared().to_markdown(index=False))
 
 

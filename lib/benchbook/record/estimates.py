@@ -204,7 +204,7 @@ def predicted(questions: Sequence[Question]) -> list[Estimate | Unknown]:
 
 
 def _best(question: Question, expected: Estimate | Unknown) -> Estimate | Unknown:
-    if not question.work or predict.other_network(question):
+    if not question.work:
         return expected
     chip, family = chips.resolve(question.chip), observations.family_of(question.precision)
     work = networks.describe(question.work, question.image_size, question.sequence_length)

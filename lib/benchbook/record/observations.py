@@ -1,9 +1,8 @@
-"""The published rates that predictions learn from, in two tables: of images, and of language
-models.
+"""The published rates of images that predictions learn from.
 
 A line has what its rate may depend on: who published it, what was trained, and the chip's
-specifications in this precision, see `chip_figures`. Its `speed` is the logarithm of what is
-predicted: of images a second, or of the TFLOP/s that the training of a language model reaches.
+specifications in this precision, see `chip_figures`. Its `speed` is the logarithm of images a
+second.
 """
 
 import functools
@@ -18,7 +17,6 @@ from benchbook.machine.precisions import PRECISIONS
 from benchbook.record import articles, chips
 from benchbook.rows import networks
 
-IMAGES, LANGUAGE_MODELS = "images", "language models"
 RECORD, ARTICLES = "the record", "the articles of our studies"
 SIZES = ("image_size", "sequence_length")
 PRINTED = (
@@ -98,35 +96,6 @@ def images() -> pandas.DataFrame:
     )
     is_large = (lines["flops_per_sample"] * lines["batch_size"]).ge(SHORTEST)
     return lines[is_large | lines["origin"].eq(RECORD)].reset_index(drop=True)
-
-
-@functools.cache
-def language_models() -> pandas.DataFrame:
-    """Return the fastest published training of a language model by vendor, family, product and
-    publication.
-
-    Rates of several devices count for each device. FP8 is left out: its peak is another. So is a
-    vendor and family with fewer than FEWEST_PRODUCTS products.
-
-    Returns:
-        The columns of `articles.read` and of `chip_figures`, and: speed, work (the same for all
-        models of a vendor).
-    """
-    figures = articles.read()
-    modelled = figures["unit"].eq("TFLOP/s/chip") | (
-        figures["sequence_length"].gt(0) & figures["rate"].gt(0)
-    )
-    lines = _usable(
-        figures[modelled & figures["share_of_peak"].gt(0) & figures["phase"].eq("train")]
-    )
-    peaks = list(map(chips.peak, lines["chip"], lines["computed"]))
-    speed = numpy.log(lines["share_of_peak"].astype(float) * peaks)
-    lines = lines.assign(speed=speed, work=LANGUAGE_MODELS + " of " + lines["vendor"])
-    best = lines.sort_values("speed").drop_duplicates(
-        ["vendor", "family", "product", "publication"], keep="last"
-    )
-    products = best.groupby(["vendor", "family"])["product"].transform("nunique")
-    return best[products >= FEWEST_PRODUCTS].reset_index(drop=True)
 
 
 def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:

@@ -12,17 +12,15 @@ from dataclasses import dataclass, replace
 import numpy
 import pandas
 
-from benchbook.judging import wording
 from benchbook.machine import precisions
 from benchbook.record import articles, chips, observations, rules
-from benchbook.record.observations import FEWEST_PRODUCTS, IMAGES, LANGUAGE_MODELS
+from benchbook.record.observations import FEWEST_PRODUCTS
 from benchbook.rows import networks
 
 PRECISIONS = tuple(
     name for name in precisions.PRECISIONS if name != "fp64"
 )  # the record has no rates of fp64
 WIDEST = 8.0  # factor from the lower to the upper bound, before it is cut
-SAME_WORK = 1.1  # allowed factor between counts of the operations of one network
 NEAREST = 3
 
 
@@ -37,8 +35,6 @@ class Question:
         image_size: pixels of a side; None: the usual size of the work.
         batch_size: None: one that keeps the chip busy.
         sequence_length: tokens; None: the length at which the work's operations were counted.
-        flops_per_sample: operations that were counted in the asker's own network; refused if the
-        work takes others.
     """
 
     chip: str
@@ -47,7 +43,6 @@ class Question:
     image_size: float | None = None
     batch_size: float | None = None
     sequence_length: float | None = None
-    flops_per_sample: float | None = None
 
 
 class Unknown(ValueError):
@@ -104,14 +99,11 @@ def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
     """
     asked = [_targets(question) for question in questions]
     targets = [target for each in asked if isinstance(each, list) for target in each]
-    for kind, rule in rules.by_kind().items():
-        if own := [target for target in targets if target["kind"] == kind]:
-            for target, speed, deviation in zip(
-                own, *rule.predict(pandas.DataFrame(own)), strict=True
-            ):
-                width = target["width"] = rules.DEVIATIONS * deviation
-                bounds = target["unit"] + speed + numpy.array([-width, 0, width])
-                target["bounds"] = numpy.minimum(bounds, target["limit"])
+    found = rules.regression().predict(pandas.DataFrame(targets)) if targets else ((), ())
+    for target, speed, deviation in zip(targets, *found, strict=True):
+        width = target["width"] = rules.DEVIATIONS * deviation
+        bounds = speed + numpy.array([-width, 0, width])
+        target["bounds"] = numpy.minimum(bounds, target["limit"])
     answers = zip(questions, asked, strict=True)
     return [
         _answer(question, each) if isinstance(each, list) else each for question, each in answers
@@ -119,8 +111,8 @@ def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
 
 
 def _targets(question: Question) -> list[dict] | Unknown:
-    """Return the question as a line of its kind's table, and those in the precisions that matrix
-    units make no slower.
+    """Return the question as a line of `observations.images`, and those in the precisions that
+    matrix units make no slower.
 
     Raises:
         UnknownChip, ValueError: see `rate`.
@@ -139,11 +131,10 @@ def _targets(question: Question) -> list[dict] | Unknown:
 
 
 def _target(question: Question) -> dict:
-    """Return the question as a line of its kind's table, without a speed.
+    """Return the question as a line of `observations.images`, without a speed.
 
     Returns:
-        Also: unit (from a speed to samples a second) and limit (those at the chip's peak); in
-        logarithms.
+        Also: limit (the logarithm of images a second at the chip's peak).
 
     Raises:
         Unknown, UnknownChip, ValueError: see `rate`.
@@ -154,27 +145,24 @@ def _target(question: Question) -> dict:
     if not question.work:
         raise Unknown("no work was given; allowed: a study or a network")
     work = networks.describe(question.work, question.image_size, question.sequence_length)
-    kind, operations = LANGUAGE_MODELS if work.sequence_length else IMAGES, work.flops_per_sample
-    figures = observations.chip_figures(chip, question.precision)
-    named = _usual_work(work) if kind == IMAGES else f"{kind} of {figures['vendor']}"
-    if operations is None and named not in _products(kind) and not _is_lora(question):
+    if work.sequence_length or _is_lora(question):
+        raise Unknown(
+            "no rate of a language model is predicted: those on record vary too much", question
+        )
+    operations, named = work.flops_per_sample, _usual_work(work)
+    if operations is None and named not in _products():
         raise _unknown_work(question.work)
-    known = figures | {
-        "chip": chip,
-        "kind": kind,
-        "work": named,
-        "framework": "pytorch",
-        "no_update": 0.0,
-    }
+    known = observations.chip_figures(chip, question.precision)
+    known = known | {"chip": chip, "work": named, "framework": "pytorch", "no_update": 0.0}
     if reason := _missing(question, work, known):
         raise Unknown(reason, question)
-    unit = math.log(1e12 / operations) if operations else math.inf
-    return known | {"unit": 0.0 if kind == IMAGES else unit, "limit": figures["peak"] + unit}
+    most = math.log(1e12 / operations) if operations else math.inf
+    return known | {"limit": known["peak"] + most}
 
 
 def _missing(question: Question, work: networks.Network, line: dict) -> str:
     """Return what the record lacks for an answer; empty if it lacks nothing."""
-    chip, kind, vendor, family = (line[name] for name in ("chip", "kind", "vendor", "family"))
+    chip, vendor, family = (line[name] for name in ("chip", "vendor", "family"))
     if question.precision == "tf32" and not chips.has_tf32(chip):
         return f"{chip} has no units for TF32; ask for fp32"
     if missing := [name for name in ("fp32", "bandwidth") if math.isnan(line[name])]:
@@ -182,23 +170,12 @@ def _missing(question: Question, work: networks.Network, line: dict) -> str:
     if family != "fp32" and (reason := chips.contradiction(chip)):
         return reason
     title = networks.title(work.name)
-    shown = {line["work"].replace(work.name, title): line["work"]} if kind == IMAGES else {}
-    shown[f"{kind} on chips of {vendor} in {family.replace('half', '16 bits')}"] = (vendor, family)
-    for what, key in {"LoRA": ""}.items() if _is_lora(question) else shown.items():
-        if _products(kind).get(key, 0) < FEWEST_PRODUCTS:
+    shown: dict[str, str | tuple[str, str]] = {line["work"].replace(work.name, title): line["work"]}
+    shown[f"images on chips of {vendor} in {family.replace('half', '16 bits')}"] = (vendor, family)
+    for what, key in shown.items():
+        if _products().get(key, 0) < FEWEST_PRODUCTS:
             return f"{what}: fewer than {FEWEST_PRODUCTS} products on record"
-    return other_network(question)
-
-
-def other_network(question: Question) -> str:
-    """Return that the asker's network is not the one of its name on record; empty if it is."""
-    work = networks.describe(question.work, question.image_size, question.sequence_length)
-    own, counted = question.flops_per_sample, work.flops_per_sample
-    if not own or (counted and abs(math.log(own / counted)) <= math.log(SAME_WORK)):
-        return ""
-    on_record = wording.number(counted) if counted else "an unknown number"
-    takes = f"this network takes {wording.number(own)} operations"
-    return f"{takes}, {networks.title(work.name)} on record {on_record}: another network"
+    return ""
 
 
 def _is_lora(question: Question) -> bool:
@@ -206,10 +183,10 @@ def _is_lora(question: Question) -> bool:
 
 
 @functools.cache
-def _products(kind: str) -> dict[str | tuple[str, str], int]:
+def _products() -> dict[str | tuple[str, str], int]:
     """Return the number of products with rates on record by work, and by vendor and family of
     precisions."""
-    lines = rules.by_kind()[kind].lines
+    lines = observations.images()
     grouped = (
         lines.groupby(names)["product"].nunique() for names in ("work", ["vendor", "family"])
     )
@@ -251,7 +228,7 @@ def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
     if question.batch_size:
         bounds -= max(0.0, bounds[2] - math.log(question.batch_size / shortest_step()))
     low, high = map(float, numpy.exp(bounds[[0, 2]]))
-    kind, chip, vendor, family = (targets[0][name] for name in ("kind", "chip", "vendor", "family"))
+    chip, vendor, family = (targets[0][name] for name in ("chip", "vendor", "family"))
     wide = math.exp(2 * targets[0]["width"])  # before any cut, which makes no prediction surer
     if not wide <= WIDEST:
         named = f"{chip} in {question.precision}"
@@ -259,7 +236,7 @@ def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
             f"{named}: the range would be a factor of {wide:.1f}; allowed: {WIDEST:g}", question
         )
     value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
-    return Range(value, low, high, rules.basis(kind, vendor, family))
+    return Range(value, low, high, rules.basis(vendor, family))
 
 
 @functools.cache

@@ -1,27 +1,21 @@
 """The rules that predict a rate, and their errors on published rates that were hidden from them.
 
-A ridge regression learns from all published rates of images. Rates of language models are scaled
-by memory bandwidth: too few are published for more. An error is that of a published rate which
+A ridge regression learns from all published rates of images. An error is that of a published rate which
 was hidden with all rates of its chip and of its publication, because a buyer's machine is in no
 publication. `benchmarks/predictions.py` fits the constants, makes the errors and compares the
 rules.
 """
 
 import functools
-import math
 from statistics import NormalDist
 
 import numpy
 import pandas
-from scipy.special import stdtrit
 
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import observations
-from benchbook.record.observations import IMAGES, LANGUAGE_MODELS
 
-REGRESSION, RATIO = "regression", "ratio of bandwidths"
-ANSWER = "the answer"
 LEVEL = 0.95  # of values below the upper bound of a 90 % range
 DEVIATIONS = NormalDist().inv_cdf(LEVEL)  # from the middle of a range to a bound
 # Standard deviations of the logarithm of a rate: of the effects of names alone and in pairs, of a
@@ -29,49 +23,6 @@ DEVIATIONS = NormalDist().inv_cdf(LEVEL)  # from the middle of a range to a boun
 CONSTANTS = {"names": 1.0, "pairs": 0.25, "arithmetic": 0.1, "no_update": 1.0, "rest": 0.4}
 NAMES, PAIRS = ("work", "vendor", "family"), (("framework", "family"), ("work", "vendor"))
 NOTHING = numpy.array([], int)
-
-
-class Ratio:
-    """Speed is in proportion to memory bandwidth, by the median of known speeds of the same work
-    and family."""
-
-    name = RATIO
-
-    def __init__(self, lines: pandas.DataFrame):
-        self.lines = lines
-        self.works = (lines["work"] + lines["family"]).to_numpy(object)
-        self.ratios = (lines["speed"] - lines["bandwidth"]).to_numpy(float)
-
-    def predict(
-        self, targets: pandas.DataFrame, hidden: numpy.ndarray = NOTHING
-    ) -> tuple[numpy.ndarray, ...]:
-        """Return the logarithm of each target's speed, and the deviation of a published one from
-        it; NaN if unknown.
-
-        Args:
-            targets: with the columns of the lines, apart from speed.
-            hidden: places of lines that are not known.
-        """
-        works = (targets["work"] + targets["family"]).to_numpy(object)
-        known = {
-            work: numpy.setdiff1d(numpy.flatnonzero(self.works == work), hidden)
-            for work in set(works)
-        }
-        middles = [
-            numpy.median(self.ratios[known[work]]) if len(known[work]) else math.nan
-            for work in works
-        ]
-        return middles + targets["bandwidth"].to_numpy(float), numpy.array(
-            [self._deviation(known[own]) for own in works]
-        )
-
-    def _deviation(self, places: numpy.ndarray) -> float:
-        """Return the deviation of a further ratio, such that DEVIATIONS of it are Student's 90 %
-        interval."""
-        if len(places) < 2:
-            return math.nan
-        widened = stdtrit(len(places) - 1, LEVEL) / DEVIATIONS * math.sqrt(1 + 1 / len(places))
-        return widened * self.ratios[places].std(ddof=1)
 
 
 class Regression:
@@ -83,8 +34,6 @@ class Regression:
 
     Source: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, 2.1.
     """
-
-    name = REGRESSION
 
     def __init__(self, lines: pandas.DataFrame, constants: dict[str, float] = CONSTANTS):
         self.lines, self.constants = lines, constants
@@ -102,7 +51,12 @@ class Regression:
         self, targets: pandas.DataFrame, hidden: numpy.ndarray = NOTHING
     ) -> tuple[numpy.ndarray, ...]:
         """Return the logarithm of each target's speed, and the deviation of a published one from
-        it; see `Ratio`."""
+        it.
+
+        Args:
+            targets: with the columns of the lines, apart from speed.
+            hidden: places of lines that are not known.
+        """
         asked, unknown = self._terms(targets)
         own = self.known[hidden]
         inverse = numpy.linalg.inv(self.gram - own.T @ own)
@@ -134,37 +88,32 @@ def _named(lines: pandas.DataFrame) -> dict[str, pandas.Series]:
 
 
 @functools.cache
-def by_kind() -> dict[str, Regression | Ratio]:
-    """Return the rule that answers for each kind of work."""
-    return {
-        IMAGES: Regression(observations.images()),
-        LANGUAGE_MODELS: Ratio(observations.language_models()),
-    }
+def regression() -> Regression:
+    """Return the rule that answers, from all rates on record."""
+    return Regression(observations.images())
 
 
 @functools.cache
 def errors() -> pandas.DataFrame:
-    """Return the errors of the answer and of the plain ratio on hidden rates, which
-    `benchmarks/predictions.py` made.
+    """Return the errors of the rule on hidden rates, which `benchmarks/predictions.py` made.
 
     Returns:
-        Columns: group (the rates of the record or of the articles, a vendor and a family of
-        precisions, or LANGUAGE_MODELS), rule (ANSWER or RATIO), pairs, publications,
-        median_error (of predicted over printed, less 1, without sign), within_2 (the share
-        within a factor of 2), coverage (of the 90 % ranges).
+        Columns: group (the rates of the record or of the articles, or a vendor and a family of
+        precisions), pairs, publications, median_error (of predicted over printed, less 1,
+        without sign), within_2 (the share within a factor of 2), coverage (of the 90 % ranges),
+        ratio_error and ratio_within_2 (of a plain ratio of bandwidths).
     """
     return pandas.read_csv(layout.published() / "record" / "prediction_errors.csv")
 
 
 @functools.cache
-def basis(kind: str, vendor: str, family: str) -> str:
+def basis(vendor: str, family: str) -> str:
     """Return how sure a rule's answers are, in words, by the errors of the group, or of the
     record if it has few."""
-    known = errors()[errors()["rule"].eq(ANSWER)].set_index("group")
-    group = kind if kind == LANGUAGE_MODELS else f"{vendor}, {family}"
+    known, group = errors().set_index("group"), f"{vendor}, {family}"
     group = group if group in known.index else observations.RECORD
     median, hold = map(wording.percent, known.loc[group, ["median_error", "coverage"]])
     return (
-        f"half of such predictions are within {median}, and {hold} of their 90 % ranges hold ({by_kind()[kind].name};"
+        f"half of such predictions are within {median}, and {hold} of their 90 % ranges hold (regression;"
         f" {known.loc[group, 'pairs']} published rates of {group}, each hidden with its chip and publication)"
     )
