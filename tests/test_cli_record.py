@@ -34,6 +34,19 @@ def test_chips_are_listed_with_their_figures(run):
     assert "nan" not in printed, "a figure that no source has is empty"
 
 
+@pytest.mark.parametrize(
+    ("name", "peak", "is_doubled"),
+    [
+        *(("RX 7900 XTX", "61.39", True), ("RX 9070 XT", "48.66", True)),
+        *(("MI300X", "163.4", True), ("RX 6900 XT", "23.04", False), ("4090", "82.58", False)),
+    ],
+)
+def test_a_peak_with_dual_issue_says_so_where_it_is_shown(run, name, peak, is_doubled):
+    printed = run("chips", name)
+    assert (f"{peak}*" in printed, "dual issue" in printed) == (is_doubled, is_doubled)
+    assert peak in printed
+
+
 def test_an_answer_is_the_predicted_rate_with_what_follows_from_it(run):
     question = (
         "predict",

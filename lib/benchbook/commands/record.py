@@ -30,6 +30,7 @@ SPECIFICATIONS = {
     "tdp_watts": "W",
     "launch_price_usd": "$ new",
 }
+DUAL_ISSUE = "dual issue: two products at a time on each core"  # the words of a peak's source
 SHOWN = ("chip", "family", "source", "seconds", "low", "high", "basis", "sources")
 COLUMNS = 80  # characters of a line
 IMAGENET, TOKENS = (
@@ -112,6 +113,10 @@ def chips(
     texts = shown.map(
         lambda cell: f"{cell:g}" if isinstance(cell, float) else cell, na_action="ignore"
     )
+    doubled = chosen["source"].str.contains(DUAL_ISSUE, regex=False)
+    texts["fp32"] = texts["fp32"].where(~doubled, texts["fp32"] + "*")
+    if doubled.any():
+        say(f"* with {DUAL_ISSUE}")
     say(*texts.to_string(index=False, na_rep="").splitlines())
 
 
