@@ -28,6 +28,22 @@ from study_rows import calibration, evidence, matrix, point, steps, tried
 
 NET, SIMCLR, SEGMENTATION = "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling"
 BOARD = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
+APPLE = {"device": "mps", "chip": "Apple M1", "session": "s"}
+BUSY = {
+    "as in the article": {},
+    "one process": {},
+    "another batch": {"batch_size": 64},
+    "its own way": {"variant": "controlled"},
+    "a CPU": {"device": "cpu"},
+}
+PARTS = {
+    "nothing else": {},
+    "a busy CPU": {"cpu_total_mj": 50.0},
+    "the neural engine": {"ane_mj": 5.0},
+    "several cores": {},
+    "a part without a counter": {"ane_mj": None},
+    "an unread process": None,
+}
 DIED = "the process was ended by SIGSEGV; it last printed: ..."
 net, autoencoder = functools.partial(point, NET), functools.partial(point, "vae_stability")
 Edge = tuple[str, Callable, object]
@@ -228,6 +244,14 @@ def of_simclr() -> Iterator[Edge]:
             claims,
             evidence(*(changed(run, device=device) for run in runs)),
         )
+    shares = {name: (0.9, 0.94, 0.95)[: 1 + 2 * (name != "one process")] for name in BUSY}
+    for name, change in BUSY.items():
+        runs = [point(SIMCLR, run_id=f"run-{run}", **APPLE | change) for run in range(3)]
+        told = [
+            tried(run[3] | {"settings": f'{{"busy": {share}}}'}, "busy", (300.0,))
+            for run, share in zip(runs, shares[name], strict=False)
+        ]
+        yield f"a device in use, {name}", claims, evidence(*runs, *told)
     own = point(SIMCLR, (64, 60, 62), accuracy=0.25)
     yield "resident views", simclr.reading, evidence(own, tried(own[3], "resident", (75.0,)))
 
@@ -245,6 +269,22 @@ def of_the_others() -> Iterator[Edge]:
     board = BOARD | {"device": "cuda"}
     quantities = [point(SEGMENTATION, **board, batch_size=size) for size in (16, 32)]
     yield "segmentation on a GPU", segmentation.STUDY.quantities, evidence(*quantities)
+    apple = [
+        point(SEGMENTATION, **APPLE | {"device": "metal", "run_id": f"run-{run}"})
+        for run in range(2)
+    ]
+    for name, change in PARTS.items():
+        read = [{"cpu_total_mj": 3.0, "gpu_mj": 40.0, "ane_mj": 0.0}, change]
+        samples = [
+            {"run_id": f"run-{run}", "index": index}
+            | dict.fromkeys(("awake_seconds", "elapsed_seconds"), 2.0 * index)
+            | {"cpu_own_seconds": (2.0 if run and "cores" in name else 0.5) * 2 * index}
+            | ({"energy_parts": read[0] | read[run]} if index and read[run] is not None else {})
+            for run in range(2)
+            for index in range(3)
+        ]
+        own = evidence(*apple, conditions=pandas.DataFrame(samples))
+        yield f"Apple's GPU and {name}", segmentation.STUDY.quantities, own
     for change in ({"image_size": 128}, {"settings": {"width": 0.5}}):
         times = segmentation.image_times(evidence(point(SEGMENTATION, **change)))
         yield f"a smaller network of {change}", pandas.DataFrame, times

@@ -14,6 +14,13 @@ from benchbook.measuring.sensors import Energy
 from benchbook.measuring.writer import Run
 
 CPU = Device("cpu", "a processor")
+# What `ioreg -r -d 1 -w 0 -c IOAccelerator` prints, shortened.
+IOREG = """+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1000004a5, registered, matched, active>
+    {
+      "IOClass" = "AGXAcceleratorG13X"
+      "PerformanceStatistics" = {"Tiler Utilization %"=3,"recoveryCount"=0,"Device Utilization %"=37}
+    }
+"""
 
 
 def apple_gpu(kind: str, framework: str):

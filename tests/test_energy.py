@@ -9,6 +9,7 @@ import pytest
 from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
+from benchbook.rows import manifests
 from fakes import FakeWorkload
 from rows import make_row, make_rows
 
@@ -57,6 +58,22 @@ def test_windows_have_joules_with_method_and_boundary_after_the_idle_watts_of_a_
         wording.energy(point)
         == "Energy: 30 J an image, idle power included (nvml, board; idle: 20 W)"
     )
+
+
+@pytest.mark.parametrize("part", ["ane_mj", None])
+def test_the_joules_of_each_part_of_apples_chip_are_in_the_manifest(clock, measured, record, part):
+    def read():  # as Zeus: a part without a counter is not there
+        watts = {"cpu_total_mj": 1e3, "gpu_mj": 8e3} | ({part: 0.0} if part else {})
+        return {name: each * clock.seconds for name, each in watts.items()}
+
+    record.manifest = {"run_id": record.run_id}
+    rows = measured(sensors.Counters(method="apple_ioreport", read=read, moving=["gpu_mj"]))
+    record.end()
+    [manifest] = manifests.read_all(record.folder).values()
+    parts = [each["energy_parts"] for each in manifest["conditions"] if "index" in each]
+    joules = rows.loc[rows["phase"] == "train", "energy_joules"]
+    assert [sum(each.values()) for each in parts] == pytest.approx(joules.tolist())
+    assert [("ane_mj" in each) for each in parts] == [bool(part)] * len(parts)
 
 
 def test_without_a_sensor_there_is_no_number(measured):

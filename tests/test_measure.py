@@ -59,13 +59,14 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
         "energy_joules": 5.0,
         "energy_method": "nvml",
         "energy_boundary": "board",
+        "energy_parts": None,
         "peak_memory_bytes": 7,
         "memory_method": "counted",
         "page_faults": timed.page_faults,
         "awake_seconds": timed.awake_seconds,
         "started_at": timed.started_at,
     }
-    assert set(timed.columns()) - {"awake_seconds"} <= set(records.COLUMNS)
+    assert set(timed.columns()) - {"awake_seconds", "energy_parts"} <= set(records.COLUMNS)
 
 
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(clock, log):
@@ -146,10 +147,13 @@ def test_joules_are_those_of_counters_that_moved_and_missing_in_a_doubtful_windo
     sensor = Counters(method=method, read=lambda: next(reads), moving=moving)
     sensor.begin()
     clock.advance(2.0)
-    boundary = sensors.BOUNDARIES[method]
-    assert sensor.end() == (
+    boundary, found = sensors.BOUNDARIES[method], sensor.end()
+    assert found == (
         Energy() if joules is None else Energy(pytest.approx(joules), method, boundary)
     )
+    if joules and boundary == "soc":
+        spent = {name: (after[name] - before[name]) / 1000 for name in before}
+        assert found.parts == pytest.approx(spent)
 
 
 def test_a_counter_that_cannot_be_read_in_one_window_ends_no_run(clock):

@@ -13,6 +13,7 @@ from benchbook.machine import contention, nvidia, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
+from fakes import IOREG
 from rows import make_rows, windows
 
 IDLE = {
@@ -83,14 +84,7 @@ def test_a_study_waits_for_others_and_says_so_until_its_patience_ends(
         assert bool(re.search(r"waiting: .+ take \d+% of the CPU; at most 0 s", said)) is waits
 
 
-# What `ioreg -r -d 1 -w 0 -c IOAccelerator` and `xpu-smi dump -d 0 -m 0 -n 1` print, and the
-# file of amdgpu; shortened.
-IOREG = """+-o AGXAcceleratorG13X  <class AGXAcceleratorG13X, id 0x1000004a5, registered, matched, active>
-    {
-      "IOClass" = "AGXAcceleratorG13X"
-      "PerformanceStatistics" = {"Tiler Utilization %"=3,"recoveryCount"=0,"Device Utilization %"=37}
-    }
-"""
+# What `xpu-smi dump -d 0 -m 0 -n 1` prints, shortened.
 XPU = "Timestamp, DeviceId, GPU Utilization (%)\n06:14:46.000,    0, 37.00\n"
 TOLD = {
     "mps": [

@@ -1,13 +1,19 @@
 """What a device supports: every trial a row, what was refused an answer, what is wrong named so."""
 
+import itertools
+import time
+from types import SimpleNamespace
+
 import pytest
 
+from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import statistics
+from benchbook.machine import contention, processes
 from benchbook.measuring import trials
 from benchbook.rows import records
-from fakes import CPU, Clock, FakeWorkload
+from fakes import CPU, IOREG, Clock, FakeWorkload
 
 SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 4.0}
 
@@ -139,6 +145,36 @@ def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, cloc
     )
     assert row["seconds"] >= trials.LOADER_SECONDS
     assert len(trials.rows_tried(record.rows(), trials.LOADER)) == 1
+
+
+TOLD = [IOREG.replace("=37", f"={share}") for share in (100, 100, 0, 100, 100)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "printed", "busy"),
+    [
+        ("mps", itertools.cycle(TOLD), 0.8),
+        ("mps", itertools.repeat(""), None),  # the tool does not tell
+        ("mps", itertools.chain(TOLD[:4], itertools.repeat("")), None),  # it ends in mid-run
+        ("cpu", itertools.repeat(IOREG), None),
+    ],
+)
+def test_how_busy_training_keeps_a_device_is_read_while_it_trains(
+    record, clock, monkeypatch, kind, printed, busy
+):
+    workload = FakeWorkload(clock)
+    workload.device, step = Device(kind, "Apple M1 Pro"), workload.step
+    workload.step = lambda batch: time.sleep(0.02) or step(batch)
+    nothing = lambda *given: None  # noqa: E731
+    backend = SimpleNamespace(synchronize=nothing, reset_peak_memory=nothing)
+    monkeypatch.setattr(devices, "backend", lambda framework: backend)
+    monkeypatch.setattr(devices, "peak_memory", lambda device: (None, None))
+    monkeypatch.setattr(processes, "output", lambda *command: next(printed))
+    monkeypatch.setattr(contention, "SAMPLE_SECONDS", 0.0005)
+    trials.measure_busy(workload, record)
+    assert record.path.exists() == (busy is not None)
+    for row in trials.rows_tried(record.rows(), trials.BUSY).to_dict("records"):
+        assert row["settings"]["busy"] == pytest.approx(busy, abs=0.1)
 
 
 def test_bfloat16_is_emulated_at_most_by_torch_on_a_cpu():

@@ -77,7 +77,7 @@ def device_busy(kind: str) -> float | None:
     for number in range(DEVICE_READINGS):
         if number:
             time.sleep(SAMPLE_SECONDS)
-        if not (shares := _device_shares(kind)):
+        if not (shares := device_shares(kind)):
             return lowest
         lowest = min(*shares, 1.0 if lowest is None else lowest)
         if lowest <= DEVICE_SHARE:
@@ -85,7 +85,9 @@ def device_busy(kind: str) -> float | None:
     return lowest
 
 
-def _device_shares(kind: str) -> list[float]:
+def device_shares(kind: str) -> list[float]:
+    """Return in which share of the time each accelerator of a kind is busy now, as a tool tells;
+    empty if none does. Of NVIDIA's, only the first visible one is read."""
     features = KINDS[kind]
     if features.energy_counter == "nvml":
         return nvidia.utilisation()[:1]

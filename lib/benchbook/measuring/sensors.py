@@ -38,11 +38,13 @@ class Energy:
         joules: energy; None if nothing could be read.
         method: nvml, amdsmi, apple_ioreport or rapl; None without a sensor.
         boundary: board (of a GPU), soc (Apple's chip and its memory) or package (of a CPU).
+        parts: the joules of each part of Apple's chip, by its name in APPLE_PARTS.
     """
 
     joules: float | None = None
     method: str | None = None
     boundary: str | None = None
+    parts: dict[str, float] | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -102,7 +104,8 @@ class Counters(Sensor):
         stood = any(spent.get(name, 0) <= 0 for name in self.moving)
         if stood or seconds < LEAST_PERIODS * self.period:
             return Energy()
-        return Energy(sum(spent.values()), self.method, boundary)
+        parts = spent if boundary == "soc" else None
+        return Energy(sum(spent.values()), self.method, boundary, parts)
 
     def learn_period(self) -> bool:
         """Watch a counter until it has moved twice; return whether it did."""

@@ -7,6 +7,7 @@ another loss than fp32 a row of status `diverged`: both are results, not failure
 
 import itertools
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -15,20 +16,19 @@ import pandas
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging.agreement import TOLERANCES
+from benchbook.machine import contention
 from benchbook.measuring import failures, sensors
-from benchbook.measuring.window import endless, train_window
+from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
 from benchbook.measuring.writer import Run
 
 # The baseline comes first. bf16 and fp16 also store the weights in 16 bits, without autocast.
 PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS, NUM_STEPS = 2, 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated
-RESIDENT, MATRIX, LOADER = (
-    "resident",
-    "matrix",
-    "loader",
-)  # values of the setting `tried`, a row's purpose
+# Values of the setting `tried`, a row's purpose.
+RESIDENT, MATRIX, LOADER, BUSY = "resident", "matrix", "loader", "busy"
 LOADER_SECONDS = 2.0
+BUSY_SECONDS, BUSY_READINGS = 5.0, 5  # of training, and the fewest readings in it
 
 
 def precisions(device: Device) -> tuple[str, ...]:
@@ -71,6 +71,35 @@ def measure_loader(workload: Workload, record: Run) -> None:
         record.append(settings=record.settings_with(tried=LOADER), **measures)
 
 
+def measure_busy(workload: Workload, record: Run) -> None:
+    """Train for BUSY_SECONDS with the loader, while a tool is read twice a second, and append a
+    row whose setting `busy` is the share of the time in which the device works.
+
+    Nothing where no tool tells. No window is read so: a tool takes part of a core.
+    """
+    kind, shares, ended = workload.device.kind, [], threading.Event()
+    if workload.device.is_cpu or not contention.device_shares(kind):
+        return
+
+    def watch() -> None:
+        while not ended.wait(contention.SAMPLE_SECONDS):
+            shares.extend(contention.device_shares(kind)[:1])
+
+    with record.during("calibrate"):
+        train = trainer(workload)
+        num_steps = steps_lasting(BUSY_SECONDS, train)
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            row = train(num_steps)
+        finally:
+            ended.set()
+            watching.join()
+        if len(shares) >= BUSY_READINGS:
+            busy = sum(shares) / len(shares)
+            record.append(settings=record.settings_with(tried=BUSY, busy=busy), **row)
+
+
 def measure_matrix(
     make: Callable[..., Workload],
     record: Run,
@@ -107,7 +136,7 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
 
     Args:
         rows: measured rows, of one session of each point.
-        what: RESIDENT or MATRIX.
+        what: RESIDENT, MATRIX or BUSY.
     """
     rows = rows[rows["phase"] == "calibrate"]
     wanted = [settings.get("tried") == what for settings in rows["settings"]]

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas
 
@@ -92,7 +93,13 @@ class Run:
             raise
 
     def append(
-        self, *, repeat: int = 0, status: str = "ok", awake_seconds: float | None = None, **measures
+        self,
+        *,
+        repeat: int = 0,
+        status: str = "ok",
+        awake_seconds: float | None = None,
+        energy_parts: dict | None = None,
+        **measures,
     ) -> dict:
         """Append one row of the current phase, with the next free index, and return it.
 
@@ -100,6 +107,7 @@ class Run:
             repeat, status, measures: columns of the row.
             awake_seconds: the window's length by the clock of the manifest's samples, with which
             rows are compared.
+            energy_parts: for the manifest, see `sensors.Energy`.
         """
         row = self.common | {"phase": self.phase, "repeat": repeat, "status": status} | measures
         row["index"] = self._indices[self.phase, repeat]
@@ -108,7 +116,8 @@ class Run:
         records.append(self.path, row)
         launch.send({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
         if "seconds" in measures:
-            self._sample(repeat=repeat, index=row["index"], window_awake_seconds=awake_seconds)
+            window = {"index": row["index"], "window_awake_seconds": awake_seconds}
+            self._sample(repeat=repeat, energy_parts=energy_parts, **window)
         return row
 
     def fail(self, status: str, message: str) -> None:
@@ -132,7 +141,7 @@ class Run:
             temporary.write(self.folder / f"{self.run_id}.json", text)
         self.marker.unlink(missing_ok=True)
 
-    def _sample(self, **window: float | None) -> None:
+    def _sample(self, **window: Any) -> None:
         """Add the machine's condition at one end of a training window to the manifest, off the
         clock."""
         if self.manifest and self.phase == "train":

@@ -47,6 +47,7 @@ _SAMPLE = {
     StrictBool | None: ("low_power_mode", "translated"),
     Text: ("power_source", "thermal_pressure"),
     list[open_mapping("Gpu", _GPU)] | None: ("gpus",),
+    dict[str, Quantity] | None: ("energy_parts",),
 }
 _PARAMETERS = {
     Text: ("variant", "device", "framework", "precision", "model", "dataset"),

@@ -153,6 +153,7 @@ Settings = open_mapping(
             *(
                 "promised",
                 "search_seconds",
+                "busy",
                 "copy_bytes",
                 "matrix_size",
             ),  # search and confirmation; calibration

@@ -23,6 +23,8 @@ OTHER_CODE = "other code"
 BATCH_SIZE = 16  # the article's
 RELEASED = "of the article's released network, not of its own code"
 MASK_COLOUR = (1.0, 0.4, 0.0)
+PARTS = ["cpu_total_mj", "gpu_mj", "ane_mj"]  # of Apple's chip, see `sensors.APPLE_PARTS`
+CLOCKS = ["cpu_own_seconds", "elapsed_seconds"]
 
 
 @cached
@@ -101,8 +103,8 @@ def core_sentence(lines: pandas.DataFrame) -> str:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds per image of each kind of processor, and an accelerator's watts, for
-    claims.
+    """Return the seconds per image of each kind of processor, an accelerator's watts, and whether
+    Apple's GPU works alone (gpu_alone), for claims.
 
     They are those of the article's released network at its size and batch, in TensorFlow and
     float32.
@@ -121,6 +123,8 @@ def claimed(evidence: Evidence) -> list[dict]:
         times = shared.inverse(point, "samples_per_second", "seconds")
         seconds = quantities.between(point | times, f"{processor}_seconds_per_image", "seconds")
         values.append(seconds | {"note": "; ".join(filter(None, (RELEASED, seconds.get("note"))))})
+        if processor == "accelerator" and (alone := _gpu_alone(evidence, point)):
+            values.append(quantities.event(point, "gpu_alone", alone))
         if processor == "accelerator" and point["energy_per_sample"] > 0:
             joules = Interval.from_row(point, *statistics.ENERGY_COLUMNS)
             watts = intervals.combine(operator.mul, joules, rate)
@@ -130,6 +134,34 @@ def claimed(evidence: Evidence) -> list[dict]:
                 | {"note": read}
             )
     return values
+
+
+def _gpu_alone(evidence: Evidence, point: dict) -> list[bool]:
+    """Return for each process of a point whether Apple's GPU computed alone in its windows.
+
+    The GPU takes more joules than the CPU, the neural engine takes a hundredth of the GPU's at
+    most, and the process is on one core at most, whose work is to queue the GPU's.
+
+    Returns:
+        Empty if a part was not read, as elsewhere than on Apple's chips.
+    """
+    rows, samples = evidence.counting(NAME), evidence.conditions
+    own = rows[rows["machine"].eq(point["machine"]) & rows["point"].eq(point["point"])]["run_id"]
+    if samples is None or "energy_parts" not in samples:
+        return []
+    samples = samples[samples["run_id"].isin(own)].reindex(
+        columns=["run_id", *CLOCKS, "energy_parts"]
+    )
+    read = [each if isinstance(each, dict) else {} for each in samples["energy_parts"]]
+    parts = pandas.DataFrame(read, samples.index, PARTS, dtype=float)
+    windows = samples.groupby("run_id")[CLOCKS].diff().join(parts).dropna()
+    sums = windows.groupby(samples["run_id"]).sum()
+    alone = (
+        sums["cpu_total_mj"].lt(sums["gpu_mj"])
+        & sums["ane_mj"].le(sums["gpu_mj"] / 100)
+        & sums["cpu_own_seconds"].le(sums["elapsed_seconds"])
+    )
+    return alone.tolist()
 
 
 def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:

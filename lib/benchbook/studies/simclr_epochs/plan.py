@@ -120,9 +120,11 @@ class Plan(StudyPlan):
 
     @classmethod
     def measure(cls, process: Process) -> None:
-        """Measure windows; the first process also evaluates, and tries resident batches, the
-        loader and the matrix."""
+        """Measure windows, and how busy the article's setting keeps the device; the first
+        process also evaluates, and tries resident batches, the loader and the matrix."""
         process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
+        if process.parameters["variant"] == "reference":
+            trials.measure_busy(process.workload, process.run)
         if not process.is_first:
             return
         given, run = process.parameters, process.run

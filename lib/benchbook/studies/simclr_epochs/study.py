@@ -137,8 +137,8 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
 
 
 def claimed(evidence: Evidence) -> list[dict]:
-    """Return the seconds of 1, 2 and 200 epochs, accuracy, peak memory, and what an accelerator
-    refused, for claims.
+    """Return the seconds of 1, 2 and 200 epochs, accuracy, peak memory, how busy an accelerator
+    was (utilisation) and what it refused, for claims.
 
     The time of one epoch is multiplied by 2 and by 200. Accuracy is measured after the article's
     200 epochs. amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions
@@ -155,6 +155,8 @@ def claimed(evidence: Evidence) -> list[dict]:
         head, tested = machine.iloc[0].to_dict(), _evaluations(machine)
         last = tested.loc[tested["epochs"].round() == EPOCHS, "accuracy"].tolist()
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
+        busy = statistics.with_settings(trials.rows_tried(machine, trials.BUSY), ["busy"])["busy"]
+        values += [quantities.of_runs(head, "utilisation", busy)] if len(busy) else []
         memory = machine.query("phase == 'train' and device == 'cuda'")[
             "peak_memory_bytes"
         ].dropna()
