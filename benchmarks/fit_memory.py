@@ -9,6 +9,7 @@ tensors without data and prints the most bytes that torch's memory tracker saw. 
 constants of `rows.networks` to FITTED and prints their error for each network. It takes minutes.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -58,6 +59,15 @@ def build(name: str) -> tuple[torch.nn.Module, Callable[[int], tuple]]:
 
         views, model = Network(), torch.nn.Module()
         model.network, model.forward = views, lambda images: torch.cat(views(images, images))
+    elif name == "unet_triangles":
+        os.environ["KERAS_BACKEND"] = "torch"  # before the first import of Keras
+        from benchbook.studies.segmentation_scaling.network_keras import make_model
+
+        model, size = make_model(int(network.image_size)), int(network.image_size)
+        return model, lambda count: (
+            torch.rand(count, size, size, 1),
+            torch.zeros((count, size, size), dtype=int),
+        )
     else:
         options = (
             {"aux_logits": False, "init_weights": False}
