@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from benchbook.machine import context, sessions
 from benchbook.measuring import runs
 from benchbook.rows import marker
 from rows import make_row
@@ -80,6 +81,12 @@ def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(
         "sbatch.log",
         "slurm",
     }  # no state here, no report
+
+
+def test_what_a_job_measures_is_the_readers_though_its_state_is_its_own(outputs):
+    with context.changed(state=str(outputs / "slurm" / "vae_stability")):
+        sessions.remember("of-a-job")
+    assert sessions.own() == {"of-a-job"}
 
 
 def test_what_slurm_refuses_is_one_line_and_a_wrong_choice_submits_no_job(

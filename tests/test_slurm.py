@@ -159,5 +159,7 @@ def test_studies_are_jobs_one_that_ends_leaves_a_row_and_the_same_command_contin
     whole = rows[~rows["run_id"].isin(failed["run_id"])].drop_duplicates("run_id")
     assert whole.groupby("study").size().to_dict() == {"calibrate": 1, "toy": 2}, said
     assert rows["session"].nunique() == 1
+    yours = (outputs / "state" / "sessions.csv").read_text()  # the report calls these yours
+    assert all(session in yours for session in rows["session"].unique())
     assert not list(outputs.rglob("*.running"))
     assert (outputs / "report" / "index.html").is_file()
