@@ -84,6 +84,16 @@ def test_a_steady_point_speaks_before_a_faster_unstable_one():
     assert len(answers.of_machines(STUDY, Evidence(make_rows([*starts(3), *unstable])))) == 2
 
 
+def test_a_measured_answer_carries_its_day_once_and_a_published_one_none():
+    day = "2026-11-28"
+    measured = [row | {"session": "20261128T101500Z-00000001"} for row in starts(5)]
+    evidence = Evidence(make_rows([PRINTED, *measured]))
+    first, *more = closing.sentences(evidence, STUDY, dated=True)
+    assert first == f"{answers.of_study(STUDY, evidence)} Measured on {day}."
+    assert " ".join([first, *more]).count(day) == 1
+    assert closing.sentences(UNKNOWN, STUDY, dated=True) == closing.sentences(UNKNOWN, STUDY)
+
+
 def test_the_published_figures_follow_with_three_digits_and_answer_where_nothing_was_measured():
     assert said(starts(5))[-1] == "Chinese PyTorch blog post, 2022: 19.6 seconds on a Chip A's GPU."
     assert said()[0] == "19.6 seconds an epoch of MNIST on a Chip A's GPU."
@@ -99,6 +109,7 @@ def test_each_place_shows_the_same_answer_short_and_with_no_doubt_before_its_num
     lead = study.lead.draw(evidence, name)
     first, *more = closing.sentences(evidence, study)
     assert first == str(answer)
+    assert closing.sentences(evidence, study, dated=True) == [answer.dated, *more]
     assert str(answer) in map(str, answers.of_machines(study, evidence))
     if lead.figure:
         assert lead.figure.axes[0].get_title(loc="left") == first.removesuffix(".")

@@ -55,7 +55,8 @@ class Aggregation:
     def findings(self) -> dict[str, str]:
         """Return the answer of each study by its name, in Markdown; see `closing.sentences`."""
         found = {
-            name: closing.sentences(self.evidence, study) for name, study in studies.every().items()
+            name: closing.sentences(self.evidence, study, dated=True)
+            for name, study in studies.every().items()
         }
         return {name: tables.markdown(" ".join(said)) for name, said in found.items()}
 

@@ -114,9 +114,9 @@ def answer(evidence: Evidence, study: Study, *more: str) -> str:
     return "\n\n".join([first, *map(tables.markdown, filter(None, said))])
 
 
-def sentences(evidence: Evidence, study: Study) -> list[str]:
-    """Return the answer to a study's question, what it costs to rent, and what is published;
-    without a point that trained, how it failed."""
+def sentences(evidence: Evidence, study: Study, dated: bool = False) -> list[str]:
+    """Return the answer to a study's question, with its day if `dated`, what it costs to rent,
+    and what is published; without a point that trained, how it failed."""
     own = answers.of_study(study, evidence)
     points = evidence.summary[evidence.summary["study"] == study.name]
     failed = points[~points["status"].isin(records.TRAINED)].to_dict("records")
@@ -130,7 +130,9 @@ def sentences(evidence: Evidence, study: Study) -> list[str]:
         text = "{number}{bounds} training {name}, your network, on {place}"
         template = answers.Template(text, "", "samples_per_second", f"{unit} a second")
         return [str(template.of_line(point | named | {"source": "measured"}, evidence, study.name))]
-    first = str(own) if own else wording.sentence(study.lead.title.none)
+    if own is None:
+        return [wording.sentence(study.lead.title.none)]
+    first = own.dated if dated else str(own)
     more = (answers.money(study, evidence), answers.published(study, evidence))
     return [first, *filter(None, more)]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pandas
 
 from benchbook import studies
-from benchbook.judging import intervals, verdicts, wording
+from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.record import articles, chips, estimates, naming, observations, prices
 from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, PUBLISHED, Estimate
 from benchbook.record.predict import Question, Unknown
@@ -202,7 +202,9 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     name += f", on {naming.dataset(line['dataset'])}" if is_other else ""
     starts = wording.count(int(point["num_processes"]), "process")
     kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
-    basis = f"{starts}, {wording.count(int(point['num_windows']), 'window')}; bounds are a {kind}"
+    counted = starts, wording.count(int(point["num_windows"]), "window")
+    day = statistics.day(str(point["session"]))
+    basis = f"{', '.join(filter(None, (*counted, day)))}; bounds are a {kind}"
     doubts = wording.doubts({name: line[name] for name in ("verdict", "status")})
     basis += f" ({'; '.join(doubts)})" if doubts else ""
     sources = f"rows in outputs/runs/{line['machine']}/{task.study}/{line['point']}"
