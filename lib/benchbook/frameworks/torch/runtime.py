@@ -42,10 +42,19 @@ class ResidentArrays:
     def batches(
         self, order: Iterable[numpy.ndarray | torch.Tensor]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Yield a batch for each array of indices."""
-        for indices in order:
-            chosen = torch.as_tensor(indices, device=self.labels.device)
+        """Yield a batch for each array of indices. All of them are sent before the first batch:
+        a step would wait for a copy of its own."""
+        parts = [torch.as_tensor(indices) for indices in order]
+        every = torch.cat([*parts, torch.empty(0, dtype=torch.int32)]).to(self.labels.device)
+        for chosen in every.split([len(part) for part in parts]):
             yield self.prepare(self.images[chosen]), self.labels[chosen]
+
+
+def sent(part: torch.Tensor, device: Device) -> torch.Tensor:
+    """Return a tensor of the host on the device; where that takes pinned memory, nothing waits
+    for the copy."""
+    pins = device.features.pins_memory
+    return (part.pin_memory() if pins else part).to(device.torch_type, non_blocking=pins)
 
 
 class TransformedImages(Dataset):

@@ -41,6 +41,7 @@ def move(part: torch.Tensor, device: Device, settings: Settings) -> torch.Tensor
     return part.to(stored).to(
         device.torch_type,
         memory_format=torch.channels_last if are_images else torch.preserve_format,
+        non_blocking=device.features.pins_memory,  # of a loader, which pins its batches there
     )
 
 

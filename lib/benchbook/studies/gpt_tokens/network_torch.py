@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchbook.frameworks.plain import Adam, Arrays, Plain
+from benchbook.frameworks.torch.runtime import sent
 from benchbook.frameworks.torch.training import STORED, TorchWorkload
 from benchbook.studies.gpt_tokens.plain_torch import PlainNetwork, plain_loss
 from benchbook.studies.gpt_tokens.plan import MOST_NORM, WEIGHT_DECAY, Plan, Shape
@@ -168,14 +169,11 @@ def build(plan: Plan) -> TorchWorkload:
     span = torch.arange(plan.length + 1, device=plan.device.torch_type)
 
     def take(text: torch.Tensor | numpy.ndarray, starts: numpy.ndarray) -> torch.Tensor:
-        """Return sequences on the device, gathered there or on the host (in pinned memory if the
-        device uses it)."""
+        """Return sequences on the device, gathered there or on the host."""
         if isinstance(text, torch.Tensor):
-            return text[torch.from_numpy(starts).to(kind)[:, None] + span].long()
+            return text[sent(torch.from_numpy(starts), plan.device)[:, None] + span].long()
         rows = [text[start : start + plan.length + 1].astype(numpy.int64) for start in starts]
-        sequences = torch.from_numpy(numpy.stack(rows))
-        sequences = sequences.pin_memory() if plan.device.features.pins_memory else sequences
-        return sequences.to(kind, non_blocking=True)
+        return sent(torch.from_numpy(numpy.stack(rows)), plan.device)
 
     train, test = plan.inputs(lambda tokens: torch.from_numpy(tokens.copy()).to(kind), take)
     return TorchWorkload(

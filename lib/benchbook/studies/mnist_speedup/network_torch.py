@@ -170,9 +170,9 @@ def inputs(plan: Plan, test_batch_size: int, normalised: bool = True) -> Inputs:
             order = torch.randperm(
                 len(data.train_labels), generator=order_generator(plan.seed, epoch)
             )
-            return order.to(plan.device.torch_type).split(plan.batch_size)
+            return order.split(plan.batch_size)
 
-        whole = torch.arange(len(data.test_labels), device=plan.device.torch_type)
+        whole = torch.arange(len(data.test_labels))
         return lambda epoch: train.batches(shuffled(epoch)), lambda: test.batches(
             whole.split(test_batch_size)
         )
