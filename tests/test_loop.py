@@ -9,6 +9,7 @@ import sys
 import time
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tqdm
@@ -16,6 +17,7 @@ import tqdm
 import benchbook
 from benchbook.commands.output import SOME_FAILED
 from benchbook.frameworks import batches, devices
+from benchbook.loop import callbacks
 from benchbook.loop import meter as loop
 from benchbook.loop.rate import Rate
 from benchbook.machine import contention
@@ -345,6 +347,18 @@ def test_windows_of_a_device_with_a_queue_are_as_long_as_their_work(now, monkeyp
     rate = measure(step)
     assert max(rate.rates) / min(rate.rates) == pytest.approx(1)
     assert rate.samples_per_second == pytest.approx(400)
+
+
+def test_a_number_that_a_librarys_callback_was_given_is_doubted_too(now):
+    speed = callbacks._Speed({})
+    speed._begin()
+    for rows in itertools.cycle([64, 36]):
+        now(1.0)
+        speed._meter.look([range(3), SimpleNamespace(shape=(rows, 2))], 64)
+        speed._count += 64
+        if speed._tick(None):
+            break
+    assert speed._meter.rate().doubt.startswith("batches had 36 to 64 rows, and samples is 64; ")
 
 
 @pytest.mark.parametrize("count", [None, math.nan, math.inf, -5, 0, "many"])

@@ -148,7 +148,7 @@ def lightning(samples: meter.Samples, **options: Any) -> Any:
                 self._count += samples(batch)
             else:
                 self._count += samples
-                self._meter.look(batch)
+                self._meter.look(batch, samples)
             updates = (
                 batch_idx + 1
             ) % trainer.accumulate_grad_batches == 0 or trainer.is_last_batch

@@ -114,14 +114,15 @@ class Meter:
                     (self._warm_up if self._first is None else self._check)(last)
         return self._result is not None
 
-    def look(self, batch: Any) -> None:
-        """Remember how many rows a batch has: a number of samples is doubted if they vary."""
+    def look(self, batch: Any, stated: float) -> None:
+        """Remember how many rows a batch has: its stated samples are doubted if they vary."""
+        self._stated = stated
         self._rows |= {found for found in [loaders.rows(batch)] if found is not None}
 
     def _samples_of(self, batch: Any, steps: int) -> float:
         """Return the samples of some steps."""
         if not callable(self.samples):
-            self.look(batch)
+            self.look(batch, self.samples)
             return self.samples * steps
         count = self.samples(batch)
         with suppress(TypeError, ValueError):  # an array of one number is a number
@@ -286,11 +287,11 @@ class Meter:
     def _doubt(self) -> str:
         """Return why the samples may be miscounted; empty if they are not."""
         if len(self._rows) > 1 and (
-            self.samples in self._rows or self.samples % max(self._rows) == 0
+            self._stated in self._rows or self._stated % max(self._rows) == 0
         ):  # else rows are something else, such as the time of a sequence
             found = f"batches had {min(self._rows)} to {max(self._rows)} rows"
             passed = "if rows are samples, pass a function, such as lambda batch: len(batch[0])"
-            return f"{found}, and samples is {self.samples:g}; {passed}"
+            return f"{found}, and samples is {self._stated:g}; {passed}"
         if 0 < self._empty < self._steps - self._first:
             steps = f"{self._empty} of {self._steps - self._first} steps"
             return f"{steps} returned nothing: those that gave up a batch count as trained"
