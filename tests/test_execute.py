@@ -133,7 +133,7 @@ processes.stop_on_signals()
 layout.notebooks = lambda: {{"faults": Path(os.environ["FAULTS_NOTEBOOK"])}}
 from benchbook.running import profiles, session
 try:
-    sys.exit(len(session.run([profiles.Point(**json.loads(sys.argv[1]))], "tester")))
+    sys.exit(len(session.Session([profiles.Point(**json.loads(sys.argv[1]))], "tester").run()))
 except processes.Stopped as stop:
     sys.exit(stop.status)
 """
@@ -165,9 +165,9 @@ def test_a_good_run_ends_with_its_row_and_its_manifest_and_is_not_measured_again
     assert rows_of(point)["status"].tolist() == ["ok"]
     assert len(list(folder_of(point).glob("*.json"))) == 1
     assert not list(folder_of(point).glob("*.running"))
-    session.run([point], "tester")
+    session.Session([point], "tester").run()
     monkeypatch.setenv("FAULT", "exception")
-    session.run([point], "tester")  # nothing runs: nothing fails
+    session.Session([point], "tester").run()  # nothing runs: nothing fails
     assert rows_of(point)["status"].tolist() == ["ok", "ok"]
 
 
@@ -237,7 +237,7 @@ def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(p
     )  # leaps once the run hangs
     monkeypatch.setattr(launch, "time", clock)
     monkeypatch.setenv("FAULT", "hangs")
-    assert session.run([long], "tester", time.monotonic() + 1000) == [
+    assert session.Session([long], "tester", time.monotonic() + 1000).run() == [
         (long, "stopped by the deadline; its finished windows are kept")
     ]
     assert rows_of(point)[["phase", "status"]].to_numpy().tolist() == [
@@ -247,7 +247,7 @@ def test_a_run_is_stopped_at_the_deadline_keeps_its_rows_and_is_measured_again(p
     assert rows_of(point)["message"].iloc[-1] == "stopped by the deadline"
     monkeypatch.setattr(launch, "time", time)
     monkeypatch.setenv("FAULT", "")
-    assert session.run([long], "tester") == []
+    assert session.Session([long], "tester").run() == []
     assert rows_of(point)["status"].tolist() == ["ok", "interrupted", "ok"]
 
 

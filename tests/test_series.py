@@ -99,7 +99,7 @@ def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkey
     large = resized(own[512], device="cpu")
     context.change(session="a-session")
     monkeypatch.setattr(series, "memory_bytes", lambda kind: 2**30)
-    assert session.run([large], "desk") == []
+    assert session.Session([large], "desk").run() == []
     assert session.is_done(layout.state("desk") / large.study / large.name)
     (row,) = records.merge(layout.runs("desk")).to_dict("records")
     assert row["status"] == "out_of_memory"

@@ -4,7 +4,7 @@ import math
 import os
 import signal
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -456,7 +456,7 @@ def _show(
     machine = lines["machine"].iloc[0]
     if until - time.monotonic() > REPORT_SECONDS:
         page = _write_report()
-        evidence = replace(Evidence.of_machine(machine), own_first=True)
+        evidence = Evidence.of_machine(machine)
         unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
         say_table(
             f"All points of {machine}", _table(lines, {point.key: point.title for point in points})

@@ -3,7 +3,6 @@ is measured."""
 
 import ast
 import functools
-import hashlib
 import importlib.util
 import pkgutil
 import sys
@@ -85,13 +84,6 @@ def keywords(arguments: str) -> dict[str, Any]:
         raise ValueError(
             f'arguments {arguments!r}; allowed: such as "num_classes=10, depth=2"'
         ) from error
-
-
-def digests(names: dict[str, str]) -> dict[str, str]:
-    """Return the digests of the files with the callables, by parameter; those of modules are
-    left out."""
-    files = {what: Path(name.rpartition(":")[0]) for what, name in names.items() if is_file(name)}
-    return {what: hashlib.sha256(path.read_bytes()).hexdigest() for what, path in files.items()}
 
 
 @functools.cache

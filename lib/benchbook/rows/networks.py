@@ -25,7 +25,6 @@ MOST_OVER_COUNT = {"images": 1.12, "tokens": 1.94}
 # Share of a Mac's memory that its GPU may use: 10.67 of 16 GB on an M4 (github:exo-explore/exo pull
 # #1672), and up to 107.5 of 128 GB (github:antirez/ds4 pull #893).
 UNIFIED = 0.667
-MEMORIES = (8, 16, 24, 48, 80)  # gigabytes that are shown if the device's memory is unknown
 
 
 @dataclass(frozen=True)

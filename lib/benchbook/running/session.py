@@ -67,7 +67,7 @@ def measure(
         deadline: on the monotonic clock.
 
     Returns:
-        The points that are left for the next call, each with the reason; see `run`.
+        The points that are left for the next call, each with the reason; see `Session`.
 
     Raises:
         RuntimeError: another study runs on this machine.
@@ -89,17 +89,14 @@ def measure(
         ):  # a power cut may damage it
             temporary.write(file, runs.new_id())
         with context.changed(session=file.read_text(), machine=name):
-            left_out = run(points, name, deadline)
+            left_out = Session(points, name, deadline).run()
         if not left_out:
             file.unlink()
     return left_out
 
 
-def run(
-    points: list[Point], machine_name: str, deadline: float = math.inf
-) -> list[tuple[Point, str]]:
-    """Run every point that is not done yet; return those that did not fit, were stopped or could
-    not run, with reasons.
+class Session:
+    """The points of one `make study`, in the profile's order.
 
     A point starts only if its estimate ends before the deadline. One that takes longer is
     stopped there and keeps its finished windows. A point that fails writes a row and counts as
@@ -109,38 +106,60 @@ def run(
         points, machine_name: in the profile's order; of the rows.
         deadline: on the monotonic clock. With a deadline, the session does not wait for a calm
         machine.
+
+    Attributes:
+        left_out: points that did not fit, were stopped or could not run, with reasons.
     """
-    recover(machine_name)
-    left_out, spent, failed, end = [], [], [], deadline - END_SECONDS
-    patience = contention.patience() if math.isinf(deadline) else 0.0
-    left = POINTS_OF_PATIENCE * patience - sum(_lost(point, machine_name) for point in points)
-    estimates = _estimates(points, machine_name)
-    print(_announced(points, machine_name, estimates), flush=True)
-    for number, point in enumerate(points, start=1):
-        folder, position = _state(machine_name, point), f"{number}/{len(points)}"
-        statuses = _statuses(folder)
-        if not statuses and (reason := series.too_large(point, failed)):
-            statuses = execute.skip(point, machine_name, OUT_OF_MEMORY, reason)
-            _write_done(folder, statuses)
-        if statuses:
-            failed += [point] * (OUT_OF_MEMORY in statuses)
-            Line(point, machine_name, position).end(statuses)
-            continue
-        estimate, until = estimates[point.key], max(0.0, end - time.monotonic())
-        if (wanted := START_SECONDS if math.isnan(estimate) else estimate) > until:
-            left_out.append((point, f"needs about {wanted:.0f} s, {until:.0f} s were left"))
-            continue
-        line, later = Line(point, machine_name, position), points[number:]
+
+    def __init__(self, points: list[Point], machine_name: str, deadline: float = math.inf) -> None:
+        recover(machine_name)
+        self.points, self.machine, self.end = points, machine_name, deadline - END_SECONDS
+        self.left_out: list[tuple[Point, str]] = []
+        self._spent: list[tuple[float, float]] = []
+        self._failed: list[Point] = []
+        self._patience = contention.patience() if math.isinf(deadline) else 0.0
+        lost = sum(_lost(point, machine_name) for point in points)
+        self._left = POINTS_OF_PATIENCE * self._patience - lost
+        self._estimates = _estimates(points, machine_name)
+
+    def run(self) -> list[tuple[Point, str]]:
+        """Run every point that is not done yet; return `left_out`."""
+        print(_announced(self.points, self.machine, self._estimates), flush=True)
+        for number, point in enumerate(self.points, start=1):
+            statuses, position = self._known(point), f"{number}/{len(self.points)}"
+            if statuses:
+                Line(point, self.machine, position).end(statuses)
+            elif self._fits(point):
+                self._take(point, Line(point, self.machine, position), self.points[number:])
+        return self.left_out
+
+    def _known(self, point: Point) -> list[str]:
+        """Return the statuses of a point that is done or whose batch is too large."""
+        statuses = _statuses(_state(self.machine, point))
+        if not statuses and (reason := series.too_large(point, self._failed)):
+            statuses = execute.skip(point, self.machine, OUT_OF_MEMORY, reason)
+            _write_done(_state(self.machine, point), statuses)
+        self._remember(point, statuses)
+        return statuses
+
+    def _remember(self, point: Point, statuses: list[str]) -> None:
+        if OUT_OF_MEMORY in statuses:
+            self._failed.append(point)
+
+    def _fits(self, point: Point) -> bool:
+        """Return whether a point ends before the deadline; one that does not is left out."""
+        estimate, until = self._estimates[point.key], max(0.0, self.end - time.monotonic())
+        wanted = START_SECONDS if math.isnan(estimate) else estimate
+        if wanted > until:
+            reason = f"needs about {wanted:.0f} s, {until:.0f} s were left"
+            self.left_out.append((point, reason))
+        return wanted <= until
+
+    def _take(self, point: Point, line: Line, later: list[Point]) -> None:
+        """Measure a point, and print its result and the time that later ones take."""
+        estimate = self._estimates[point.key]
         try:
-            before, allowed = _lost(point, machine_name), max(0.0, min(patience, left))
-            waited = line.wait_until_calm(allowed)
-            statuses = execute.execute(point, machine_name, line.watch, end, allowed - waited)
-            left -= waited + _lost(point, machine_name) - before
-            if "interrupted" in statuses:
-                left_out.append((point, "stopped by the deadline; its finished windows are kept"))
-            else:
-                _write_done(folder, statuses)
-                failed += [point] * (OUT_OF_MEMORY in statuses)
+            statuses = self._attempt(point, line)
         except Stopped:
             line.end(["interrupted"], 0)
             raise
@@ -148,18 +167,31 @@ def run(
             is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             if is_full or os.environ.get("BENCHBOOK_DEBUG"):
                 raise
-            left_out.append((point, f"{type(error).__name__}: {error}"))
+            self.left_out.append((point, f"{type(error).__name__}: {error}"))
             statuses = [type(error).__name__]
         if point.study == CALIBRATION:
-            estimates = _estimates(points, machine_name)
+            self._estimates = _estimates(self.points, self.machine)
         else:
-            spent.append((time.monotonic() - line.started, estimate))
-        seconds_left = _left(spent, [estimates[each.key] for each in later])
+            self._spent.append((time.monotonic() - line.started, estimate))
+        seconds_left = _left(self._spent, [self._estimates[each.key] for each in later])
         line.end(statuses, seconds_left)
-        if len(spent) == FIRST_ANSWERS and later:
+        if len(self._spent) == FIRST_ANSWERS and later:
             many = f"the other {wording.count(len(later), 'point')} take about {wording.duration(seconds_left)}"
             print(f"First answers are above; {many}; Ctrl-C keeps all.", flush=True)
-    return left_out
+
+    def _attempt(self, point: Point, line: Line) -> list[str]:
+        """Run a point once the machine is calm; return the statuses of its processes."""
+        before, allowed = _lost(point, self.machine), max(0.0, min(self._patience, self._left))
+        waited = line.wait_until_calm(allowed)
+        statuses = execute.execute(point, self.machine, line.watch, self.end, allowed - waited)
+        self._left -= waited + _lost(point, self.machine) - before
+        if "interrupted" in statuses:
+            reason = "stopped by the deadline; its finished windows are kept"
+            self.left_out.append((point, reason))
+        else:
+            _write_done(_state(self.machine, point), statuses)
+            self._remember(point, statuses)
+        return statuses
 
 
 def _estimates(points: list[Point], machine_name: str) -> dict[tuple[str, str], float]:

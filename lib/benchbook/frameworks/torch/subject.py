@@ -1,7 +1,6 @@
 """A torch workload step by step, for the comparison with float64; and networks in float64
 without dropout."""
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -156,20 +155,6 @@ class _WithoutDropout(TorchFunctionMode):
 def call(network: Callable, inputs: tuple | dict) -> Any:
     """Return a network's outputs; its inputs are a tuple, or a dictionary of keyword arguments."""
     return network(**inputs) if isinstance(inputs, dict) else network(*inputs)
-
-
-def copied(model: nn.Module) -> nn.Module:
-    """Return a deep copy of a network; attributes that autograd computed, as in weight_norm, are
-    copied as values."""
-    attributes = [
-        part
-        for layer in model.modules()
-        for part in vars(layer).values()
-        if isinstance(part, torch.Tensor)
-    ]
-    return copy.deepcopy(
-        model, {id(part): part.detach().clone() for part in attributes if part.grad_fn is not None}
-    )
 
 
 def cast(model: nn.Module, dtype: torch.dtype) -> None:
