@@ -16,6 +16,7 @@ from benchbook.report import aggregation, site
 from benchbook.studies.results.evidence import Evidence
 from rows import make_row, make_rows, windows
 from sites import serve
+from test_chips import AS_WRITTEN
 from test_report import PIXEL, html_output, write_notebook
 
 pytestmark = pytest.mark.browser
@@ -426,6 +427,24 @@ def test_a_row_and_a_card_say_where_they_come_from(visit):
         in page.locator("#sure li").first.inner_text()
     )
     assert visit("points.html").get_by_text("desk/simclr_epochs/reference-cpu").count() == 1
+
+
+def test_a_name_as_people_write_it_is_the_commands_chip(visit):
+    page = visit("index.html#train=resnet50&devices=1&precision=best")
+    for name, chip in AS_WRITTEN.items():
+        ask(page, have=name, consider="")
+        shown = page.locator("#card th[scope=col]").all_inner_texts()
+        products = {chips.product(each) for each in shown}
+        assert products <= {chips.product(chip)}, (name, shown)
+        if not shown:  # no time: what there is of it is said, and it is no other chip
+            left = page.locator("#none").inner_text()
+            assert f"“{name}” has no time" in left or ("80GB" in name and "40GB" not in left)
+    ask(page, have="MacBook")
+    assert "Apple M1" in page.locator("#none button").all_inner_texts()
+    ask(page, have="GTX 1080", train="gpt2")
+    assert "; it has " in page.locator("#none").inner_text()
+    ask(page, have="4090 Ultra")
+    assert "; near it are " in page.locator("#none").inner_text()
 
 
 def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):

@@ -8,6 +8,7 @@ matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 
 import difflib
 import functools
+import itertools
 import re
 
 import numpy
@@ -30,6 +31,17 @@ SERIES = {
     "processor",
     "chip",
 }
+# What people write for a chip or around it, and what stands in its place: clouds, computers, and
+# memory that belongs to no name. They are tried one after the other, until a chip is found.
+AROUND = (
+    (r"^(google )?colab$", "t4"),
+    (r"^(mac ?book( (pro|air))?|imac|mac( mini| studio| pro)?)$", "apple m"),
+    (
+        r"\b(mac ?book( (pro|air))?( 1[3-6])?|imac|mac ?mini|mac (studio|pro)|air|(google )?colab|kaggle)\b",
+        "",
+    ),
+    (r"\b\d+ ?gb\b", ""),
+)
 VENDORS = {"apple", "google", "amd", "intel", "huawei"}
 
 
@@ -59,16 +71,19 @@ def table() -> pandas.DataFrame:
 
 def resolve(name: str) -> str:
     """Return the canonical name of a chip: the one of this name, else the only one that has all
-    its words.
+    its words; without the computer's and the memory's words, where they hide it.
 
     The start page (start.js) reads a typed name by the same rules.
 
     Raises:
         UnknownChip: no chip has this name, or several have its words.
     """
-    if own := listed(name):
-        return own
-    several = list(search(name).index) if name.strip() else []
+    without = lambda text, rule: re.sub(*rule, text).strip()  # noqa: E731
+    for text in itertools.accumulate(AROUND, without, initial=name.lower().strip()):
+        if own := listed(text):
+            return own
+        if several := list(search(text).index) if text else []:
+            break
     if len(several) == 1:
         return several[0]
     if several:

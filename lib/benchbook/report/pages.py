@@ -121,7 +121,8 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
     }
     return {
         "marks": packed(marks), "pairs": packed(pandas.DataFrame(faster)), "works": packed(works),
-        "ignored": sorted(chips.SERIES | chips.VENDORS), "families": observations.FAMILIES, "values": list(values),
+        "ignored": sorted(chips.SERIES | chips.VENDORS), "around": chips.AROUND,
+        "families": observations.FAMILIES, "values": list(values),
         "chips": chips.table()[["product", "aliases", "vendor"]].T.to_dict("list"),
         "forms": estimates.FORMS, "factors": factors, "near": estimates.NEAR, "nearest": nearest,
     }  # fmt: skip

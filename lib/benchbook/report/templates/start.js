@@ -1,6 +1,6 @@
 // Chooses, compares and charts the marks of the page. The URL keeps the choice. All numbers but ratios are text.
 {
-const {values, families, ignored, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
+const {values, families, ignored, around, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
 const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices"]];
 const LINES = {time: "Time", source: "Evidence", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
   fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
@@ -23,13 +23,18 @@ const wordsOf = (text) => (text.toLowerCase().replace(/\((r|tm)\)/g, " ").match(
   .filter((word) => !ignored.includes(word)).sort().join(" ");
 const known = new Map(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
   [chip, ...aliases.split("|")].map((name) => [wordsOf(name), chip])));
-function meant(own, text) {
+const without = (text) => around.reduce((texts, [words, other]) =>
+  [...texts, texts.at(-1).replace(new RegExp(words, "g"), other).trim()], [text.toLowerCase().trim()]);
+const chipOf = (text) => without(text).map((each) => known.get(wordsOf(each))).find(Boolean);
+const meant = (own, text) => without(text).map((each) => named(own, each)).find((each) => each.length) ?? [];
+function named(own, text) {
   const [words, chip] = [wordsOf(text), known.get(wordsOf(text))];
   const wanted = (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).map((word) => new RegExp(
     `(?<![a-z0-9])${word.match(/[a-z]+|\d+/g).join("[^a-z0-9|]*")}(?!${/\d$/.test(word) ? "\\d" : "[a-z]"})`));
   const written = (mark) => `${mark.name}|${mark.chip}|${chips[mark.chip]?.[1] ?? ""}`.toLowerCase();
+  const [ofProduct, hasWords] = [(mark) => chip && product(mark) === chips[chip][0], (mark) => wanted.every((word) => word.test(written(mark)))];
   const rules = [(mark) => wordsOf(mark.name) === words, (mark) => chip && mark.chip === chip,
-    (mark) => chip && product(mark) === chips[chip][0], (mark) => wanted.every((word) => word.test(written(mark)))];
+    (mark) => ofProduct(mark) && hasWords(mark), ofProduct, (mark) => !chip && hasWords(mark)]; // a chip's name is no other's
   const found = wanted.length ? rules.map((rule) => own.filter(rule)).find((each) => each.length) ?? [] : [];
   return found.filter((mark) => mark === found.find((first) => first.name === mark.name));
 }
@@ -135,6 +140,16 @@ function showWorks(own) {
   }));
   if (!several.length) byId("works").append(row("No publication trained the same work on two of these chips."));
 }
+// What there is of a name without a time: its other tasks and precisions, else chips that share one of its words.
+function other(text) {
+  const [chip, words] = [chipOf(text), text.toLowerCase().match(/[a-z]*\d+[a-z]*|[a-z]{2,}/g) ?? []];
+  const own = chip ? marks.filter((mark) => product(mark) === chips[chip][0] && mark.devices === 1) : [];
+  const titles = Object.fromEntries([...field("train").options].map((option) => [option.value, option.text]));
+  const named = chip ? own.map((mark) => `${titles[mark.task]} in ${families[mark.family]}`)
+    : Object.keys(chips).filter((each) => words.some((word) => each.toLowerCase().split(/[^a-z0-9]+/).includes(word)));
+  const few = [...new Set(named)].slice(0, 6).join("; ");
+  return few && (chip ? `; it has ${few}` : `; near it are ${few}`);
+}
 function update() {
   const train = field("train").value;
   byId("names").replaceChildren(...[...new Set(marks.filter((mark) => mark.task === train).map((mark) => mark.name))].map((name) => made("option", name)));
@@ -142,11 +157,11 @@ function update() {
   const every = chosen();
   const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, meant(every, field(name).value)]);
   byId("none").replaceChildren(...typed.filter(([, found]) => found.length !== 1).map(([name, found]) => {
-    const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : "has no time for this task and precision that may be shown."}`);
+    const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : `has no time for this task and precision${other(field(name).value)}.`}`);
     said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); }})));
     return said;
   }));
-  const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: known.get(wordsOf(field(name).value))});
+  const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: chipOf(field(name).value)});
   const own = [...new Set(asked.filter((mark) => mark.chip || mark.name))];
   const first = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
   showCard(own);
