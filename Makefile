@@ -94,6 +94,7 @@ derived: $(READY) #- Make again what is derived from other tables: networks' act
 	@$(BIN)/python benchmarks/fit_memory.py
 	@$(BIN)/python benchmarks/predictions.py
 	@$(BIN)/python benchmarks/estimates.py
+	@$(BIN)/python benchmarks/pairs_page.py
 	@$(BIN)/python tests/golden.py
 
 # Autosave would change tracked notebooks, and JupyterLab's news would cover them.

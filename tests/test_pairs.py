@@ -1,10 +1,16 @@
 """Published pairs: the works that a publication trained on two chips, and what follows from
 them."""
 
+import sys
+
 import pytest
 import yaml
 
+from benchbook.machine import layout
 from benchbook.record import articles, chips, pairs
+
+sys.path.append(str(layout.root() / "benchmarks"))
+import pairs_page
 
 
 @pytest.mark.parametrize(
@@ -48,3 +54,13 @@ def test_two_chips_of_one_vendor_pair_in_one_build():
     own = pairs.between("RTX 3090", "A100")
     own = own[own["family"].eq("fp32")]  # in 3d-unet-benchmarks the fastest are of unlike builds
     assert not own["publication"].str.contains("3d-unet").any()
+
+
+def test_the_page_of_pairs_has_each_two_products_once_and_is_that_of_the_record():
+    page = (layout.root() / "docs" / "pairs.md").read_text(encoding="utf-8")
+    assert page == pairs_page.page(), "run `make derived`"
+    lines = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][1:]
+    sides = pairs.table()[["product", "product_over"]].drop_duplicates()
+    assert {frozenset(each) for each in sides.itertuples(index=False)} == {
+        frozenset((first.removeprefix("| "), second)) for first, second, *_ in lines
+    }
