@@ -10,7 +10,7 @@ INTRODUCTION = """\
 Each of these {count} lines is of two chips on which a publication trained the same work with the same script and build.
 The number is the mean of the publications, in the precision that most of them used. Its bounds are those within which
 90 % of publications lay that were hidden when the bounds were fitted; see [ranges](predictions.md).
-`benchbook compare "RTX 4090" A100` prints more about two of them. `make derived` writes this page from the public record.
+`benchbook compare "RTX 4090" A100` says more of two. `make derived` writes this page from the public record.
 """
 HEAD = "| chip | over | times as fast | works | sources |\n|---|---|---|---|---|\n"
 
