@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import plants
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import verdicts
@@ -27,7 +26,8 @@ from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.simclr_epochs import plan as simclr
-from fakes import CPU, run
+from made import plants
+from made.fakes import CPU, run
 
 PRECISIONS = ("fp32", "amp_bf16")
 

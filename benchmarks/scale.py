@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy
 
-from rows import COMMITTED
+from made.rows import COMMITTED
 
 FILES_OF_MACHINE = 50
 # copies are up to this share faster than their original, so that their windows never overlap

@@ -26,7 +26,7 @@ import yaml
 from benchbook.commands.output import SOME_FAILED
 from benchbook.machine import processes
 from benchbook.rows import records
-from toy import copy_project
+from made.toy import copy_project
 
 ENDED, REFUSED = 0, 2
 LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault

@@ -16,8 +16,8 @@ from benchbook.machine import context
 from benchbook.machine import processes as own_processes
 from benchbook.measuring import protocol, sensors, trials, window
 from benchbook.rows import files
-from fakes import Clock, run
-from processes import FRAMEWORK
+from made.fakes import Clock, run
+from made.processes import FRAMEWORK
 
 files.unexpected = ()  # a fault of the library fails a test, and leaves out no file or machine
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others

@@ -22,10 +22,6 @@ from pathlib import Path
 
 import pandas
 
-import bad_files
-import edges
-import golden_files
-import study_rows
 from benchbook import studies
 from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
@@ -42,6 +38,7 @@ from benchbook.running import profiles
 from benchbook.studies.experiments.parameters import nested
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.study import Study
+from made import bad_files, edges, golden_files, study_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"

@@ -5,15 +5,16 @@ import subprocess
 import sys
 
 from benchbook.machine import layout
-from processes import environment_of_tests
-from toy import copy_parts
+from made.processes import environment_of_tests
+from made.toy import copy_parts
 
 CONTRACT = "tests/test_plans.py tests/test_points.py tests/test_studies.py tests/test_notebooks.py tests/frameworks"
 TESTED = f'-m pytest -q -p no:cacheprovider -k "${{2#STUDY=}} and not an_example" -m "not slow" {CONTRACT}'
 # Its notebook's cells, in one process: test_session.py has a study that is added, in kernels and
 # with a report.
 STUDY = """
-import pathlib, sys, cells
+import pathlib, sys
+from made import cells
 from benchbook import studies
 from benchbook.machine import identity
 from benchbook.running import profiles

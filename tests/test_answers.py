@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import study_rows
 from benchbook import studies
 from benchbook.commands import cli
 from benchbook.judging import wording
@@ -21,7 +20,8 @@ from benchbook.report import closing
 from benchbook.studies.results import answers
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows
+from made import study_rows
+from made.rows import make_row, make_rows, windows
 
 STUDIES = studies.every()
 STUDY = STUDIES["mnist_speedup"]

@@ -10,12 +10,12 @@ import pandas
 import pytest
 from nbformat.v4 import new_output
 
-import study_rows
 from benchbook.record import articles, chips, estimates
 from benchbook.report import aggregation, site
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows
-from sites import serve
+from made import study_rows
+from made.rows import make_row, make_rows, windows
+from made.sites import serve
 from test_chips import AS_WRITTEN
 from test_report import PIXEL, html_output, write_notebook
 

@@ -25,8 +25,8 @@ from benchbook.measuring import calibration, sensors
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.studies.calibrate import study
 from benchbook.studies.experiments.parameters import check
-from fakes import CPU, Clock
-from rows import make_row, make_rows
+from made.fakes import CPU, Clock
+from made.rows import make_row, make_rows
 
 CUDA = Device("cuda", "an NVIDIA GPU")
 

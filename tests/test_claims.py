@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-import golden_files
 from benchbook import studies
 from benchbook.judging import intervals, wording
 from benchbook.judging.intervals import Interval
@@ -18,7 +17,8 @@ from benchbook.record import articles, claims, naming, prices
 from benchbook.report import claim_outcomes
 from benchbook.studies.results import quantities
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows
+from made import golden_files
+from made.rows import make_row, make_rows
 
 QUANTITY = ["machine", "chip", "source", "name", "value", "low", "high", "interval"]
 CLAIM = {

@@ -8,7 +8,7 @@ import pytest
 from benchbook.judging import wording
 from benchbook.record import chips, estimates, predict, prices
 from benchbook.report import costs
-from rows import windows, write
+from made.rows import windows, write
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from email.message import Message
 import pytest
 
 from benchbook.machine import identity, layout
-from rows import make_row, write
+from made.rows import make_row, write
 
 REPOSITORY, HOME = "project/benchbook", "me/benchbook"
 CSV = "outputs/runs/desk/mnist_speedup/reference-cpu/run-{}.csv"

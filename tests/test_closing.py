@@ -17,8 +17,8 @@ from benchbook.running import progress
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.notebook import Experiment
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, windows, write
-from study_rows import NOTHING, evidence, given, point
+from made.rows import make_row, windows, write
+from made.study_rows import NOTHING, evidence, given, point
 
 STUDIES = studies.every()
 RUN = "20260101T000000Z-0000000"

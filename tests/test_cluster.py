@@ -9,7 +9,7 @@ import pytest
 from benchbook.machine import context, sessions
 from benchbook.measuring import runs
 from benchbook.rows import marker
-from rows import make_row
+from made.rows import make_row
 
 STUDY = (
     "study",

@@ -9,8 +9,8 @@ import pytest
 from benchbook.judging import compare, intervals, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.studies.experiments.parameters import declared, point_name
-from rows import make_rows, write
-from rows import windows as make_windows
+from made.rows import make_rows, write
+from made.rows import windows as make_windows
 from test_crosschecks import LATER, a_run, send
 
 

@@ -14,7 +14,7 @@ import pytest
 from benchbook.machine import layout
 from benchbook.record import chips
 from benchbook.rows import networks
-from processes import needs
+from made.processes import needs
 
 SCRIPT = layout.root() / "benchmarks" / "compiled.py"
 LOCKED = re.search(

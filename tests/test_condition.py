@@ -15,7 +15,7 @@ import yaml
 
 from benchbook.machine import awake, condition, nvidia
 from benchbook.rows import manifests
-from fakes import run
+from made.fakes import run
 
 # As the tools of real machines print it, cut to what is read.
 # https://github.com/AppHouseKitchen/AlDente-Battery_Care_and_Monitoring/issues/603 (Apple silicon),

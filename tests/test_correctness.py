@@ -9,7 +9,7 @@ from benchbook.report import closing
 from benchbook.studies.charts import figures
 from benchbook.studies.results import quantities
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows
+from made.rows import make_row, make_rows, windows
 
 GOOD = {
     "gradient_cosine": 1.0,

@@ -10,8 +10,8 @@ from benchbook.record import articles, prices
 from benchbook.report import costs
 from benchbook.report.costs import TASKS
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows
-from study_rows import point
+from made.rows import make_row, make_rows, windows
+from made.study_rows import point
 
 
 def with_published(lines) -> Evidence:

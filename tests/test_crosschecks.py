@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 
-import rows as written
 from benchbook.judging import verdicts
 from benchbook.machine import condition, layout
 from benchbook.rows import crosschecks
 from benchbook.studies.experiments.parameters import point_name
-from rows import make_row, make_rows
+from made import rows as written
+from made.rows import make_row, make_rows
 
 START = datetime(2026, 11, 22, 4, 10, 32, tzinfo=UTC)
 FLOPS = 71_565_312.0  # of MNIST's network, a sample

@@ -24,9 +24,9 @@ from benchbook.studies import datasets
 from benchbook.studies.charts import figures
 from benchbook.studies.datasets import sources
 from benchbook.studies.experiments.process import Process
-from fakes import CPU
-from rows import make_row, make_rows
-from sites import serve
+from made.fakes import CPU
+from made.rows import make_row, make_rows
+from made.sites import serve
 
 WHOLE_MNIST = sources.PUBLISHED["mnist"]
 DATA = Path(

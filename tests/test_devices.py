@@ -23,8 +23,8 @@ from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity, libraries, nvidia
 from benchbook.machine.kinds import Features
 from benchbook.measuring import calibration, sensors, trials, tuned
-from fakes import CPU
-from processes import run_python
+from made.fakes import CPU
+from made.processes import run_python
 
 MPS = Device("mps", "an Apple GPU")
 

@@ -11,7 +11,7 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMis
 from benchbook.machine import identity, layout
 from benchbook.measuring import sensors
 from benchbook.running import profiles
-from processes import run_python
+from made.processes import run_python
 
 LIBRARY = layout.root() / "lib"
 LIMIT = {"time_limit_minutes": 1}

@@ -10,8 +10,8 @@ from benchbook.judging import compare, statistics, wording
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
 from benchbook.rows import manifests
-from fakes import FakeWorkload
-from rows import make_row, make_rows
+from made.fakes import FakeWorkload
+from made.rows import make_row, make_rows
 
 NVML = {"energy_method": "nvml", "energy_boundary": "board"}
 RAPL = {"energy_method": "rapl", "energy_boundary": "package"}

@@ -21,8 +21,8 @@ from benchbook.rows import records
 from benchbook.running import execute, session
 from benchbook.running.profiles import Point
 from benchbook.studies.experiments import parameters
-from cells import write_notebook
-from processes import wait_for
+from made.cells import write_notebook
+from made.processes import wait_for
 
 pytestmark = pytest.mark.notebook
 

@@ -13,7 +13,7 @@ from jupyter_client.manager import start_new_kernel
 
 from benchbook.machine import layout
 from benchbook.rows import records
-from processes import wait_for
+from made.processes import wait_for
 
 TINY = {"num_processes": 1, "num_windows": 1, "num_warmup_steps": 1, "num_parity_steps": 1}
 TINY |= {"samples_per_window": 32, "try_seconds": 0.05}

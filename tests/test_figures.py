@@ -13,8 +13,8 @@ from benchbook.studies.charts.plots import Bars, pooled
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
-from edges import line
-from rows import make_row, make_rows
+from made.edges import line
+from made.rows import make_row, make_rows
 
 
 def test_a_label_says_where_a_line_differs_from_the_others():

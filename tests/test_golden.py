@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from benchbook.judging import agreement
-from golden_files import FOLDER, differences, read, write
+from made.golden_files import FOLDER, differences, read, write
 
 VALUES = sorted(path.name for path in FOLDER.glob("*.json") if not path.name.startswith("losses-"))
 MOST_SHOWN = 40  # lines

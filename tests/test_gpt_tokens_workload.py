@@ -24,8 +24,8 @@ from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.gpt_tokens.network_torch import Attention, LoraLinear, Network
 from benchbook.studies.results import quantities
 from benchbook.studies.results.evidence import Evidence
-from fakes import CPU, run
-from rows import make_rows, windows
+from made.fakes import CPU, run
+from made.rows import make_rows, windows
 
 SMALL = "nanogpt_char_small"
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")

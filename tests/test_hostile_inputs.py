@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-import bad_files
 from benchbook.commands import cli
 from benchbook.commands.output import SOME_LEFT_OUT
 from benchbook.frameworks import survey
@@ -26,7 +25,8 @@ from benchbook.machine import layout, temporary
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import kernel, profiles, session
-from rows import COMMITTED, make_row, write
+from made import bad_files
+from made.rows import COMMITTED, make_row, write
 from test_crosschecks import a_run, send
 
 COUNTED = settings(

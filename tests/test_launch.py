@@ -16,8 +16,8 @@ from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.machine import launch
 from benchbook.measuring import protocol
 from benchbook.rows import records
-from fakes import CPU, run
-from processes import wait_for
+from made.fakes import CPU, run
+from made.processes import wait_for
 
 CHOICES = {
     "dataset": "shapes",
@@ -39,22 +39,25 @@ def test_a_result_a_message_and_what_is_printed_come_back_apart(log, tmp_path, m
     (tmp_path / "sitecustomize.py").write_text("print('{}')")
     monkeypatch.syspath_prepend(tmp_path)
     messages = []
-    assert launch.call("launch_cases:double", 21, log=log, on_message=messages.append) == (42, None)
+    assert launch.call("made.launch_cases:double", 21, log=log, on_message=messages.append) == (
+        42,
+        None,
+    )
     assert messages == [{"number": 21}]
     assert log.read_text() == "{}\nprinted\nwritten by C code\n"
 
 
 def test_an_error_has_its_type_and_a_death_its_signal_and_the_last_line(log):
-    _, failed = launch.call("launch_cases:fail", "no such kernel", log=log)
+    _, failed = launch.call("made.launch_cases:fail", "no such kernel", log=log)
     assert failed == ("NotImplementedError", "no such kernel", False)
     assert "launch_cases.py" in log.read_text()  # the traceback
-    _, failed = launch.call("launch_cases:die", signal.SIGKILL, log=log)
+    _, failed = launch.call("made.launch_cases:die", signal.SIGKILL, log=log)
     assert failed == (
         "",
         "the process was ended by SIGKILL; it last printed: the last words",
         False,
     )
-    _, failed = launch.call("launch_cases:missing", log=log)
+    _, failed = launch.call("made.launch_cases:missing", log=log)
     assert failed.name == "AttributeError"
 
 
@@ -63,7 +66,7 @@ def test_a_process_that_hangs_or_is_stopped_is_killed_at_its_limit(
     log, tmp_path, monkeypatch, function, argument
 ):
     monkeypatch.chdir(tmp_path)
-    _, failed = launch.call(f"launch_cases:{function}", argument, log=log, seconds=3.0)
+    _, failed = launch.call(f"made.launch_cases:{function}", argument, log=log, seconds=3.0)
     assert failed == ("", "took longer than its limit of 3 s", True)
     assert not psutil.Process().children(recursive=True)
 
@@ -72,7 +75,7 @@ CALLER = """
 import sys
 from pathlib import Path
 from benchbook.machine import launch
-launch.call("launch_cases:hang", sys.argv[1], log=Path(sys.argv[2]))
+launch.call("made.launch_cases:hang", sys.argv[1], log=Path(sys.argv[2]))
 """
 
 
@@ -97,10 +100,10 @@ def test_a_process_ends_with_the_one_that_called_and_is_interrupted_with_it(log,
 
 @pytest.mark.slow
 def test_two_ranks_train_as_one_process_and_test_with_the_first_ones_statistics(log, tmp_path):
-    from small_replica import build
+    from made.small_replica import build
 
     losses, failed = launch.call(
-        "launch_cases:train_replica", str(tmp_path), CHOICES, log=log, num_ranks=2
+        "made.launch_cases:train_replica", str(tmp_path), CHOICES, log=log, num_ranks=2
     )
     assert failed is None, log.read_text()
     rows = records.read(tmp_path / "0" / "run-1.csv")
@@ -119,7 +122,7 @@ def test_two_ranks_train_as_one_process_and_test_with_the_first_ones_statistics(
 def test_a_rank_that_is_killed_ends_all_ranks(log, tmp_path):
     begun, choices = time.monotonic(), CHOICES | {"dataset": "synthetic"}
     _, failed = launch.call(
-        "launch_cases:train_replica", str(tmp_path), choices, 3, log=log, num_ranks=2
+        "made.launch_cases:train_replica", str(tmp_path), choices, 3, log=log, num_ranks=2
     )
     assert time.monotonic() - begun < 120
     assert failed is not None

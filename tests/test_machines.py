@@ -7,7 +7,7 @@ import pytest
 from benchbook.machine import identity
 from benchbook.report import machines
 from benchbook.rows import crosschecks
-from rows import make_row, make_rows
+from made.rows import make_row, make_rows
 
 MACHINE = replace(
     identity.identify("desk"),

@@ -19,7 +19,7 @@ from benchbook.measuring.sensors import Counters, Energy
 from benchbook.measuring.window import window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
-from fakes import CPU, FakeWorkload, Sensor
+from made.fakes import CPU, FakeWorkload, Sensor
 
 ULTRA = Device("mps", "Apple M3 Ultra")
 MPS, CUDA = Device("mps", "an Apple GPU"), Device("cuda", "an NVIDIA GPU", index=1)

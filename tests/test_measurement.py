@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import toy
 from benchbook.judging import verdicts
 from benchbook.machine import condition, contention, launch
 from benchbook.measuring import runs
@@ -22,6 +21,7 @@ from benchbook.measuring.writer import Run
 from benchbook.rows import manifests, records
 from benchbook.studies.experiments import measurement
 from benchbook.studies.experiments.measurement import Measurement
+from made import toy
 
 MEASURE = """
 import json, os, sys

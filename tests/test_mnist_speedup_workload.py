@@ -4,7 +4,6 @@ import psutil
 import pytest
 import torch
 
-import small
 from benchbook.studies.mnist_speedup import network_torch
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mnist_speedup.network_torch import (
@@ -13,7 +12,8 @@ from benchbook.studies.mnist_speedup.network_torch import (
     LeanNetwork,
     Network,
 )
-from fakes import CPU
+from made import small
+from made.fakes import CPU
 
 pytestmark = pytest.mark.usefixtures("own_random_state")
 

@@ -6,7 +6,7 @@ import pytest
 
 from benchbook.studies.datasets import DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import weights as initial
-from sites import serve
+from made.sites import serve
 
 FILE = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_{}_no_top.h5"
 

@@ -13,7 +13,7 @@ from benchbook.record import naming
 from benchbook.rows import records
 from benchbook.running.profiles import Point
 from benchbook.studies.experiments.parameters import declared
-from rows import contents, make_row, make_rows
+from made.rows import contents, make_row, make_rows
 
 BAD = [
     "",

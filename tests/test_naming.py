@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchbook.record import articles, naming
-from rows import make_row, make_rows
+from made.rows import make_row, make_rows
 
 
 def names(*rows, folder=None):

@@ -29,9 +29,9 @@ from benchbook.studies.experiments import notebook
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.parameters import declared, nested
 from benchbook.studies.experiments.process import Process
-from cells import write_points
-from processes import run_cells
-from rows import contents
+from made.cells import write_points
+from made.processes import run_cells
+from made.rows import contents
 
 NOTEBOOKS = list(layout.notebooks().values())
 STUDIES = [path for path in NOTEBOOKS if not path.name.startswith(("00_", "07_", "90_"))]

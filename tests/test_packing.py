@@ -14,8 +14,8 @@ import pytest
 
 from benchbook.machine import identity, layout, sessions
 from benchbook.rows import crosschecks, manifests, packing, records
-from processes import ended_after
-from rows import contents, make_row, make_zip, write
+from made.processes import ended_after
+from made.rows import contents, make_row, make_zip, write
 
 CSV = "desk/mnist_speedup/reference-cpu/run-1.csv"
 MANIFEST = CSV.replace(".csv", ".json")

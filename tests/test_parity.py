@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch import nn
 
-import plants
 from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
@@ -19,7 +18,8 @@ from benchbook.measuring import float64, parity, protocol
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.vae_stability import plan as vae
-from fakes import CPU, apple_gpu
+from made import plants
+from made.fakes import CPU, apple_gpu
 
 PLANS = {"mnist": mnist.Plan, "vae": vae.Plan}
 DEVICES = [CPU, apple_gpu("mps", "torch")]

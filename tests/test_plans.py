@@ -11,7 +11,6 @@ import numpy
 import pytest
 import yaml
 
-import small
 from benchbook import studies
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
@@ -20,8 +19,9 @@ from benchbook.running import profiles
 from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
 from benchbook.studies.experiments import parameters
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
-from small import PLANS, TEXT
-from small import images as images_of
+from made import small
+from made.small import PLANS, TEXT
+from made.small import images as images_of
 
 
 def masks(side: int) -> Dataset:

@@ -9,7 +9,7 @@ from benchbook.machine import layout
 from benchbook.rows import points
 from benchbook.studies.experiments import parameters
 from benchbook.studies.experiments.parameters import declared, non_default, point_name
-from rows import COMMITTED
+from made.rows import COMMITTED
 
 STUDY = "mnist_speedup"
 DEFAULTS = declared(STUDY) | {"device": "cpu"}

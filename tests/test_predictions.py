@@ -9,13 +9,13 @@ import numpy
 import pandas
 import pytest
 
-import golden_files
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips, observations, predict, rules
 from benchbook.record.predict import Question, Range, Unknown
 from benchbook.rows import networks
 from benchbook.studies.segmentation_scaling import study as segmentation
+from made import golden_files
 
 FIGURES = ["fp32_tflops", "fp16_tflops", "matrix_tflops", "bandwidth_gb_s"]
 ORDER, BOUNDS = ("fp32", "tf32", "bf16"), ["low", "value", "high"]

@@ -11,7 +11,7 @@ import pytest
 
 from benchbook.__main__ import describe
 from benchbook.machine import launch, processes
-from processes import run_python
+from made.processes import run_python
 
 
 def start(code: str, **variables: str) -> subprocess.Popen:
@@ -70,7 +70,7 @@ def test_processes_of_a_run_are_known_when_their_parent_is_dead_and_are_killed(m
 
 def test_a_launched_process_owns_its_caller_and_one_of_multiprocessing_those_beside_it(tmp_path):
     pids, failed = launch.call(
-        "launch_cases:own", log=tmp_path / "log"
+        "made.launch_cases:own", log=tmp_path / "log"
     )  # as in JupyterLab and in papermill alone
     assert failed is None
     assert os.getpid() in pids

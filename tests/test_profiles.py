@@ -18,8 +18,8 @@ from benchbook.running import profile_files, profiles
 from benchbook.studies.experiments import parameters
 from benchbook.studies.experiments.parameters import BUDGET, declared, nested, point_name
 from benchbook.studies.experiments.plan import StudyPlan
-from cells import write_notebook
-from small import EVERY, PLANS, has
+from made.cells import write_notebook
+from made.small import EVERY, PLANS, has
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pandas
 import pytest
 
-import plants
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.protocol import Amount
 from benchbook.measuring.window import steps_lasting, train_window
-from fakes import FakeWorkload, Sensor
+from made import plants
+from made.fakes import FakeWorkload, Sensor
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -10,7 +10,7 @@ import pytest
 from benchbook.machine import condition
 from benchbook.report import machines
 from benchbook.rows import crosschecks, manifests, records, schema
-from rows import COMMITTED, make_row
+from made.rows import COMMITTED, make_row
 
 pytestmark = pytest.mark.usefixtures("outputs")
 STATE = {"awake_seconds": 1.0, "elapsed_seconds": 1.0, "load_average_1_minute": 0.5}

@@ -17,7 +17,7 @@ from benchbook.frameworks import devices
 from benchbook.machine import layout, sessions
 from benchbook.rows import networks, packing
 from benchbook.running import profiles
-from rows import make_row, write
+from made.rows import make_row, write
 
 DOCS = (layout.root() / "docs").glob("*.md")
 PAGES = (

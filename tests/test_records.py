@@ -10,7 +10,7 @@ import pytest
 from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.rows.schema import REQUIRED
-from rows import make_row, make_rows
+from made.rows import make_row, make_rows
 
 FULL_ROW = make_row(
     reference='an article, 2022; its "first" table',

@@ -22,15 +22,15 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-import study_rows
 from benchbook.machine import context, identity, sessions
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
 from benchbook.running import kernel
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results.evidence import Evidence
-from processes import ended_after
-from rows import contents, make_row, make_rows, windows
+from made import study_rows
+from made.processes import ended_after
+from made.rows import contents, make_row, make_rows, windows
 
 pytestmark = pytest.mark.usefixtures("outputs")
 MARKUP = '<script>alert("x")</script><img src=x onerror="alert(1)">'

@@ -18,7 +18,7 @@ from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.network_torch import parameter_groups
 from benchbook.studies.resnet50_cost.plan import Plan
-from fakes import CPU, run
+from made.fakes import CPU, run
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from benchbook.measuring import failures, runs
 from benchbook.rows import points, records
 from benchbook.running import profiles
 from benchbook.studies.experiments.parameters import point_name
-from fakes import CPU, run
+from made.fakes import CPU, run
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from benchbook.machine import context, identity, kinds, launch, layout, nvidia
 from benchbook.rows import networks, records
 from benchbook.running import profiles, series, session
 from benchbook.running.profiles import Point
-from small import has
+from made.small import has
 
 with pytest.MonkeyPatch.context() as patch:
     has(patch, {"torch": ("mps",)})

@@ -18,7 +18,6 @@ import psutil
 import pytest
 import yaml
 
-import toy
 from benchbook.commands import cli
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import Device
@@ -29,8 +28,9 @@ from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line, result
 from benchbook.studies.experiments import parameters
-from processes import environment_of_tests, wait_for
-from rows import make_row, windows, write
+from made import toy
+from made.processes import environment_of_tests, wait_for
+from made.rows import make_row, windows, write
 
 
 @pytest.fixture

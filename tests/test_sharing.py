@@ -13,8 +13,8 @@ from benchbook.machine import contention, nvidia, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.running.profiles import Point
 from benchbook.running.progress import Line
-from fakes import IOREG
-from rows import make_rows, windows
+from made.fakes import IOREG
+from made.rows import make_rows, windows
 
 IDLE = {
     "cpu_cores": 2,

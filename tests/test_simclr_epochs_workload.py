@@ -12,8 +12,8 @@ from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
 from benchbook.studies.simclr_epochs import network_torch
 from benchbook.studies.simclr_epochs import plan as simclr
-from fakes import CPU, run
-from small import COLOURED
+from made.fakes import CPU, run
+from made.small import COLOURED
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 

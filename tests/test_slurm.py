@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import toy
 from benchbook.rows import records
-from processes import environment_of_tests, wait_for
+from made import toy
+from made.processes import environment_of_tests, wait_for
 
 CONFIGURATION = Path("/etc/slurm/slurm.conf")  # where every command looks without SLURM_CONF
 ABSENT = [

@@ -16,8 +16,8 @@ from benchbook.report import aggregation
 from benchbook.rows import records
 from benchbook.running import profile_files, profiles
 from benchbook.running.profiles import Point
-from cells import write_points
-from processes import run_cells
+from made.cells import write_points
+from made.processes import run_cells
 
 # The variant of each study whose cells are run here. Of MNIST `.ci/run` measures all points in
 # kernels, and test_notebooks.py runs all cells; SimCLR's reference, which a search is compared

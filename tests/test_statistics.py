@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from benchbook.judging import statistics, verdicts
-from rows import make_row, make_rows, windows
+from made.rows import make_row, make_rows, windows
 
 
 def test_the_spread_is_half_the_noise_of_windows_around_their_process_without_its_warm_up():

@@ -11,7 +11,6 @@ import numpy
 import pandas
 import pytest
 
-import edges
 from benchbook import studies
 from benchbook.judging import wording
 from benchbook.report import closing
@@ -21,7 +20,8 @@ from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
-from study_rows import evidence, given, machine, point, tried
+from made import edges
+from made.study_rows import evidence, given, machine, point, tried
 
 STUDIES = studies.every()
 CHARTS = [(study, chart) for study in STUDIES.values() for chart in study.charts]

@@ -7,8 +7,8 @@ import pytest
 
 from benchbook.judging import statistics
 from benchbook.measuring import protocol
-from fakes import FakeWorkload, run
-from rows import make_row, make_rows
+from made.fakes import FakeWorkload, run
+from made.rows import make_row, make_rows
 
 TOLD = json.dumps({"sustained_minutes": 10.0})
 

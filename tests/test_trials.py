@@ -13,7 +13,7 @@ from benchbook.judging import statistics
 from benchbook.machine import contention, processes
 from benchbook.measuring import trials
 from benchbook.rows import records
-from fakes import CPU, IOREG, Clock, FakeWorkload
+from made.fakes import CPU, IOREG, Clock, FakeWorkload
 
 SECONDS = {"fp32": 3.0, "amp_bf16": 1.5, "amp_fp16": 3.0, "bf16": 1.0, "fp16": 4.0}
 

@@ -22,9 +22,9 @@ from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import FakeWorkload, run
-from rows import make_row, make_rows
-from small import PLANS
+from made.fakes import FakeWorkload, run
+from made.rows import make_row, make_rows
+from made.small import PLANS
 
 CPU = Device("cpu", "a test's CPU")
 

@@ -6,12 +6,12 @@ import numpy
 import pytest
 import torch
 
-import small
 from benchbook.measuring import protocol
 from benchbook.measuring.protocol import Amount
 from benchbook.studies.vae_stability import network_torch
 from benchbook.studies.vae_stability import plan as vae
-from fakes import CPU, run
+from made import small
+from made.fakes import CPU, run
 
 pytestmark = pytest.mark.usefixtures("own_random_state", "no_sensor")
 

@@ -16,8 +16,8 @@ from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import protocol
 from benchbook.running import session
 from benchbook.running.profiles import Point
-from fakes import FakeWorkload
-from rows import make_rows, windows
+from made.fakes import FakeWorkload
+from made.rows import make_rows, windows
 
 # A variable, what a manifest keeps of it (nothing: it is not recorded), and the points that it
 # changes: kind/framework, with torch's library of matrix products on a CPU (/mkl, /open, ...), and

@@ -14,7 +14,7 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.rows import records
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows, windows, write
+from made.rows import make_row, make_rows, windows, write
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 

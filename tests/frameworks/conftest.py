@@ -17,8 +17,8 @@ import pytest
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import import_keras
 from benchbook.machine.libraries import FRAMEWORKS
-from processes import FRAMEWORK, NO_PLUGINS, environment_of_tests
-from small import PLANS
+from made.processes import FRAMEWORK, NO_PLUGINS, environment_of_tests
+from made.small import PLANS
 
 FOLDER = Path(__file__).parent
 REPORTS = "BENCHBOOK_TEST_REPORTS"  # the file that a second pytest writes its reports to

@@ -11,7 +11,7 @@ from benchbook.frameworks import devices, operations
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import identity
 from benchbook.measuring import calibration, tuned
-from processes import FRAMEWORK
+from made.processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", "mlx")
 CPU = devices.pick("cpu", FRAMEWORK)

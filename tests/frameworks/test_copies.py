@@ -7,11 +7,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import small
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.runtime import ResidentArrays
 from benchbook.frameworks.torch.training import move
 from benchbook.frameworks.workload import Settings
+from made import small
 
 pytestmark = pytest.mark.frameworks("torch")
 GPU = Device("cuda", "an NVIDIA GPU")

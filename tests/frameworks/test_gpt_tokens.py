@@ -9,7 +9,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.measuring import parity
 from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import plan as gpt
-from fakes import run
+from made.fakes import run
 
 pytestmark = pytest.mark.frameworks("mlx")
 SMALL = "nanogpt_char_small"

@@ -6,14 +6,14 @@ import functools
 import numpy
 import pytest
 
-import small
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import arithmetic, import_keras, to_host, zero_kernels
 from benchbook.frameworks.keras.training import cross_entropy, flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
-from fakes import run
-from processes import FRAMEWORK
+from made import small
+from made.fakes import run
+from made.processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 of_any = pytest.mark.frameworks(

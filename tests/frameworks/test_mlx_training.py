@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy
 import pytest
 
-import small
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import calibration, parity, tuned
 from benchbook.measuring.window import trainer
 from benchbook.studies import datasets
-from fakes import apple_gpu, run
+from made import small
+from made.fakes import apple_gpu, run
 
 pytestmark = pytest.mark.frameworks("mlx")
 CPU = Device("cpu", "a CPU", "mlx")

@@ -16,8 +16,8 @@ from benchbook.measuring import float64, parity
 from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
-from fakes import run
-from processes import FRAMEWORK
+from made.fakes import run
+from made.processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("torch", "tensorflow", "jax", slow=("jax",))
 IS_KERAS = FRAMEWORK != "torch"

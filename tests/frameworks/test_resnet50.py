@@ -8,7 +8,7 @@ import torch
 
 from benchbook.frameworks import devices
 from benchbook.studies.resnet50_cost import plan as resnet50
-from processes import FRAMEWORK
+from made.processes import FRAMEWORK
 
 # Not JAX, which would compile the same Keras layers for half a minute.
 pytestmark = pytest.mark.frameworks("tensorflow")

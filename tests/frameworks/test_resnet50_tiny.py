@@ -10,9 +10,9 @@ from benchbook.measuring import parity
 from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import network_keras as keras_side
 from benchbook.studies.resnet50_cost import plan as resnet50
-from fakes import run
-from processes import FRAMEWORK
-from small import images
+from made.fakes import run
+from made.processes import FRAMEWORK
+from made.small import images
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax", slow=("jax",))
 CPU = devices.pick("cpu", FRAMEWORK)

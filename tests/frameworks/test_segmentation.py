@@ -3,11 +3,11 @@
 import numpy
 import pytest
 
-import small
 from benchbook.frameworks import devices
 from benchbook.studies.segmentation_scaling import network_keras as network
 from benchbook.studies.segmentation_scaling.network_keras import intersection_over_union
-from processes import FRAMEWORK
+from made import small
+from made.processes import FRAMEWORK
 
 pytestmark = pytest.mark.frameworks("tensorflow", "jax")
 CPU = devices.pick("cpu", FRAMEWORK)

@@ -12,15 +12,15 @@ import re
 import numpy
 import pytest
 
-import plants
 from benchbook.frameworks import devices
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import float64, parity, protocol
 from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import network_torch as gpt
 from benchbook.studies.mobilenetv2_energy.plan import Plan as MobileNetV2
-from fakes import run
-from small import PLANS, build, made
+from made import plants
+from made.fakes import run
+from made.small import PLANS, build, made
 
 # JAX compiles each of these networks for half a minute, and TensorFlow a step of the two for long.
 KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"), ("tensorflow", "mobilenetv2_energy"))

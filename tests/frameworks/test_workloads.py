@@ -4,8 +4,8 @@ import numpy
 import pytest
 
 from benchbook.measuring import parity
-from fakes import run
-from small import PICTURES, PLANS, build, data, made
+from made.fakes import run
+from made.small import PICTURES, PLANS, build, data, made
 
 # JAX compiles each of these networks for half a minute, and TensorFlow a step of the two for long.
 KERAS_TAKES_LONG = ("jax", ("tensorflow", "resnet50_cost"), ("tensorflow", "mobilenetv2_energy"))

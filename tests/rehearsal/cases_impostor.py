@@ -14,8 +14,8 @@ from benchbook.frameworks import devices
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.measuring.protocol import Amount
 from benchbook.studies.vae_stability import network_torch as vae_network
-from fakes import run
-from small import GREY, build_either_way
+from made.fakes import run
+from made.small import GREY, build_either_way
 
 KIND = os.environ["BENCHBOOK_TEST_KIND"]
 STUDIES = ("mnist_speedup", "vae_stability", "mobilenetv2_energy", "simclr_epochs", "resnet50_cost")

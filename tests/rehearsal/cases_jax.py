@@ -10,11 +10,11 @@ import jax
 import numpy
 import pytest
 
-import small
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import ResidentArrays, import_keras
 from benchbook.measuring import sensors
+from made import small
 
 import_keras("jax")
 FIRST, SECOND, *_ = jax.devices("cpu")

@@ -13,7 +13,6 @@ import pytest
 import tensorflow
 from tensorflow.python.framework import op_callbacks
 
-import small
 from benchbook.frameworks import operations
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.keras.runtime import (
@@ -26,7 +25,8 @@ from benchbook.frameworks.keras.training import KerasWorkload
 from benchbook.frameworks.tensorflow import training as placement
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import protocol
-from fakes import run
+from made import small
+from made.fakes import run
 
 CPU, CUDA, METAL = (Device(kind, "a chip", "tensorflow") for kind in ("cpu", "cuda", "metal"))
 ORDER = [numpy.array([5, 3, 3], "int32"), numpy.array([0, 19, 1], "int32")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from processes import needs, run_cases
+from made.processes import needs, run_cases
 
 SLOW, SMALL, ALL = (
     pytest.mark.slow,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchbook.machine import layout
-from processes import needs
+from made.processes import needs
 
 pytestmark = needs("jax")
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-import plants
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch import training as runtime
@@ -18,7 +17,8 @@ from benchbook.measuring import parity, sensors, tuned
 from benchbook.measuring.window import train_window
 from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
-from fakes import CPU, run
+from made import plants
+from made.fakes import CPU, run
 
 # What torch, its compiler and its libraries read; the old and the new ones exclude each other in
 # torch 2.10 and 2.11.

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDER = Path(__file__).with_name("golden")
+FOLDER = Path(__file__).parents[1] / "golden"
 DIGITS = 10  # significant ones of a number in a file
 TOLERANCE = 1e-8  # relative
 # Absolute: a difference of equal numbers is 0 on one CPU and 2e-16 on another.

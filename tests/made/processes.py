@@ -77,7 +77,7 @@ def run_python(program: str, **environment: str) -> str:
 def run_cases(file: str, framework: str, *options: str) -> str:
     """Run a file of tests in a process of its own, with options of pytest; return what pytest
     printed."""
-    path = str(Path(__file__).parent / file)
+    path = str(Path(__file__).parents[1] / file)
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path, *options]
     environment = environment_of_tests() | {"BENCHBOOK_TEST_FRAMEWORK": framework} | NO_PLUGINS
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

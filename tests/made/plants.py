@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from benchbook.frameworks.plain import SGD, LabelsByImage, Plain
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
-from fakes import CPU
+from made.fakes import CPU
 
 Plant = Callable[[Any], None]  # changes a built workload, which then has the fault
 

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from benchbook.machine import layout
-from cells import write_notebook
+from made.cells import write_notebook
 
 PARTS = (
     "lib",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchbook.machine import launch, processes
 from benchbook.measuring import protocol
-from fakes import CPU, run
+from made.fakes import CPU, run
 
 
 def double(number: int) -> int:
@@ -44,7 +44,7 @@ def train_replica(folder: str, choices: dict, killed_at: int = 0) -> list[float]
     """Train ResNet-50's replica of a rank on a small network; return the losses; rank 1 may kill
     itself in a step."""
     from benchbook.frameworks.torch import replicas
-    from small_replica import build
+    from made.small_replica import build
 
     group = replicas.join(CPU, 60.0)
     workload = build(CPU, group, killed_at=killed_at, **choices)

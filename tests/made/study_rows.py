@@ -9,7 +9,7 @@ import yaml
 
 from benchbook.record import articles
 from benchbook.studies.results.evidence import Evidence
-from rows import make_row, make_rows
+from made.rows import make_row, make_rows
 
 NOTHING = dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
 # What a point of a study has, unless a test says otherwise.

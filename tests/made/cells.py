@@ -1,8 +1,8 @@
 """Write notebooks, and run their code cells in this process: what a kernel does, without
 starting one for each.
 
-`python tests/cells.py points.json FRAMEWORK` runs those points of a file that compute with a
-framework, and `python tests/cells.py aggregate` merges all rows. Rows and figures go to
+`python tests/made/cells.py points.json FRAMEWORK` runs those points of a file that compute with a
+framework, and `python tests/made/cells.py aggregate` merges all rows. Rows and figures go to
 BENCHBOOK_OUTPUTS.
 """
 

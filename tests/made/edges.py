@@ -23,8 +23,8 @@ from benchbook.studies.results.answers import Template
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
-from rows import make_row
-from study_rows import calibration, evidence, matrix, point, steps, tried
+from made.rows import make_row
+from made.study_rows import calibration, evidence, matrix, point, steps, tried
 
 NET, SIMCLR, SEGMENTATION = "mobilenetv2_energy", "simclr_epochs", "segmentation_scaling"
 BOARD = {"energy_joules": 320.0, "energy_method": "nvml", "energy_boundary": "board"}
