@@ -84,6 +84,17 @@ def test_a_steady_point_speaks_before_a_faster_unstable_one():
     assert len(answers.of_machines(STUDY, Evidence(make_rows([*starts(3), *unstable])))) == 2
 
 
+def test_the_machines_of_a_class_are_ranked():
+    rates = {"anna": 90.0, "ben": 140.0, "carla": 110.0}
+    rows = [row for name, rate in rates.items() for row in point([rate] * 6, machine=name)]
+    found = answers.of_machines(STUDY, Evidence(make_rows([PRINTED, *rows])))
+    assert [each.line["machine"] for each in found] == ["ben", "carla", "anna"]
+    tokens = STUDIES["gpt_tokens"]
+    evidence = study_rows.given("gpt_tokens", "two machines")
+    values = [each.value for each in answers.of_machines(tokens, evidence)]
+    assert values == sorted(values, reverse=True)
+
+
 def test_a_measured_answer_carries_its_day_once_and_a_published_one_none():
     day = "2026-11-28"
     measured = [row | {"session": "20261128T101500Z-00000001"} for row in starts(5)]

@@ -62,15 +62,16 @@ class Aggregation:
 
     @cached_property
     def answers(self) -> dict[str, str]:
-        """Return the answers of each study's first machines, with their days, by the study's
+        """Return the answers of each study's best machines, with their days, by the study's
         name, as a list in Markdown."""
-        return {
-            name: "\n".join(
-                f"- {tables.markdown(str(answer))} {answer.day}"
-                for answer in answers.of_machines(study, self.evidence)[:MOST_ANSWERS]
-            )
-            for name, study in studies.every().items()
-        }
+        found = {}
+        for name, study in studies.every().items():
+            own = answers.of_machines(study, self.evidence)
+            lines = [f"- {tables.markdown(str(each))} {each.day}" for each in own[:MOST_ANSWERS]]
+            if len(own) > MOST_ANSWERS:
+                lines.append(f"- {len(own) - MOST_ANSWERS} more, in the figure")
+            found[name] = "\n".join(lines)
+        return found
 
     @cached_property
     def yours(self) -> dict[str, str]:

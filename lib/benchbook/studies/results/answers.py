@@ -212,12 +212,18 @@ def of_study(study: "Study", evidence: Evidence) -> Answer | None:
 
 
 def of_machines(study: "Study", evidence: Evidence) -> list[Answer]:
-    """Return the answer of each machine that measured a study."""
-    lead = study.lead
+    """Return the answer of each machine that measured a study, the best first."""
+    lead, title = study.lead, study.lead.title
     lines = lead.drawn(lead.table(evidence), evidence)
     own = lines[are_measured(lines)]
-    answers = (lead.title.answer(part, evidence, study.name) for _, part in own.groupby("machine"))
-    return list(filter(None, answers))
+    found = (title.answer(part, evidence, study.name) for _, part in own.groupby("machine"))
+    sign = 1 if title.best == "least" else -1
+
+    def rank(answer: Answer) -> tuple[bool, float]:
+        value = sign * float(answer.line[title.by or title.column])
+        return math.isnan(value), value
+
+    return sorted(filter(None, found), key=rank)
 
 
 def published(study: "Study", evidence: Evidence) -> str:
