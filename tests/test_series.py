@@ -94,6 +94,17 @@ def test_a_mac_tries_what_does_not_swap(monkeypatch, line):
     assert (not refused) == (is_tried == "true"), refused
 
 
+@pytest.mark.parametrize("gigabytes", [8, 16])
+def test_a_plan_counts_no_point_that_is_not_tried(monkeypatch, outputs, command, gigabytes):
+    has(monkeypatch, {"tensorflow": ("metal",)})
+    monkeypatch.setattr(identity, "memory_bytes", lambda: gigabytes * GB)
+    words = "mobilenetv2_energy", "--device", "metal", "--machine", "air"
+    status, said = command("plan", "--profile", "paper", "--studies", *words)
+    assert status == 0
+    assert ("Not tried, for want of memory: 2 points." in said) == (gigabytes == 8), said
+    assert ("224 px" in said) == (gigabytes == 16)
+
+
 def test_a_session_writes_a_row_for_a_batch_that_it_does_not_try(outputs, monkeypatch):
     own = points()
     large = resized(own[512], device="cpu")

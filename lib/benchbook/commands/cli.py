@@ -32,7 +32,7 @@ from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import articles, prices
 from benchbook.rows import crosschecks, packing, records
-from benchbook.running import cluster, profiles, session
+from benchbook.running import cluster, profiles, series, session
 from benchbook.studies.experiments import parameters
 from benchbook.studies.results.evidence import Evidence
 
@@ -143,7 +143,10 @@ def plan(
 ) -> None:
     """Show a profile's points, how long they should take and, with a price, what they cost;
     nothing runs."""
-    name, points = _planned(profile, studies, machine, device)
+    name, every = _planned(profile, studies, machine, device)
+    points = [point for point in every if not series.too_large(point, [])]
+    if refused := len(every) - len(points):
+        say(f"Not tried, for want of memory: {wording.count(refused, 'point')}.")
     lines = session.estimate_seconds(points, name)
     shown = {
         "point": [point.setting for point in points],
