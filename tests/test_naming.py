@@ -70,7 +70,7 @@ def test_a_chip_of_its_own_goes_by_its_name_and_number():
     assert made.place(line | {"device_count": 4}) == "4 x NVIDIA RTX 4090"
     assert made.place({"machine": "box", "device": "cpu"}) == "AMD EPYC, CPU"
     assert made.in_sentence(line) == "an NVIDIA RTX 4090"
-    assert made.in_sentence(line | {"device_count": 4}) == "4 x NVIDIA RTX 4090"
+    assert made.in_sentence(line | {"device_count": 4}) == "4 NVIDIA RTX 4090"
     assert made.in_sentence({"machine": "box", "device": "cpu"}) == "an AMD EPYC"
 
 
@@ -82,7 +82,7 @@ def test_a_computer_that_an_article_names_after_its_gpu_is_not_that_gpu():
     )
     assert (
         made.in_sentence({"machine": "p100-server-256gb", "device": "cpu"})
-        == "the CPU of a server with NVIDIA P100"
+        == "the CPU of a server with an NVIDIA P100"
     )
 
 

@@ -57,6 +57,10 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
             {"minutes": ["0.49 minutes", "6.75"], "$": ["$0.49", "$6.75"]},
         ),
         (
+            lambda unit: wording.quantity([0.0872, 0.0901], unit, 3),
+            {"hours": ["5.23 minutes", "5.41"], "images": ["0.0872 images", "0.0901"]},
+        ),
+        (
             lambda kind: wording.bounds(1, 20, kind),
             {"interval": "95 % interval 1.0 to 20", "range": "range 1.0 to 20"},
         ),

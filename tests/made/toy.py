@@ -37,7 +37,7 @@ STUDY = Study(
         Points(
             "toy-losses",
             table=losses,
-            title=Template("The toy's loss is {number} on {place}", "No toy yet", "loss"),
+            title=Template("The toy's loss is {number} on {place}", "loss"),
             x="index",
             by=["machine", "variant", "run_id"],
             xlabel="window",

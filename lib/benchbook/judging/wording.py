@@ -18,6 +18,9 @@ LENGTHS = (
     ("days", 86_400, math.inf),
 )
 
+# The unit of a value below a tenth of one.
+SMALLER = {"hours": (60, "minutes"), "minutes": (60, "seconds"), "seconds": (1000, "ms")}
+
 # What a text of this module has after its number, in one unit of its kind.
 UNITS = (
     {word: size for size, word in LARGE} | {unit: length for unit, length, _ in LENGTHS} | {"": 1.0}
@@ -93,6 +96,9 @@ def quantity(numbers: Sequence[float], unit: str, digits: int = 0) -> list[str]:
     """
     if unit == "$":
         return list(map(price, numbers))
+    while 0 < numbers[0] < 0.1 and unit in SMALLER:
+        factor, unit = SMALLER[unit]
+        numbers = [factor * each for each in numbers]
     value, say = numbers[0], times if unit == "times" else number
     if digits and unit != "times":
 
@@ -105,7 +111,9 @@ def quantity(numbers: Sequence[float], unit: str, digits: int = 0) -> list[str]:
     )
     if unit == "s":
         word, size, _ = next((one for one in LENGTHS if value < one[2]), LENGTHS[0])
-    first, *others = (say(each / size) if math.isfinite(each) else "NaN" for each in numbers)
+    first, *others = (
+        say(each / size) if math.isfinite(each) else "not a number" for each in numbers
+    )
     return [f"{first} {word}".strip(), *others]
 
 

@@ -51,6 +51,7 @@ FORMATS = {
     "image_size": "{:.0f} px".format,
     "sequence_length": "{:.0f} tokens".format,
     "framework": lambda name: libraries.WORDS.get(name, name),
+    "precision": lambda name: name.replace("amp_", "mixed "),
     "lora_rank": "LoRA of rank {}".format,
     "width": "width {:g}".format,
     "learning_rate": "rate {:g}".format,
@@ -65,7 +66,9 @@ FORMATS = {
     "matrix": "matrix {}".format,
     "loader": lambda name: {"resident": "data on the device"}.get(name, name),
     "kind": lambda kind: kind.replace("_", " "),
-    "ladder": lambda settings: settings.replace(" ", " + ").replace("_", " "),
+    "ladder": lambda settings: (
+        settings.replace(" ", " + ").replace("amp_", "mixed ").replace("_", " ")
+    ),
 }
 
 
@@ -97,7 +100,8 @@ class Name:
         """Return a device of the machine that is not a separate chip: `a 2-core AMD EPYC`, `an
         Apple M1's GPU`."""
         if self.chip.startswith(SERVER):
-            return f"the {device} of a {self.chip}{self.suffix}"
+            own = with_article(self.chip.removeprefix(f"{SERVER} "))
+            return f"the {device} of a {SERVER} {own}{self.suffix}"
         if self.chip.startswith("Apple") or not device.startswith("CPU"):
             return f"{with_article(self.chip)}'s {device}{self.suffix}"
         return (
@@ -180,11 +184,11 @@ class Names:
         GPU`.
 
         Args:
-            line: see `place`.
+            line: see `place`; several devices have no article.
         """
         machine, device, place = line["machine"], line.get("device"), self.place(line)
         if machine not in self.machines or " x " in place:
-            return place
+            return place.replace(" x ", " ", 1)
         if not isinstance(device, str) or (machine, device) in self.chips:
             return with_article(place)
         return self._name(line).in_sentence(device_word(device))

@@ -128,10 +128,10 @@ def sentences(evidence: Evidence, study: Study, dated: bool = False) -> list[str
         *rate, unit = statistics.in_units(point)
         named = dict(zip(("samples_per_second", "low", "high"), rate, strict=True)) | {"name": name}
         text = "{number}{bounds} training {name}, your network, on {place}"
-        template = answers.Template(text, "", "samples_per_second", f"{unit} a second")
+        template = answers.Template(text, "samples_per_second", f"{unit} a second")
         return [str(template.of_line(point | named | {"source": "measured"}, evidence, study.name))]
     if own is None:
-        return [wording.sentence(study.lead.title.none)]
+        return [f"{study.title}: not measured here yet."]
     first = own.dated if dated else str(own)
     more = (answers.money(study, evidence), answers.published(study, evidence))
     return [first, *filter(None, more)]
@@ -194,7 +194,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
     [point] = evidence.summary.to_dict("records")
     rows = rows.assign(number=range(1, len(rows) + 1))
     with figures.style():
-        figure, axes = figures.canvas(2.8)
+        figure, axes = figures.canvas(3.2)
         disturbed = set(evidence.runs.loc[evidence.runs["is_disturbed"], "run_id"])
         for process, (run_id, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
             label = f"process {process}{', disturbed' * (run_id in disturbed)}"
@@ -207,7 +207,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
         axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
         axes.locator_params(axis="x", integer=True)
         if len(rows):  # a calibration has none
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
+            figure.legend(loc="outside lower center", ncols=2)
     note = sources("samples per second", rows, evidence, study.name)
     return Drawing(figure, rows, "Samples per second over windows", note=note)
 

@@ -341,7 +341,7 @@ def _link_words(body: str, address: str) -> str:
     meanings."""
     text = (layout.root() / f"{WORDS}.md").read_text(encoding="utf-8")
     left, inside, parts = (
-        set(re.findall(r"^- \*(\w+)\*", text.lower(), re.M)),
+        set(re.findall(r"^- \*([\w ]+)\*", text.lower(), re.M)),
         0,
         re.split(r"(<[^>]*>)", body),
     )

@@ -34,6 +34,7 @@ HEADERS |= {
 }
 # Functions that turn the values of a column into words.
 WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
+WORDS |= {"precision": naming.FORMATS["precision"]}
 # Where a text, or a part of it, begins as a formula does to a spreadsheet; four are full-width:
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile("(?:^|(?<=[;\t\r\n]))(?= *[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")

@@ -74,7 +74,6 @@ def _products(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
 
 PRODUCTS = Template(
     "{number}{bounds} in {precision} matrix products on {place}",
-    "No device was calibrated here yet",
     "rate",
     "TFLOP/s",
 )

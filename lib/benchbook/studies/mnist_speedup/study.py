@@ -146,7 +146,8 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
 
 
 ANSWER = EPOCH.template("MNIST", framework="torch", batch_size=BATCH_SIZE)
-LABEL = {"label": ("loader", "framework", "dataset"), "usual": {"framework": "torch"}}
+USUAL = {"loader": "reference", "framework": "torch", "batch_size": BATCH_SIZE}
+LABEL = {"label": ("loader", "framework", "dataset"), "usual": USUAL}
 STUDY = Study(
     name=NAME,
     title="MNIST",
@@ -162,7 +163,7 @@ STUDY = Study(
             title=ANSWER,
             **EPOCH.look,
             label=(*LABEL["label"], "batch_size"),
-            usual=LABEL["usual"],
+            usual=USUAL,
             xlabel="seconds for data set-up, one training epoch and the test",
             tables={"mnist-step-time": step_times},
         ),
@@ -171,7 +172,6 @@ STUDY = Study(
             table=lambda evidence: speedups(epochs(evidence)),
             title=Template(
                 "{place} is {number} times as fast as its CPU{bounds}",
-                "",
                 "speedup",
                 "times",
                 equal=1,
@@ -186,7 +186,6 @@ STUDY = Study(
             table=shares,
             lines=lambda table, evidence: table[table["share"].notna()].rename(columns=BOUNDS),
             title=share_template("The loader"),
-            text="{share:.1%} (the host waited {waited:.0%})",
             ticks="{x:.0%}",
             reference=0,
             xlabel="share of training time that ready batches would save",

@@ -370,8 +370,7 @@ def _hours(table: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
 LABEL = ("device_count", "variant", "framework", "precision")
 WORK = ("dataset", "image_size")
 MILLION = Template(
-    "{number}{bounds} to train ResNet-50 on a million images on {place}",
-    "ResNet-50 was not measured here yet",
+    "{number} a million images{bounds} training ResNet-50 on {place}",
     "hours",
     "hours",
     "least",
@@ -403,7 +402,6 @@ STUDY = Study(
             lines=lambda table, evidence: table[table["source"] == "measured"],
             title=Template(
                 "{number}{bounds} training ResNet-50 on {place}",
-                "ResNet-50 was not measured here yet",
                 "images_per_second",
                 "images a second",
                 usual={"batch_size": 0},
@@ -422,7 +420,6 @@ STUDY = Study(
             table=lambda evidence: scaling(points(evidence)),
             title=Template(
                 "{several} on {place} reach {number} of the ideal speed{bounds}",
-                "No point with several devices was measured here yet",
                 "efficiency",
                 "%",
             ),
@@ -439,7 +436,7 @@ STUDY = Study(
             "resnet50-money",
             table=costs,
             title=Template(
-                "A million images cost {number}{bounds} on {place}", "", "per_million", "$", "least"
+                "A million images cost {number}{bounds} on {place}", "per_million", "$", "least"
             ),
             label=("variant", "precision", "kind"),
             usual={"kind": ""},

@@ -10,7 +10,6 @@ import pandas
 
 from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
 from benchbook.judging.intervals import Interval
-from benchbook.machine import libraries
 from benchbook.record import chips, naming, prices
 from benchbook.rows import records
 from benchbook.studies.results.evidence import SECONDS, Evidence, cached
@@ -65,6 +64,7 @@ class Answer:
     def __str__(self) -> str:
         """Return the sentence."""
         said = self.text.format(number=self.number, bounds=self.bounds, place=self.place)
+        said = " ".join(said.split())  # without the gaps of empty columns
         return wording.sentence(f"{said}, {self.differs}" if self.differs else said)
 
     @property
@@ -82,7 +82,6 @@ class Template:
 
     Attributes:
         text: see `Answer`; it may name columns of the line as well.
-        none: the sentence without a line.
         column: of the values; columns low, high and interval are its bounds.
         unit: see `wording.quantity`.
         best: the line that answers, `most` or `least`.
@@ -93,7 +92,6 @@ class Template:
     """
 
     text: str
-    none: str
     column: str
     unit: str = ""
     best: str = "most"
@@ -154,9 +152,11 @@ class Template:
             own = evidence.counting(study)
             days = statistics.days(own[own["machine"].eq(line.get("machine"))])
             day = statistics.day(str(point.get("session", ""))) or "".join(days[-1:])
-        count = None if " x " in place else line.get("device_count")
+        count = None if place[:1].isdigit() else line.get("device_count")
         holds = self.equal is not None and number.low <= self.equal <= number.high
-        columns = line | {"framework": libraries.WORDS.get(line.get("framework"))}
+        columns = line | {
+            name: naming.words(line, [name]) for name in ("framework", "precision", "compiled")
+        }
         columns |= {  # a brace in the text of a row is none of a template
             name: re.sub("([{}])", r"\1\1", text)
             for name, text in columns.items()
@@ -179,9 +179,8 @@ class Template:
         )
 
     def __call__(self, table: pandas.DataFrame, evidence: Evidence, study: str = "") -> str:
-        """Return the sentence on a table of a study: the answer, how it failed, or `none`."""
-        answer = self.answer(table, evidence, study)
-        return str(answer) if answer else wording.sentence(failures(table) or self.none)
+        """Return the sentence on a table of a study: the answer, or how it failed."""
+        return str(self.answer(table, evidence, study) or wording.sentence(failures(table)))
 
 
 def bounded(line: dict, column: str) -> Interval:
@@ -233,7 +232,15 @@ def published(study: "Study", evidence: Evidence) -> str:
         return ""
     lines = lead.drawn(lead.table(evidence), evidence)
     key = [name for name in ("machine", "device", "chip") if name in lines]
-    groups = [part for _, part in lines[~are_measured(lines)].groupby(key, dropna=False)]
+    lines = lines[~are_measured(lines)]
+    same = [
+        lines[name].astype(str).eq(str(own.line[name]))
+        for name in lead.title.usual
+        if name in lines
+    ]
+    lines = lines.assign(same=sum(same, start=pandas.Series(0, lines.index)))
+    nearest = lines["same"].eq(lines.groupby(key, dropna=False)["same"].transform("max"))
+    groups = [part for _, part in lines[nearest].groupby(key, dropna=False)]
     found = list(filter(None, (lead.title.answer(part, evidence, study.name) for part in groups)))
     found.sort(key=lambda one: abs(math.log(one.value / own.value)) if one.value > 0 else math.inf)
     shown = [
@@ -272,7 +279,7 @@ def money(study: "Study", evidence: Evidence) -> str:
     chip = evidence.names.chips.get((line["machine"], line["device"]))
     offers = prices.usual_offers(chips.canonical(chip))["usd_per_hour"] if chip else ()
     if not len(offers):
-        return "This computer has no price (price_per_hour)." * ("price_per_hour" in line)
+        return "No price by the hour is known (price_per_hour)." * ("price_per_hour" in line)
     hourly = float(line.get("device_count") or 1) * offers.astype(float)
     dollars = wording.span(prices.rent(seconds[0], hourly), wording.price)
     rents = wording.span(hourly, wording.price)

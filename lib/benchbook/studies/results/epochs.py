@@ -159,7 +159,6 @@ class ArticleEpoch:
         way, (article_way, *_) = self.ways
         return Template(
             f"{{number}} an epoch of {name}{{bounds}} on {{place}}",
-            f"No epoch of {name} was measured here yet",
             self.unit,
             self.unit,
             "least",
@@ -233,7 +232,6 @@ def share_template(what: str) -> Template:
     share."""
     return Template(
         f"{what} takes {{number}}{{bounds}} of a training step on {{place}}",
-        "",
         "share",
         "%",
         equal=0,

@@ -192,8 +192,7 @@ def iou(mask: numpy.ndarray, truth: numpy.ndarray) -> float:
 
 RUN = ["machine", "point"]
 IMAGE = Template(
-    "{number}{bounds} to train on an image on {place}",
-    "No segmentation was measured here yet",
+    "{number} an image{bounds} training on {place}",
     "ms_per_image",
     "ms",
     "least",
@@ -243,7 +242,6 @@ STUDY = Study(
             ),
             title=Template(
                 "On {place} the last minute had {number} of the first minute's rate",
-                "",
                 "kept",
                 "%",
                 "least",

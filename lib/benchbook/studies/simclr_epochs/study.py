@@ -247,7 +247,6 @@ STUDY = Study(
             table=accuracies,
             title=Template(
                 "Accuracy reaches {number}{bounds} after {epochs:.3g} epochs on {place}",
-                "No accuracy was measured here yet",
                 "accuracy",
                 "%",
             ),
@@ -270,12 +269,11 @@ STUDY = Study(
             ),
             alike=("dataset", "batch_size"),
             title=Template(
-                "{precision} is {number} times as fast as plain fp32 on {place}{bounds}",
-                "No precision was tried here yet",
+                "On {place} {compiled} {precision} is {number} times as fast as plain fp32{bounds}",
                 "speedup",
                 "times",
                 equal=1,
-                same="{precision} is about as fast as plain fp32 on {place} ({low} to {high} times)",
+                same="On {place} {compiled} {precision} is about as fast as plain fp32 ({low} to {high} times)",
             ),
             label=("framework_version", "precision", "compiled"),
             usual={"compiled": False},

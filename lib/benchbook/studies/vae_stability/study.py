@@ -113,8 +113,7 @@ def pictures(rows: dict[str, numpy.ndarray]) -> Drawing:
 
 
 ANSWER = Template(
-    "The loss is {number} an image{bounds} after {images_seen:,.0f} images on {place}",
-    "The autoencoder was not measured here yet",
+    "The loss of an image is {number}{bounds} after {images_seen:,.0f} images on {place}",
     "loss",
     by="images_seen",
     usual={"dataset": "mnist"},
