@@ -448,9 +448,7 @@ def drawn(lines: list[dict], draw=figures.draw_bars) -> dict:
 
 def charted(table: pandas.DataFrame, column="value", kind=Bars, **options) -> dict | None:
     """Return what a reader sees of a study's chart of a table."""
-    chart = kind(
-        "name", table=lambda _: table, title=Template("A title", "A title", column), **options
-    )
+    chart = kind("name", table=lambda _: table, title=Template("A title", column), **options)
     figure = chart.draw(evidence([make_row()])).figure
     return figure and seen(figure.axes[0]) | {"inches": round(figure.get_figheight(), 1)}
 

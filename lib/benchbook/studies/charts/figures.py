@@ -28,15 +28,17 @@ from benchbook.studies.results.tables import PREDICTED, PUBLISHED, bounds_kind, 
 MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINE, PUBLISHED_GREY, OTHER = "#000000", "#999999", "#56606B"
 SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
+WIDTH = 4.4  # inches; a phone shows it at 81 pixels an inch, and a letter of 8 points with 9
 STYLE = {
-    "figure.dpi": 100,
+    "figure.dpi": 150,
     "figure.constrained_layout.use": True,
     "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "axes.titlesize": 11,
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    "figure.titlesize": 11,
+    "figure.titlesize": 9,
     "figure.titleweight": "bold",
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,7 +47,7 @@ STYLE = {
     "hatch.linewidth": 1.5,
     "legend.frameon": False,
 }
-MOST_BARS = 30
+MOST_BARS = 24
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
 BAR_HEIGHT = 0.45  # of a line's; its label stands above
@@ -56,7 +58,8 @@ DOUBTFUL, FAILED = "unstable, unproven or diverged", "failed or wrong, no measur
 WHISKERS = {intervals.INTERVAL: "95 % interval", intervals.RANGE: "range: minimum to maximum"}
 WHISKERS |= {PUBLISHED: "published: its rounding", PREDICTED: "predicted: 90 % interval"}
 SOURCES = {"secondary": "published by others", "digitised": "read off a published chart"}
-LABEL_LETTERS = 80  # in each line of a label
+LABEL_LETTERS = 66  # in each line of a label
+WORDY = 26  # letters; a longer entry has a line of the legend for itself
 
 
 def style(more: Mapping[str, object] = MappingProxyType({})):
@@ -65,18 +68,20 @@ def style(more: Mapping[str, object] = MappingProxyType({})):
     return matplotlib.rc_context(STYLE | dict(more))
 
 
-def canvas(
-    height: float, width: float = 8.0, panels: int = 1
-) -> tuple[Figure, numpy.ndarray | Axes]:
-    """Return a figure and its axes, or an array of axes if there are several panels.
+def canvas(height: float, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes]:
+    """Return a figure of WIDTH and its axes, or an array of axes if there are several panels;
+    titles are wrapped at its edge.
 
     Args:
-        height, width: in inches; no figure is taller than TALLEST.
+        height: in inches; no figure is taller than TALLEST.
         panels: number of axes side by side.
     """
-    figure = Figure(figsize=(width, min(height, TALLEST)))
+    figure = Figure(figsize=(WIDTH, min(height, TALLEST)))
     FigureCanvasAgg(figure)  # so that layout and PNG share the measured sizes of texts
-    return figure, figure.subplots(ncols=panels)
+    every = figure.subplots(ncols=panels)
+    for axes in numpy.ravel(every):
+        axes.set_title("", wrap=True)
+    return figure, every
 
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
@@ -206,7 +211,7 @@ def draw_bars(
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False, **foot)
             told = line["status"].replace("_", " ")
-            axes.text(0, place, f"   {told}", va="center", fontsize=8, **foot)
+            axes.text(0, place, f"   {told}", va="center", **foot)
         else:
             _bar(
                 axes,
@@ -222,17 +227,16 @@ def draw_bars(
                 if pandas.notna(value)
             )
             told = _after(line, column, ending)
-            axes.text(max(0.0, end), place, f"   {told}", va="center", fontsize=8)
+            axes.text(max(0.0, end), place, f"   {told}", va="center")
     for heading in (SAME, BEST) if both else ():
         at = {
             "transform": axes.get_yaxis_transform(),
-            "fontsize": 8,
             "style": "italic",
             "va": "bottom",
         }
         axes.text(0.01, places[look["view"] == heading].max() + 0.85, f"{heading}:", **at)
     _whiskers(axes, table.set_axis(places), column, look["bounds"])
-    axes.set_yticks(places + 0.27, table["label"], fontsize=8, ha="left", va="bottom")
+    axes.set_yticks(places + 0.27, table["label"], ha="left", va="bottom")
     axes.tick_params(axis="y", length=0, pad=-2)  # each above its bar, so that a phone fits both
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
@@ -319,13 +323,11 @@ def draw_points(
     for line in points[~drawn & points[x].notna() & outcomes.ne("ok")].to_dict("records"):
         axes.plot(float(line[x]), 0.03, "X", color=style["color"], **foot)
         told = str(line["status"]).replace("_", " ")
-        axes.text(
-            float(line[x]), 0.07, told, rotation=90, fontsize=7, ha="center", va="bottom", **foot
-        )
+        axes.text(float(line[x]), 0.07, told, rotation=90, ha="center", va="bottom", **foot)
 
 
 def legend(
-    figure: Figure, look: pandas.DataFrame, shades: list[Patch], *, on_points: bool = False
+    figure: Figure, look: pandas.DataFrame, shades: list, *, on_points: bool = False
 ) -> None:
     """Add a legend below a figure: colours, then kinds of bounds, then marks.
 
@@ -346,7 +348,8 @@ def legend(
     if "failed" in outcomes:
         entries.append(Line2D([], [], marker="X", label=FAILED, **mark))
     if entries:
-        figure.legend(handles=entries, loc="outside lower center", ncols=2, fontsize=8)
+        columns = 1 if max(len(entry.get_label()) for entry in entries) > WORDY else 2
+        figure.legend(handles=entries, loc="outside lower center", ncols=columns)
 
 
 def take_literally(figure: Figure) -> None:
@@ -360,11 +363,9 @@ def take_literally(figure: Figure) -> None:
 
 
 def render(figure: Figure) -> bytes:
-    """Return a figure as the content of a PNG, with titles wrapped at its edge."""
+    """Return a figure as the content of a PNG."""
     file = io.BytesIO()
     with style():
-        for axes in figure.axes:
-            axes.set_title(axes.get_title(loc="left"), wrap=True)
         FigureCanvasAgg(figure).print_png(
             file, metadata={"Software": None}
         )  # `savefig` draws it twice

@@ -22,7 +22,6 @@ from benchbook.studies.results.tables import are_measured, is_measured
 Table = Callable[[Evidence], pandas.DataFrame]
 DASHES = ("-", "--", ":", "-.")
 MARKERS = "os^vDP*X"
-AXIS_LETTERS = 70  # in each line of an axis label
 SPAN = "machines"  # the kind of bounds of like machines
 MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 
@@ -165,7 +164,8 @@ class Plot:
         rest = len(lines) - num_drawn
         more = f"{rest} more are not drawn" if rest else ""
         told = "; ".join(filter(None, (work, more)))
-        return self.xlabel + (f"\n{textwrap.fill(f'({told})', AXIS_LETTERS)}" if told else "")
+        lines = [self.xlabel, *([f"({told})"] if told else [])]
+        return "\n".join(textwrap.fill(line, figures.LABEL_LETTERS) for line in lines)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,9 +193,7 @@ class Bars(Plot):
         if self.text:
             return self.text(line) if callable(self.text) else self.text.format(**line)
         digits = 0 if is_measured(line) else 3
-        said, *_ = wording.quantity([float(line[self.value])], self.title.unit, digits)
-        dollars = line.get("dollars") or 0
-        return said + (f", {wording.price(dollars)}" if dollars > 0 else "")
+        return wording.quantity([float(line[self.value])], self.title.unit, digits)[0]
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a bar for each line, as tall as their labels need."""
@@ -207,8 +205,8 @@ class Bars(Plot):
             label=figures.labels(best, evidence.names, self.label, self.usual),
             text=list(map(self.words, best.to_dict("records"))),
         )
-        heights = [0.42 + 0.15 * label.count("\n") for label in best["label"]]
-        figure, axes = figures.canvas(1.6 + len(best) * max(heights), 6.0)
+        heights = [0.46 + 0.2 * label.count("\n") for label in best["label"]]
+        figure, axes = figures.canvas(1.8 + len(best) * max(heights))
         figures.draw_bars(axes, best, self.value, colours(evidence), self.parts)
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.ticks:
@@ -262,24 +260,23 @@ class Points(Plot):
             for _, points in few.groupby(self.by, dropna=False)
         ]
         firsts = pandas.DataFrame([points.iloc[0] for points in groups])
-        figure, axes = figures.canvas(max(4.2, 1.4 + 0.34 * len(groups)), 9.5)
         rank = firsts.groupby("machine", sort=False).cumcount()
         labels = figures.labels(firsts, evidence.names, self.label, self.usual)
+        figure, axes = figures.canvas(4.0 + 0.16 * sum(1 + text.count("\n") for text in labels))
         for points, label, place in zip(groups, labels, rank, strict=True):
             shade = figures.colour(points.iloc[0].to_dict(), colours(evidence))
             style = {
                 "color": shade,
                 "fmt": MARKERS[place % len(MARKERS)] + DASHES[place % len(DASHES)],
             }
-            values, text = points[self.value].astype(float), label.replace("\n", " ")
+            values = points[self.value].astype(float)
             drawn = points.assign(**{self.value: values.clip(upper=self.highest)})
-            figures.draw_points(axes, drawn, self.x, self.value, text, style)
+            figures.draw_points(axes, drawn, self.x, self.value, label, style)
             for line in points[values > self.highest].to_dict("records"):
-                at = {"rotation": 90, "va": "top", "ha": "left", "fontsize": 7}
+                at = {"rotation": 90, "va": "top", "ha": "left"}
                 axes.text(
                     line[self.x], self.highest, f" {wording.number(line[self.value])} →", **at
                 )
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
         sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []
         if sizes:
             axes.set_xscale("log", base=2)
@@ -294,5 +291,6 @@ class Points(Plot):
         if self.reference is not None:
             axes.axhline(self.reference, color=figures.PUBLISHED_GREY, linewidth=1)
         axes.set(xlabel=self.axis_label(lines, len(few)), ylabel=self.ylabel)
-        figures.legend(figure, figures.looks(few), [], on_points=True)
+        entries, _ = axes.get_legend_handles_labels()
+        figures.legend(figure, figures.looks(few), entries, on_points=True)
         return figure
