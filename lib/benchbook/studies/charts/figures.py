@@ -211,7 +211,7 @@ def draw_bars(
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False, **foot)
             told = line["status"].replace("_", " ")
-            axes.text(0, place, f"   {told}", va="center", **foot)
+            axes.text(0, place, f"\u2003{told}", va="center", **foot)  # an SVG drops leading spaces
         else:
             _bar(
                 axes,
@@ -227,7 +227,7 @@ def draw_bars(
                 if pandas.notna(value)
             )
             told = _after(line, column, ending)
-            axes.text(max(0.0, end), place, f"   {told}", va="center")
+            axes.text(max(0.0, end), place, f"\u2003{told}", va="center")
     for heading in (SAME, BEST) if both else ():
         at = {
             "transform": axes.get_yaxis_transform(),

@@ -275,7 +275,7 @@ class Points(Plot):
             for line in points[values > self.highest].to_dict("records"):
                 at = {"rotation": 90, "va": "top", "ha": "left"}
                 axes.text(
-                    line[self.x], self.highest, f" {wording.number(line[self.value])} →", **at
+                    line[self.x], self.highest, f"\u2003{wording.number(line[self.value])} →", **at
                 )
         sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []
         if sizes:
