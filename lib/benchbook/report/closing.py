@@ -67,12 +67,11 @@ def show(
 
 def show_rate(rate: Rate) -> None:
     """Show the answer of a loop of the user's own, and the rate of each window."""
-    low, high = min(rate.rates), max(rate.rates)
-    bounds = wording.bounds(low, high, intervals.RANGE, wording.four_digits)
-    speed = wording.four_digits(rate.samples_per_second)
+    numbers = [rate.samples_per_second, min(rate.rates), max(rate.rates)]
+    speed, low, high = wording.quantity(numbers, "samples a second")
     hours = wording.duration(1e6 / rate.samples_per_second)
-    said = f"{speed} samples a second ({bounds}) on {rate.device}"
-    display(Markdown(f"**{said}**: a million samples take {hours}. One process on one day."))
+    said = f"{speed} ({low} to {high}; one process) on this {rate.device}"
+    display(Markdown(f"**{said}**: a million samples take {hours}."))
     table = pandas.DataFrame({"window": range(1, len(rate.rates) + 1), "rate": rate.rates})
     with figures.style():
         figure, axes = figures.canvas(2.8)
