@@ -231,7 +231,9 @@ def test_m1_against_rtx_6000_asks_which_one_and_takes_no_other_chip(visit):
     offered = page.locator("#none button").all_inner_texts()
     assert "NVIDIA Quadro RTX 6000" in offered
     assert all("RTX" in name and "6000" in name and "A6000" not in name for name in offered)
-    page.locator("#none button", has_text="Quadro RTX 6000").click()
+    page.locator("#none button", has_text="Quadro RTX 6000").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.name") == "consider"  # Tab goes on from there
     assert page.locator("#card th[scope=col]").all_inner_texts() == [
         "Apple M1",
         "NVIDIA Quadro RTX 6000",
@@ -264,7 +266,7 @@ def test_a_typed_name_means_what_the_commands_mean(visit):
 def test_a_mac_a_card_and_a_rented_gpu_stand_side_by_side_with_dollars(visit):
     page = visit()
     card = ask(page, have="M4 Max", consider="4090", third="A100 80GB SXM", train="resnet50")
-    assert card[""] == ["Apple M4 Max", "NVIDIA RTX 4090", "NVIDIA A100 80GB SXM"]
+    assert card["Chip"] == ["Apple M4 Max", "NVIDIA RTX 4090", "NVIDIA A100 80GB SXM"]
     assert set(card["Precision"]) == {"fp32 or tf32"}  # there is no prediction of a Mac in 16 bits
     assert card["Rent for this task"][0] == "unknown"
     assert all(re.match(r"\$\d", text) for text in card["Rent for this task"][1:])
@@ -362,6 +364,32 @@ def test_forms_tell_measured_published_and_predicted_apart(visit):
     assert len(set(forms)) == 3
 
 
+def test_a_page_without_scripts_has_the_times_of_the_first_task(visit):
+    lines = visit(java_script_enabled=False).locator("noscript tr").all_inner_texts()
+    assert len(lines) > 20
+    assert any(re.match(r"NVIDIA RTX 4090\s+\d+ h .*\$\d", line) for line in lines)
+
+
+def test_the_charts_axis_has_numbers(visit):
+    page = visit()
+    ticks = page.locator("#axis b")
+    assert {"1 h", "1 day"} <= set(ticks.all_inner_texts())
+    left = {tick.inner_text(): tick.bounding_box()["x"] for tick in ticks.all()}
+    bars = page.locator("#list tr", has_text=re.compile(r"2\d h")).locator("i")
+    ends = bars.evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().right)")
+    assert all(left["1 h"] < end < left["10 days"] for end in ends)
+
+
+def test_the_chart_shows_its_first_lines_or_all(visit):
+    page = visit()
+    shown = page.locator("#list tr:visible")
+    assert shown.count() == 24
+    for words, least in (("Show all", 25), ("Show the first 24", 24)):
+        page.get_by_role("button", name=words, exact=True).click()
+        assert shown.count() >= least
+    assert shown.count() == 24
+
+
 def test_the_published_rates_of_resnet50_are_in_the_chart(visit):
     page = visit()
     figures = articles.read()
@@ -453,6 +481,8 @@ def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):
     )
     assert "“no such chip” has no time for this task" in page.locator("#none").inner_text()
     assert page.locator("#card th[scope=col]").all_inner_texts() == ["NVIDIA A100 80GB SXM"]
+    assert page.locator("#choice details[open]").count() == 0
+    assert visit("index.html#third=M1").locator("#choice details[open]").count() == 1
     page.locator("[name=train]").select_option("gpt2")
     assert "train=gpt2" in page.evaluate("location.hash")
     assert (

@@ -32,10 +32,13 @@ def files(merged) -> dict[str, str]:
     templates = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
+    usual = merged.costs[merged.costs["task"].eq(costs.TASKS[0].key)]
+    usual = usual[usual["family"].eq("half") & usual["devices"].eq(1)].fillna({"rent": ""})
     start = templates.get_template("start.html").render(
         machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-        repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES, **made,
+        repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES,
+        usual=usual.to_dict("records"), **made,
     )  # fmt: skip
     shown = {
         "summary": summary,

@@ -1,6 +1,8 @@
 // Chooses, compares and charts the marks of the page. The URL keeps the choice. All numbers but ratios are text.
 {
 const {values, families, ignored, around, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
+const TICKS = [[1, "1 s"], [60, "1 min"], [3600, "1 h"], [86400, "1 day"], [864000, "10 days"], [8640000, "100 days"], [315576000, "10 years"]];
+const FIRST = 24; // lines of the chart, as in page.css
 const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices"]];
 const LINES = {time: "Time", source: "Evidence", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
   fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
@@ -104,16 +106,23 @@ function showCard([first, ...others]) {
   byId("verdict").replaceChildren(...texts.map((text) => made("p", text)));
   const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
     : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
-  byId("card").replaceChildren(row("", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
+  byId("card").replaceChildren(row("Chip", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
     ...Object.entries(LINES).map(([key, title]) => row(title, ...own.map((mark) => made("td", cell(mark, key), {className: key})))));
   byId("side").hidden = !own.length;
   byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}`)));
 }
 function showChart(listed, own) {
   const ends = listed.flatMap((mark) => [mark.low ?? mark.seconds, mark.high ?? mark.seconds]).map(Math.log10);
-  const [least, most] = [Math.floor(Math.min(...ends)), Math.ceil(Math.max(...ends) + 0.01)];
+  const most = Math.max(...ends) + 0.1;
+  const least = Math.min(most - 1, Math.min(...ends) - 0.5, ...TICKS.map(([at]) => Math.log10(at)).filter((at) => at < Math.min(...ends)).slice(-1));
   const place = (seconds) => `${100 * (Math.log10(seconds) - least) / (most - least)}%`;
-  byId("list").style.setProperty("--step", `${100 / (most - least)}%`);
+  byId("more").hidden = listed.length <= FIRST;
+  const ticks = TICKS.filter(([at]) => Math.log10(at) >= least && Math.log10(at) <= most).map(([at, text]) => [place(at), text]);
+  const axis = made("td", "", {className: "axis"});
+  axis.append(...ticks.map(([left, text]) => made("b", text, {style: `left: ${left}`})));
+  const line = (left) => `linear-gradient(to right, transparent calc(${left} - 1px), var(--color-background-border) 0 ${left}, transparent 0)`;
+  byId("list").style.setProperty("--ticks", ticks.map(([left]) => line(left)).join(", "));
+  byId("axis").replaceChildren(row("Time", axis));
   byId("list").replaceChildren(...listed.map((mark) => {
     const ends = mark.source === "predicted" ? [place(mark.low), place(mark.high)] : ["0%", place(mark.seconds)];
     const bar = made("td", "", {className: `bar ${mark.source}`});
@@ -158,7 +167,7 @@ function update() {
   const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, meant(every, field(name).value)]);
   byId("none").replaceChildren(...typed.filter(([, found]) => found.length !== 1).map(([name, found]) => {
     const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : `has no time for this task and precision${other(field(name).value)}.`}`);
-    said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); }})));
+    said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); field(name).focus(); }})));
     return said;
   }));
   const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: chipOf(field(name).value)});
@@ -181,6 +190,7 @@ function recall() {
   if (!choice.has("have")) field("have").value = mine?.name ?? "";
   const usual = marks.find((mark) => mark.task === field("train").value && mark.name === "NVIDIA RTX 4090");
   if (!choice.has("have") && !choice.has("consider")) field("consider").value = usual?.name ?? "";
+  document.querySelector("#choice details").open ||= Boolean(field("third").value || field("fourth").value || field("devices").value !== "1");
   update();
 }
 
@@ -189,6 +199,8 @@ byId("choice").hidden = false;
 recall();
 for (const id of ["choice", "source"]) byId(id).addEventListener("input", update);
 byId("choice").addEventListener("submit", (event) => event.preventDefault());
-byId("more").addEventListener("click", () => byId("list").classList.toggle("all"));
+byId("more").addEventListener("click", () => {
+  byId("more").textContent = byId("list").classList.toggle("all") ? `Show the first ${FIRST}` : "Show all";
+});
 addEventListener("hashchange", recall);
 }
