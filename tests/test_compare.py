@@ -1,5 +1,6 @@
 """Two machines or sessions, named, paired and compared; and the command that does it."""
 
+import json
 import math
 
 import numpy
@@ -201,6 +202,10 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert "A faster" in said
     assert "Not compared" not in said
     assert "B faster" in command("compare", "desk", "attic")[1]
+    told = json.loads(command("compare", "desk", "attic", "--json")[1].splitlines()[0])
+    (point,) = told["points"]
+    assert (told["sides"], point["verdict"]) == (["desk", "attic"], "B faster")
+    assert point["low"] < point["ratio"] == pytest.approx(point["b"] / point["a"])
     write(*windows(seed=3, session="s2", point="tuned-cpu-12345678"))
     assert "no such point: tuned-cpu-12345678 of s2" in command("compare", "s1", "s2")[1]
 

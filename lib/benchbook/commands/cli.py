@@ -1,5 +1,6 @@
 """The command line: `benchbook --help` lists the commands."""
 
+import json
 import math
 import os
 import signal
@@ -218,7 +219,7 @@ def compare(
         typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
     ],
     work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON, of chips")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Compare two machines or sessions point by point, or a machine and chips by the best
     evidence: how many times as fast they are."""
@@ -239,7 +240,7 @@ def compare(
         every = pandas.concat([rows, articles.rows()], ignore_index=True)
         record.compare_estimates(names, work, Evidence(every, conditions), as_json, fault)
         return
-    _compare_points(names, sides, conditions, described)
+    _compare_points(names, sides, conditions, described, as_json)
 
 
 def _compare_results(a: Path, b: Path) -> None:
@@ -249,7 +250,7 @@ def _compare_results(a: Path, b: Path) -> None:
         say(f"{name}: B is {ratio.value:.3g} times as fast as A ({bounds})")
 
 
-def _compare_points(names, sides, conditions, described) -> None:
+def _compare_points(names, sides, conditions, described, as_json) -> None:
     """Print the points of two machines or sessions, and which is faster."""
     a, b = names
     rows = pandas.concat(sides)
@@ -264,6 +265,11 @@ def _compare_points(names, sides, conditions, described) -> None:
         wording.bounds(low, high, kind, "{:.3f}".format) for low, high, kind in bounds
     ]
     shown["verdict"] = lines["verdict"]
+    if as_json:
+        told = lines[["study", "point", "a", "b", "ratio", "low", "high", "interval"]]
+        pairs = json.loads(told.join(shown[["setting", "verdict"]]).to_json(orient="records"))
+        say(json.dumps({"sides": names, "points": pairs, "alone": alone}))
+        return
     for study, group in shown.groupby(lines["study"]):
         say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
     if cores[0] != cores[1]:
