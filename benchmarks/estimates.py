@@ -4,11 +4,15 @@ that were hidden.
 `python benchmarks/estimates.py` writes the factors to the record's bounds.csv and prints the
 tables of docs/predictions.md: what the printed intervals hold of a publication that neither the
 evidence nor the factors have seen, next to the rule before (several publications' pairs, else two
-predictions) and to the plain ratio of bandwidths. Each publication weighs one.
+predictions) and to the plain ratio of bandwidths. Each publication weighs one. LATER publications
+are hidden all at once: the rules were written before they were found. The last table counts the
+pairs of the start page that are decided.
 """
 
 import functools
+import itertools
 import math
+from collections.abc import Collection
 
 import numpy
 import pandas
@@ -16,7 +20,7 @@ import threadpoolctl
 
 from benchbook.judging import intervals
 from benchbook.machine import layout
-from benchbook.record import estimates, observations, pairs, rules
+from benchbook.record import articles, estimates, observations, pairs, rules
 from benchbook.record.estimates import (
     FIGURE,
     FIGURES,
@@ -26,16 +30,24 @@ from benchbook.record.estimates import (
     SPECIFICATIONS,
     WIDEST,
 )
+from benchbook.report import costs
+from benchbook.studies.results.evidence import Evidence
 
 BOUNDS = layout.published() / "record" / "bounds.csv"
-# Of the fit of figures and of ratios, so that 0.9 hold of a publication that the fit has not seen.
-LEVEL, OF_RATIOS = 0.9, 0.92
+LEVEL = 0.92  # of the fit, so that 0.9 hold of a publication that the fit has not seen
 FEWEST = 5  # publications of a group with factors of its own
 FAR = math.log(3)  # ratios that should be decided
 GAP = 3  # years between two figures that show how much faster software became
 OLDER, BANDWIDTHS, PRINTED = "the rule before", "plain ratio", "printed"
 FASTEST = ["publication", "work", "merged", "product"]
 SIDES = ["product", "product_over"]
+LATER = frozenset((
+    "MysterionRise tensorflow-metal-experiments", "NikolasEnt GPU benchmarks", "Raschka M1 GPU (May 2022) LeNet5 MNIST",
+    "TensorFlow performance benchmarks (2017)", "XHMY torch_benchmark", "codewithgpu model benchmarks",
+    "ggg17226 rtx2080-dl-benchmark", "kai271828 gpu_benchmark", "rasbt machine-learning-notes #12",
+    "rasbt machine-learning-notes #3", "rasbt machine-learning-notes #32", "sandeepkumar-skb pytorch_experiments",
+    "u39kun deep-learning-benchmark",
+))  # fmt: skip
 
 
 def quantile(values: pandas.Series, publications: pandas.Series, share: float) -> float:
@@ -64,7 +76,7 @@ def fastest() -> pandas.DataFrame:
 @functools.cache
 def figures() -> pandas.DataFrame:
     """Return how far each figure is from the median of the other publications' figures of its
-    chip, work and family.
+    chip, work and family, in the group that those have by the newest of them.
 
     Returns:
         Columns: publication, group, error (logarithm of the hidden over the others' median),
@@ -73,18 +85,18 @@ def figures() -> pandas.DataFrame:
     found = []
     for _, own in fastest().groupby(FASTEST[1:]):
         for place in own.index if len(own) > 1 else ():
-            line, rest = own.loc[place], own.drop(place)
+            line, rest = own.loc[place], own.drop(place).sort_values("year")
             error = line["speed"] - rest["speed"].median()
-            group = f"{line['vendor']}, {line['merged']}"
+            group = estimates.figure_group({**rest.iloc[-1], "family": line["merged"]})
             found.append((line["publication"], group, error, line["year"] - rest["year"].max()))
     return pandas.DataFrame(found, columns=["publication", "group", "error", "newer"])
 
 
 @functools.cache
 @threadpoolctl.threadpool_limits.wrap(limits=1)
-def hidden_pairs() -> pandas.DataFrame:
+def hidden_pairs(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
     """Return the pairs that one publication measured, with each kind's ratio without that
-    publication.
+    publication; of some publications, without all of them.
 
     Returns:
         Columns: publication, task, family, product, product_over; group (ONE_VENDOR or
@@ -103,14 +115,16 @@ def hidden_pairs() -> pandas.DataFrame:
     found = []
     for (*two, family, publication, task), true in of_work.items():
         sides = [(publication, task, family, product) for product in two]
-        if not all(side in measured.index for side in sides):
+        is_asked = not together or publication in together
+        if not is_asked or not all(side in measured.index for side in sides):
             continue
         a, b = (measured.loc[side] for side in sides)
-        hidden = numpy.flatnonzero(publications == publication)
+        gone = list(together or [publication])
+        hidden = numpy.flatnonzero(numpy.isin(publications, gone))
         speeds, deviations = rule.predict(pandas.DataFrame([a, b]), hidden)
-        others = of_work.loc[*two, family].drop(publication, errors="ignore")
+        others = of_work.loc[*two, family].drop(gone, errors="ignore")
         same = others[others.index.get_level_values("task") == task]
-        alone = [known[side[1:]].drop(publication) for side in sides]
+        alone = [known[side[1:]].drop(gone, errors="ignore") for side in sides]
         found.append({
             "publication": publication, "task": task, "family": family, **dict(zip(SIDES, two, strict=True)),
             "group": estimates.group_of(a["vendor"], b["vendor"]),
@@ -160,11 +174,12 @@ def bounds(singles: pandas.DataFrame, timed: pandas.DataFrame) -> pandas.DataFra
         line["above"] *= math.exp(max(0.0, faster)) if kind == FIGURE else 1
         lines.append(line)
     table = pandas.DataFrame(lines)
+    table = table.drop_duplicates(["kind", "group"], keep="last")  # old figures are in the widest
     return table[table["publications"] >= FEWEST].reset_index(drop=True)
 
 
 def _fitted(kind: str, group: str, errors, publications, part: float = 1.0) -> dict:
-    levels = 0.5, LEVEL if kind == FIGURE else OF_RATIOS
+    levels = 0.5, LEVEL
     middle, most = (
         math.exp(part * quantile(errors.abs(), publications, level)) for level in levels
     )
@@ -184,22 +199,31 @@ def figures_that_hold() -> float:
     return float(numpy.mean(holds))
 
 
-def answers() -> pandas.DataFrame:
+def fitted_without(publications: Collection[str]) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    """Return the factors, and the pairs that they were fitted on, without publications."""
+    singles, pairs_left = (
+        table[~table["publication"].isin(publications)] for table in (figures(), hidden_pairs())
+    )
+    return bounds(singles, pairs_left).set_index(["kind", "group"]), pairs_left
+
+
+def answers(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
     """Return the answers to each hidden pair, with factors that were fitted without its
-    publication.
+    publication; of some publications, without all of them.
 
     Returns:
         The columns of `hidden_pairs`, and: kind (of the printed answer), and by rule its value
-        and width in a column each, see `answer`; NaN without an answer.
+        and width in a column each; NaN without an answer.
     """
-    parts = []
-    for publication, own in hidden_pairs().groupby("publication"):
-        singles, others = (
-            table[table["publication"] != publication] for table in (figures(), hidden_pairs())
-        )
-        table = bounds(singles, others).set_index(["kind", "group"])["above"]
+    parts, asked = [], hidden_pairs(together)
+    groups = [(together, asked)] if together else [
+        ([publication], own) for publication, own in asked.groupby("publication")
+    ]  # fmt: skip
+    for gone, own in groups:
+        factors, others = fitted_without(gone)
+        table = factors["above"]
         errors = (others["true"] - others[BANDWIDTHS]).abs()
-        plain = quantile(errors, others["publication"], OF_RATIOS)
+        plain = quantile(errors, others["publication"], LEVEL)
         for line in own.to_dict("records"):
             kind, value, width = _printed(line, table)
             answered = {PRINTED: (value, width), BANDWIDTHS: (line[BANDWIDTHS], plain)}
@@ -240,12 +264,12 @@ def measures(lines: pandas.DataFrame, rule: str) -> dict[str, str | int]:
     return found
 
 
-def tested() -> pandas.DataFrame:
-    """Return the table of docs/predictions.md: each rule on all hidden pairs, on those with a
-    chip of Apple, by vendors, and by the kind of the printed answer."""
-    table, lines = answers(), []
+def told_of_pairs(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return what each rule is worth on `answers`: on all, on those with a chip of Apple, by
+    vendors, and by the kind of the printed answer."""
+    lines = []
     groups = {"all": table, "with an Apple chip": table[table["is_apple"]]}
-    groups |= dict(list(table.groupby("group")))
+    groups |= {"without one": table[~table["is_apple"]], **dict(list(table.groupby("group")))}
     for name, own in groups.items():
         lines += [
             {"pairs of": name, "rule": rule} | measures(own, rule)
@@ -256,11 +280,104 @@ def tested() -> pandas.DataFrame:
     return pandas.DataFrame(lines)
 
 
+@threadpoolctl.threadpool_limits.wrap(limits=1)
+def later_figures() -> pandas.DataFrame:
+    """Return the LATER publications' rates of one chip, next to the answer without them; without
+    those that are refused for their work.
+
+    Returns:
+        Columns: publication, chip, work, vendor, kind (of the answer), error, width (of its
+        interval), plain (error of the median ratio of rate and bandwidth on other chips; NaN
+        without any). Logarithms.
+    """
+    rule, factors = rules.regression(), fitted_without(LATER)[0]
+    is_later = rule.lines["publication"].isin(LATER)
+    products = rule.lines[~is_later].groupby("work")["product"].nunique()
+    lines, known = (
+        fastest()[fastest()["publication"].isin(LATER) == later] for later in (True, False)
+    )
+    single = dict(list(known.groupby(FASTEST[1:])))
+    is_published = pandas.MultiIndex.from_frame(lines[FASTEST[1:]]).isin(single)
+    lines = lines[is_published | lines["work"].map(products).ge(observations.FEWEST_PRODUCTS)]
+    predicted = rule.predict(lines, numpy.flatnonzero(is_later))
+    ratios = (known["speed"] - known["bandwidth"]).groupby(known["work"] + known["family"]).median()
+    plain = (lines["work"] + lines["family"]).map(ratios) + lines["bandwidth"] - lines["speed"]
+    lines, found = lines.assign(plain=plain.abs()), []
+    for line, speed, deviation in zip(lines.to_dict("records"), *predicted, strict=True):
+        seen = single.get(tuple(line[name] for name in FASTEST[1:]))
+        kind, value, width = estimates.PREDICTED, speed, rules.DEVIATIONS * deviation
+        if seen is not None:
+            kind, value = estimates.PUBLISHED, seen["speed"].median()
+            width = _width(seen, factors, "above" if line["speed"] > value else "below")
+        told = {name: line[name] for name in ("publication", "chip", "work", "vendor", "plain")}
+        found.append(told | {"kind": kind, "error": abs(line["speed"] - value), "width": width})
+    return pandas.DataFrame(found)
+
+
+def _width(seen: pandas.DataFrame, factors: pandas.DataFrame, side: str) -> float:
+    """Return the width of published rates to one side, as `estimates.of_figures` chooses it."""
+    groups = [
+        estimates.figure_group(line)
+        for line in seen.assign(family=seen["merged"]).to_dict("records")
+    ]
+    keys = [(FIGURE, group if (FIGURE, group) in factors.index else WIDEST) for group in groups]
+    return math.log(factors.loc[keys, side].min())
+
+
+def told_of_figures(table: pandas.DataFrame) -> pandas.DataFrame:
+    """Return what the answers are worth on `later_figures`, each publication once."""
+    is_apple = table["vendor"] == "Apple"
+    groups = {"all": table, "Apple": table[is_apple], "others": table[~is_apple]}
+    lines = []
+    for name, own in (groups | dict(list(table.groupby("kind")))).items():
+        known = own[own["plain"].notna()]
+        middle, plain = (
+            math.exp(quantile(part[error], part["publication"], 0.5)) - 1
+            for error, part in (("error", own), ("plain", known))
+        )
+        holds = share(own["error"] <= own["width"] + 1e-9, own["publication"])
+        lines.append({
+            "figures of": name, "figures": len(own), "publications": own["publication"].nunique(),
+            "median error": f"{middle:.0%}", "90 % intervals that hold": f"{holds:.0%}",
+            "median error of the plain ratio": f"{plain:.0%}",
+        })  # fmt: skip
+    return pandas.DataFrame(lines)
+
+
+def on_the_page() -> pandas.DataFrame:
+    """Return, by the kind of the answer, how many pairs of single chips on the start page are
+    decided, in one family of precisions and without measured lines."""
+    evidence, found = Evidence(articles.rows()), []
+    for task in costs.TASKS:
+        lines = [
+            line["estimate"] for line in costs.of_task(task, evidence, {}) if line["devices"] == 1
+        ]
+        for a, b in itertools.combinations(lines, 2):
+            if a.family == b.family and a.chip != b.chip:
+                ratio = estimates.ratio(a, b)
+                is_far = abs(math.log(ratio.value)) >= FAR
+                found.append((ratio.kind, not ratio.low <= 1 <= ratio.high, is_far))
+    table = pandas.DataFrame(found, columns=["answered by", "decided", "is_far"])
+    table = pandas.concat([table.assign(**{"answered by": "all"}), table])
+    lines = []
+    for kind, own in table.groupby("answered by"):
+        far = own.loc[own["is_far"], "decided"]
+        line = {"answered by": kind, "pairs": len(own), "decided": f"{own['decided'].mean():.0%}"}
+        lines.append(
+            line | {"over 3 times apart": len(far), "of these decided": f"{far.mean():.0%}"}
+        )
+    return pandas.DataFrame(lines)
+
+
 def main() -> None:
-    """Write the factors and print the table."""
+    """Write the factors and print the tables."""
     bounds(figures(), hidden_pairs()).to_csv(BOUNDS, index=False, float_format="%.6g")
-    print(tested().to_markdown(index=False))
+    print(told_of_pairs(answers()).to_markdown(index=False))
     print(f"{len(figures())} hidden figures: {figures_that_hold():.0%} within the bounds")
+    print(told_of_pairs(answers(LATER)).to_markdown(index=False))
+    print(told_of_figures(later_figures()).to_markdown(index=False))
+    estimates.bounds.cache_clear()
+    print(on_the_page().to_markdown(index=False))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def test_a_hidden_rate_is_learned_without_it():
 
 def test_hidden_rates_are_predicted_better_than_by_the_plain_ratio(errors):
     record, large = errors.loc[observations.RECORD], errors[errors["pairs"] >= 20]
-    assert record["median_error"] < 0.215 < 0.3 < record["ratio_error"]
+    assert record["median_error"] < 0.215 < 0.25 < record["ratio_error"]
     assert len(large) >= 6
     assert (large["median_error"] <= large["ratio_error"] + 0.03).all()
     assert record["coverage"] == pytest.approx(0.9, abs=0.06)
