@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from benchbook.frameworks.plain import SGD, Adam, Plain
+from benchbook.frameworks.torch import training
 from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
 from benchbook.measuring import float64, parity, protocol
@@ -119,6 +120,7 @@ def right(number):
 def measured(record, monkeypatch):
     """Return a function to rows and verdict of a fake workload against a right reference."""
     monkeypatch.setattr(float64, "follow", lambda *start: map(right, range(len(start[4]))))
+    monkeypatch.setattr(parity, "_doubt", lambda *given: "")  # there is no network to repeat
 
     def take(fake, precision="fp32", num_steps=3, record=record):
         before = len(record.rows())
@@ -417,7 +419,122 @@ def test_an_optimiser_that_changes_gradients_in_place_as_on_a_gpu_passes(record,
 def test_training_that_is_wrong_is_caught(record, name):
     workload = plants.tiny("amp_fp16" if "scaler" in name else "fp32")
     plants.EVERY[name](workload)
-    assert not parity.check(workload, record, 1).passed
+    verdict = parity.check(workload, record, 1)
+    assert not verdict.passed
+    assert not verdict.reason.startswith("unsupported"), verdict.reason
+
+
+class Centred(nn.Module):
+    """Replaces a buffer in each step, without an effect on its output or with one."""
+
+    def __init__(self, share=0.0):
+        super().__init__()
+        self.dense, self.share = nn.Linear(36, 3), share
+        self.register_buffer("centre", torch.zeros(3))
+
+    def forward(self, images):
+        hidden = self.dense(images.flatten(1))
+        self.centre = 0.9 * self.centre + 0.1 * (hidden.detach() if self.share else hidden).mean(0)
+        return hidden - self.share * self.centre if self.share else hidden
+
+
+class Clipped(plants.Tiny):
+    """Clips its weights in place, or replaces them."""
+
+    def __init__(self, most, replaces=False):
+        super().__init__()
+        self.most, self.replaces = most, replaces
+
+    def forward(self, images):
+        if self.replaces:
+            self.dense.weight = nn.Parameter(self.dense.weight.data.clamp(-self.most, self.most))
+        self.dense.weight.data.clamp_(-self.most, self.most)
+        return super().forward(images)
+
+
+class Directions(nn.Linear):
+    """Turns images into the eigenvectors of their covariance; some are any of a plane."""
+
+    def __init__(self):
+        super().__init__(36, 3)
+
+    def forward(self, images):
+        flat = images.flatten(1) - images.flatten(1).mean(0)
+        return super().forward(flat @ torch.linalg.eigh(flat.T @ flat)[1])
+
+
+class Satisfied(nn.Linear):
+    """Has no loss."""
+
+    def __init__(self):
+        super().__init__(36, 3, bias=False)
+
+    def forward(self, images):
+        outputs = super().forward(0 * images.flatten(1))
+        return outputs + 200 * nn.functional.one_hot((images.mean((1, 2, 3)) * 255 > 99).long(), 3)
+
+
+class Noisy(plants.Tiny):
+    def forward(self, images):
+        return super().forward(images + 0.1 * torch.randn_like(images))
+
+
+def of_one_pixel():
+    layers = nn.Conv2d(1, 8, 6), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)
+    return nn.Sequential(*layers)
+
+
+# Networks of other people, and why their comparison proves nothing; empty: they can be compared.
+STRANGERS = {
+    "replaces a buffer": (Centred, ""),
+    "replaces a buffer that centres its output": (functools.partial(Centred, 0.5), ""),
+    "clips its weights": (functools.partial(Clipped, 0.05), "changes its own weights"),
+    "clips its later weights": (functools.partial(Clipped, 0.1255), "changes its own weights"),
+    "replaces weights": (functools.partial(Clipped, 0.05, True), "changes its own weights"),
+    "turns eigenvectors": (Directions, "it is discontinuous"),
+    "draws noise": (Noisy, "draws at random"),
+    "normalises two values": (of_one_pixel, "a batch norm over 2 values, under 8"),
+    "has no loss": (Satisfied, "there is nothing to compare"),
+}
+
+
+@pytest.mark.parametrize("adopts", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_strangers_network_is_compared_or_unproven_and_has_a_rate(
+    record, name, precision, adopts
+):
+    network, reason = STRANGERS[name]
+    if name == "normalises two values" and precision == "fp32":
+        reason = ""  # its rounding is small enough
+    record.common["settings"] = {"num_parity_steps": 3}
+    workload = plants.tiny(precision, network=network, batch_size=2 if "two" in name else 8)
+    workload.columns["dataset"] = "synthetic"  # which nothing can learn
+    if "no loss" in name:
+        workload.loss = lambda outputs, target: (outputs - outputs).sum()
+        workload.plain = dataclasses.replace(workload.plain, loss=workload.loss)
+    if adopts:
+        training.adopt(workload)
+    elif "noise" in name:  # a study says so itself
+        workload.plain = dataclasses.replace(workload.plain, may_be_random=True)
+    protocol.first_step(workload, record)
+    parity.check(workload, record, 3)
+    protocol.measure_windows(workload, record, protocol.Amount(samples_per_window=48))
+    [line] = verdicts.summarise(record.rows()).to_dict("records")
+    said = line["verdict"].text(verdicts.UNPROVEN)
+    assert (line["verdict"].text(verdicts.WRONG), reason in said) == ("", True), said
+    assert line["samples_per_second"] > 0
+
+
+@pytest.mark.parametrize("plant", ["half batches", "no momentum"])
+@pytest.mark.parametrize("name", [name for name in STRANGERS if not STRANGERS[name][1]])
+def test_a_fault_of_a_strangers_network_is_found(record, name, plant):
+    workload = plants.tiny(network=STRANGERS[name][0])
+    training.adopt(workload)
+    plants.EVERY[plant](workload)
+    verdict = parity.check(workload, record, 1)
+    assert not verdict.passed
+    assert not verdict.reason.startswith("unsupported"), verdict.reason
 
 
 @pytest.mark.parametrize("precision", ["fp32", "amp_bf16"])

@@ -34,7 +34,11 @@ class Tiny(nn.Module):
 
 
 def tiny(
-    precision: str = "fp32", seed: int = 0, count: int = 48, batch_size: int = 8
+    precision: str = "fp32",
+    seed: int = 0,
+    count: int = 48,
+    batch_size: int = 8,
+    network: Callable[[], nn.Module] = Tiny,
 ) -> TorchWorkload:
     """Return a workload of small images that takes milliseconds a step, with momentum and weight
     decay.
@@ -53,10 +57,10 @@ def tiny(
         order = torch.randperm(count, generator=torch.Generator().manual_seed(epoch))
         return ((images[part], target[part]) for part in order.split(batch_size))
 
-    model = Tiny()
+    model = network()
     optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9, weight_decay=5e-4)
     plain = Plain(
-        make_network=Tiny,
+        make_network=network,
         loss=F.cross_entropy,
         make_optimizer=lambda: SGD(lambda step: 0.1, 0.9, weight_decay=5e-4),
         batch_size=8,

@@ -167,9 +167,7 @@ class Plain:
         loss_is_sum: whether `loss` is the sum of a batch's losses.
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
         may_be_random: whether a training step may be random other than by dropout layers, which
-        are switched off. If
-            the comparison fails, the first step is repeated, and the comparison is unsupported
-            if a loss differs.
+        are switched off. Then the last batch's loss is not compared.
     """
 
     make_network: Callable[[], Any]

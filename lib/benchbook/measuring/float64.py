@@ -7,6 +7,7 @@ updates the weights.
 """
 
 import functools
+import math
 import resource
 import traceback
 import warnings
@@ -27,13 +28,6 @@ from benchbook.measuring import failures
 REFUSALS = (NotImplementedError, TypeError, RuntimeError, ValueError)
 LONGEST_REFUSAL = 500  # characters
 LAST = 2  # parameters of a network, such as the weights and offsets of its last layer
-ROUNDING = 1e-9  # relative, of a loss, by the order in which threads add
-REPEATS = 8  # of a first step
-RANDOM = "a repeated step has another loss: the network draws at random in training, other than by dropout and"
-RANDOM += " stochastic depth, which are off for the comparison"
-CHANGING = (
-    "a repeated step has another loss: the network's buffers, which a step changes, change its loss"
-)
 
 
 class Step(NamedTuple):
@@ -118,12 +112,29 @@ class Torch:
         self.parameters = {
             name: part for name, part in self.network.named_parameters() if part.requires_grad
         }
-        self.buffers = {
-            name: part for name, part in self.network.named_buffers() if part.is_floating_point()
-        }
+        self.fewest_normalised = math.inf
+        for layer in self.network.modules():
+            if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+                layer.register_forward_pre_hook(self._count)
         self.load(weights, statistics)
         for name in list(self.parameters)[: -last or 0]:
             self.parameters.pop(name).requires_grad_(False)
+
+    def _count(self, layer: Any, inputs: tuple) -> None:
+        """Keep the fewest values of a channel that a batch norm normalises."""
+        if layer.training:
+            values = inputs[0].numel() // inputs[0].shape[1]
+            self.fewest_normalised = min(values, self.fewest_normalised)
+
+    @property
+    def buffers(self) -> dict[str, Any]:
+        """Return the floating buffers by name, of which a step may have replaced some."""
+        buffers = self.network.named_buffers()
+        return {name: part for name, part in buffers if part.is_floating_point()}
+
+    def weights(self) -> Arrays:
+        """Return every parameter, of which a step may have replaced some."""
+        return {name: self.subject.to_host(part) for name, part in self.network.named_parameters()}
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
         """Take over weights and moving statistics."""
@@ -164,6 +175,8 @@ class Torch:
 class Keras:
     """The plain network in Keras, on TensorFlow or JAX; parameters have the workload's names, in
     the model's order."""
+
+    fewest_normalised = math.inf  # unknown
 
     def __init__(
         self,
@@ -219,6 +232,11 @@ class Keras:
             for variable in self.model.weights:
                 if self.names[id(variable)] in arrays:
                     variable.assign(arrays[self.names[id(variable)]])
+
+    def weights(self) -> Arrays:
+        """Return the trained parameters."""
+        trained = self.model.trainable_variables
+        return {self.names[id(part)]: self.to_host(part.value) for part in trained}
 
     def differentiate(self, inputs: tuple, target: numpy.ndarray) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
@@ -357,20 +375,3 @@ def _free_memory() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, limits)
-
-
-def difference(plain: Plain, step: Step, batch: tuple) -> str:
-    """Return why repeating a step in torch from the same weights gives another loss; empty if
-    the loss is the same."""
-    network, given = Torch(plain, step.weights, step.statistics), plain.inputs(batch)
-
-    def differs(loss: float) -> bool:
-        return abs(loss - first) > ROUNDING * abs(first)
-
-    first = network.differentiate(*given)[0]
-    is_changed = differs(network.differentiate(*given)[0])
-    for _ in range(REPEATS):
-        network.load(step.weights, step.statistics)
-        if differs(network.differentiate(*given)[0]):
-            return RANDOM
-    return CHANGING if is_changed else ""

@@ -12,7 +12,7 @@ import math
 import numpy
 import pandas
 
-from benchbook.frameworks.plain import Arrays, Optimizer
+from benchbook.frameworks.plain import Arrays, Optimizer, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
 from benchbook.judging.agreement import Agreement, tolerance_of, verdict
@@ -39,6 +39,18 @@ DEVIATION_SHARE = 0.01
 # twice rounds differently each time.
 LEAST_ELEMENT = 1e-4
 ROUNDINGS = 4  # of a step's change: momentum has the precision of the weights
+ROUNDING_OF_LOSS = 1e-9  # relative, in float64, by the order in which threads add
+REPEATS = 8  # of a step that failed
+LEAST_NORMALISED = 8  # values: with fewer, a batch norm's gradient is mostly rounding
+EPSILON = 2.0**-24  # float32's rounding, relative; it hides smaller losses of a softmax
+# Why a comparison that failed proves nothing.
+NO_LOSS = "the loss or its gradient is 0, so that there is nothing to compare"
+CHANGES_WEIGHTS = "the network changes its own weights in a forward pass"
+RANDOM = (
+    "a repeated step has another loss: the network draws at random in training, other than by "
+    "dropout and stochastic depth, which are off, or keeps a state outside its float buffers"
+)
+DISCONTINUOUS = "float32's rounding alone changes its loss or gradients: it is discontinuous"
 MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
 
 
@@ -61,8 +73,8 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
     statistics_error and, in the first rows, the results of `compare`; the first row also holds
     labels_checked, labels_wrong and the results of `_compare_whole`. A row of a repeated step
     holds the worst values. A number that is not finite ends the comparison with status
-    `diverged`, an operation that the device lacks, or a network that draws at random, with
-    status `unsupported`.
+    `diverged`, an operation that the device lacks, or a network for which a difference proves
+    nothing, with status `unsupported`.
 
     Args:
         workload: what is to be trained.
@@ -119,6 +131,8 @@ def _compare_steps(
     start = plain, subject.weights(), subject.statistics(), on_host
     reference = float64.follow(framework, *start, subject.to_host(rest) if rest else ())
     first, own_losses = next(reference), []  # the latter on the workload's own path
+    if not first.loss or not any(part.any() for part in first.gradients.values()):
+        raise NotImplementedError(NO_LOSS)
     if rest:
         subject.restart()
         counts |= {"whole_samples": workload.num_samples(rest)} | _compare_whole(
@@ -129,7 +143,7 @@ def _compare_steps(
         subject.load(first.weights, {})
         own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
     subject.restart()
-    optimizer, lines = plain.make_optimizer(), []
+    optimizer, lines, failed = plain.make_optimizer(), [], None
     least_share = tolerance_of(precision).least_share
     expected = itertools.chain([first], reference)
     if num_steps < FEWEST_UPDATES:
@@ -139,21 +153,60 @@ def _compare_steps(
         line = _compare_step(
             subject, optimizer, batches[place], step, number < DIFFERENTIATED, least_share
         )
-        if number >= num_steps:
+        if number < num_steps:
+            loss = own_losses[number] if own_losses else line["same_weights_loss"]
+            line |= {"step": number + 1, "loss": loss}
+            lines.append(line if number else line | counts)
+        else:
             lines[place] = _worse(lines[place], line)
-            continue
-        loss = own_losses[number] if own_losses else line["same_weights_loss"]
-        lines.append(line | {"step": number + 1, "loss": loss} | (counts if number == 0 else {}))
-        if not _is_finite(lines[-1]):
+        rows, judged = _judged(record, precision, lines, samples)
+        if not judged.passed and failed is None:
+            failed = step, on_host[place]
+        if not _is_finite(lines[place]):
             break
-    rows = [_row(record, precision, *each) for each in zip(lines, samples, strict=False)]
-    judged = verdict(pandas.DataFrame(rows).assign(run_id="", phase="parity", message=""))
-    reason = (
-        plain.may_be_random and not judged.passed and float64.difference(plain, first, on_host[0])
-    )
+    reason = failed and not judged.passed and _doubt(framework, plain, record, precision, *failed)
     if reason:
         raise NotImplementedError(reason)
     return rows
+
+
+def _doubt(
+    framework: str,
+    plain: Plain,
+    record: Run,
+    precision: str,
+    step: Step,
+    batch: tuple,
+) -> str:
+    """Return why a comparison that failed at a step proves nothing; empty: the step is wrong."""
+    make = functools.partial(float64.maker(framework), plain, step.weights, step.statistics)
+    network, given = make(), plain.inputs(batch)
+    before = network.weights()
+    loss, *_ = network.differentiate(*given)
+    after = network.weights()
+    if abs(step.loss) < EPSILON:
+        return NO_LOSS
+    if not all(numpy.array_equal(before[name], after[name], equal_nan=True) for name in before):
+        return CHANGES_WEIGHTS
+    if network.fewest_normalised < LEAST_NORMALISED:
+        return f"a batch norm over {network.fewest_normalised} values, under {LEAST_NORMALISED}"
+    for _ in range(REPEATS):
+        network.load(step.weights, step.statistics)
+        if abs(network.differentiate(*given)[0] - loss) > ROUNDING_OF_LOSS * abs(loss):
+            return RANDOM
+    rounded, random, moved = make(dtype="float32"), numpy.random.default_rng(0), {}
+    for _ in range(REPEATS):
+        loss, gradients, _ = rounded.differentiate(*given)
+        loss = loss / len(batch[0]) if plain.loss_is_sum else loss
+        line = {"step": 1, "reference_loss": step.loss, "same_weights_loss": loss, "loss": loss}
+        least_share = tolerance_of(precision).least_share
+        line |= compare(plain.clipped(gradients), step.gradients, least_share)
+        if not _judged(record, precision, [line], [0])[1].passed:
+            return DISCONTINUOUS
+        for name, each in step.weights.items():
+            moved[name] = each * (1 + EPSILON * random.choice((-1, 1), each.shape))
+        rounded.load(moved, step.statistics)
+    return ""
 
 
 def last_losses(workload: Workload) -> dict:
@@ -249,6 +302,13 @@ def _is_finite(line: dict) -> bool:
     return None not in line.values() and math.isfinite(line["loss"])
 
 
+def _judged(
+    record: Run, precision: str, lines: list[dict], samples: list[int]
+) -> tuple[list[dict], Agreement]:
+    rows = [_row(record, precision, *each) for each in zip(lines, samples, strict=False)]
+    return rows, verdict(pandas.DataFrame(rows).assign(run_id="", phase="parity", message=""))
+
+
 def _row(record: Run, precision: str, line: dict, samples: int) -> dict:
     settings = record.settings_with(
         **{name: value for name, value in line.items() if name != "loss"}
@@ -287,6 +347,7 @@ def compare(gradients: Arrays, reference: Arrays, least_share: float = 0.0) -> d
     # judged.
     is_rounding = (shares[:, 1] < NOTHING) & (shares[:, 0] < ROUNDING * least_share)
     judged = ~((shares < least_share).all(axis=1) | is_rounding)
+    judged |= not judged.any()
     cosines, ratios = _similarity(products[judged])
     names = numpy.array(list(reference))[judged]
     whole_cosine, whole_ratio = _similarity(products.sum(axis=0, keepdims=True))

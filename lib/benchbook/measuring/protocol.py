@@ -184,6 +184,7 @@ def _append_undone_steps(
         # With float16, a loss scaler may skip the steps, or they are too small for the type.
         if (
             not row["settings"]["moved_tensors"]
+            and row["loss"] != 0  # which has no gradient
             and not PRECISIONS[row.get("precision") or "fp32"].needs_scaling
         ):
             raise ValueError(

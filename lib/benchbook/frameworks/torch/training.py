@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Optimizer, Plain
 from benchbook.frameworks.torch.devices import BACKEND
-from benchbook.frameworks.torch.subject import TorchSubject, to_host, without_dropout
+from benchbook.frameworks.torch.subject import TorchSubject, copied, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
@@ -318,9 +318,7 @@ class TorchWorkload(Workload):
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with other settings, a copy of the network and a fresh optimiser."""
         random = self.device.backend.random_state(self.device)
-        model, optimizer = copy.deepcopy(
-            (self.model, self.optimizer)
-        )  # together: the copy updates the copy
+        model, optimizer = copied(self.model, self.optimizer)
         # Converted on the CPU: MPS has no float64.
         model.cpu().to(STORED[settings.precision]).to(self.device.torch_type)
         optimizer.state.clear()
@@ -340,7 +338,7 @@ class TorchWorkload(Workload):
 def adopt(workload: TorchWorkload) -> None:
     """Compare the training of a reader's network with that of a copy in float64, which decays
     what its optimiser does."""
-    copied, plain = copy.deepcopy(workload.model).cpu(), workload.plain
+    own, plain = copy.deepcopy(workload.model).cpu(), workload.plain
     assert plain is not None  # every study's network can be compared
     names = {id(part): name for name, part in workload.model.named_parameters()}
     groups = [group for group in workload.optimizer.param_groups if group["weight_decay"]]
@@ -354,7 +352,7 @@ def adopt(workload: TorchWorkload) -> None:
 
     workload.plain = replace(
         plain,
-        make_network=lambda: copy.deepcopy(copied),
+        make_network=lambda: copy.deepcopy(own),
         make_optimizer=make_optimizer,
         parity_weights=None,
         may_be_random=True,
