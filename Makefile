@@ -161,6 +161,7 @@ $(UV):
 		"(Debian: apt install python3 python3-pip; macOS: xcode-select --install), or set PYTHON=/path" >&2; exit 1; }
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || { echo "make: '$(PYTHON) -m pip' is missing; it is needed once, to" \
 		"install uv (Debian: apt install python3-pip; elsewhere: $(PYTHON) -m ensurepip)" >&2; exit 1; }
-	@mkdir -p .uv && env -u PIP_PREFIX -u PIP_TARGET PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 $(PYTHON) -m pip install --quiet --target .uv uv==$(UV_VERSION) \
+	@mkdir -p .uv && PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_REQUIRE_HASHES=0 PIP_DRY_RUN=0 \
+		$(PYTHON) -m pip install --quiet --prefix= --root=/ --target .uv uv==$(UV_VERSION) \
 		2> .uv/pip.log || \
 		{ cat .uv/pip.log >&2; exit 1; }

@@ -390,7 +390,8 @@ def test_make_installs_packages_of_yours_each_time_and_an_interpreter_that_is_go
         assert not (tmp_path / "log").exists()
 
 
-def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_file", [False, True])
+def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch, is_file):
     shutil.copy(layout.root() / "Makefile", tmp_path)
     version = re.search(
         r"^UV_VERSION := (\S+)$", (tmp_path / "Makefile").read_text(), re.MULTILINE
@@ -405,9 +406,16 @@ def test_make_installs_uv_under_any_configuration_of_pip(tmp_path, monkeypatch):
             f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
         wheel.writestr(f"{about}/RECORD", "")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    for name in ("NO_INDEX", "REQUIRE_VIRTUALENV", "USER", "PREFIX", "TARGET"):
-        monkeypatch.setenv(f"PIP_{name}", "1")
+    options = "no-index", "require-virtualenv", "user", "prefix", "target", "root"
+    options = dict.fromkeys((*options, "require-hashes", "dry-run"), "1")
+    options["find-links"] = str(tmp_path)
+    if is_file:
+        lines = [f"{name} = {value}" for name, value in options.items()]
+        (tmp_path / "pip.conf").write_text("\n".join(["[install]", *lines]))
+        options = {"config-file": str(tmp_path / "pip.conf")}
+        monkeypatch.delenv("PIP_FIND_LINKS", raising=False)  # it would come before the file's
+    for name, value in options.items():
+        monkeypatch.setenv(f"PIP_{name.upper().replace('-', '_')}", value)
     done = subprocess.run(
         ["make", ".uv/bin/uv"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
