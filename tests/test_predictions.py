@@ -12,7 +12,7 @@ import pytest
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips, observations, predict, rules
-from benchbook.record.predict import Question, Range, Unknown
+from benchbook.record.predict import Estimate, Question, Unknown
 from benchbook.rows import networks
 from benchbook.studies.segmentation_scaling import study as segmentation
 from made import golden_files
@@ -54,7 +54,7 @@ def answers():
     lines = [
         (*key, *(getattr(rate, bound) for bound in BOUNDS))
         for key, rate in found
-        if isinstance(rate, Range)
+        if isinstance(rate, Estimate)
     ]
     return pandas.DataFrame(lines, columns=["chip", "work", "precision", *BOUNDS])
 

@@ -16,10 +16,9 @@ import pandas
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import articles, chips, observations, pairs, predict
-from benchbook.record.predict import Question, Range, Unknown
+from benchbook.record.predict import MEASURED, PREDICTED, PUBLISHED, Estimate, Question, Unknown
 from benchbook.rows import networks
 
-MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 FIGURE, PAIRS, OTHER_PAIRS, FIGURES, SPECIFICATIONS = KINDS = (
     "a figure",
     "pairs of this work",
@@ -44,39 +43,6 @@ FORMS = {
     "alike": "{one} is about as fast as {other} ({low} to {high} times), {basis}",
     "open": "{one} may be {low} to {high} times as fast as {other} (middle {middle}), {basis}",
 }
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A rate with its 90 % interval, and the evidence for it.
-
-    Attributes:
-        value, low, high: samples a second of all devices together.
-        kind: MEASURED, PUBLISHED or PREDICTED.
-        basis: how sure it is, in words.
-        sources: citations, separated by " | ".
-        publications: how many published it; a prediction has none.
-        chip: its canonical name, or any other name.
-        work: a name of `observations.work_name`.
-        family: of precisions; a key of `observations.FAMILIES`.
-        devices: that train together.
-        expected: the rate that the chip's specifications predict; NaN without.
-        each: the rate of each figure.
-    """
-
-    value: float
-    low: float
-    high: float
-    kind: str
-    basis: str = ""
-    sources: str = ""
-    publications: int = 0
-    chip: str = ""
-    work: str = ""
-    family: str = ""
-    devices: int = 1
-    expected: float = math.nan
-    each: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -191,16 +157,7 @@ def find(questions: Sequence[Question]) -> list[Estimate | Unknown]:
     Raises:
         UnknownChip, ValueError: see `predict.rate`.
     """
-    return [_best(*each) for each in zip(questions, predicted(questions), strict=True)]
-
-
-def predicted(questions: Sequence[Question]) -> list[Estimate | Unknown]:
-    """Return what specifications predict for each question, or the reason why they do not."""
-    answers = zip(questions, predict.rates(questions), strict=True)
-    return [
-        rate if isinstance(rate, Unknown) else _predicted(question, rate)
-        for question, rate in answers
-    ]
+    return [_best(*each) for each in zip(questions, predict.rates(questions), strict=True)]
 
 
 def _best(question: Question, expected: Estimate | Unknown) -> Estimate | Unknown:
@@ -217,16 +174,6 @@ def _best(question: Question, expected: Estimate | Unknown) -> Estimate | Unknow
     part = min(1.0, most / found.high)
     value, low, high = (part * each for each in (found.value, found.low, found.high))
     return replace(found, chip=chip, expected=rate, value=value, low=low, high=high)
-
-
-def _predicted(question: Question, rate: Range) -> Estimate:
-    work = networks.describe(question.work, question.image_size, question.sequence_length)
-    return Estimate(
-        rate.value, rate.low, rate.high, PREDICTED, rate.basis,
-        "Predicted by benchbook from the public record", chip=chips.resolve(question.chip),
-        work=observations.work_name(work.name, work.image_size or 0),
-        family=observations.family_of(question.precision), expected=rate.value,
-    )  # fmt: skip
 
 
 def neighbour(network: str, image_size: float, precision: str) -> Estimate | None:

@@ -20,6 +20,7 @@ from benchbook.rows import networks
 PRECISIONS = tuple(
     name for name in precisions.PRECISIONS if name != "fp64"
 )  # the record has no rates of fp64
+MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
 WIDEST = 8.0  # factor from the lower to the upper bound, before it is cut
 NEAREST = 3
 
@@ -59,23 +60,39 @@ class Unknown(ValueError):
 
 
 @dataclass(frozen=True)
-class Range:
-    """A predicted rate: images or sequences a second, with its 90 % interval.
+class Estimate:
+    """A rate with its 90 % interval, and the evidence for it.
 
     Attributes:
-        value: the middle.
-        low: the lower bound.
-        high: the upper bound.
-        basis: how sure it is and by which rule, in words.
+        value, low, high: samples a second of all devices together.
+        kind: MEASURED, PUBLISHED or PREDICTED.
+        basis: how sure it is, in words.
+        sources: citations, separated by " | ".
+        publications: how many published it; a prediction has none.
+        chip: its canonical name, or any other name.
+        work: a name of `observations.work_name`.
+        family: of precisions; a key of `observations.FAMILIES`.
+        devices: that train together.
+        expected: the rate that the chip's specifications predict; NaN without.
+        each: the rate of each figure.
     """
 
     value: float
     low: float
     high: float
-    basis: str
+    kind: str
+    basis: str = ""
+    sources: str = ""
+    publications: int = 0
+    chip: str = ""
+    work: str = ""
+    family: str = ""
+    devices: int = 1
+    expected: float = math.nan
+    each: tuple[float, ...] = ()
 
 
-def rate(question: Question) -> Range:
+def rate(question: Question) -> Estimate:
     """Return the predicted rate.
 
     Raises:
@@ -90,7 +107,7 @@ def rate(question: Question) -> Range:
     return answer
 
 
-def rates(questions: Sequence[Question]) -> list[Range | Unknown]:
+def rates(questions: Sequence[Question]) -> list[Estimate | Unknown]:
     """Return the answer to each question, see `rate`, or the reason why there is none.
 
     No answer is above the chip's peak. Where a chip has matrix units, fp32 is no faster than
@@ -221,7 +238,7 @@ def _unknown_work(name: str) -> Unknown:
     return Unknown(f"work {name!r} is not on record; {hint}")
 
 
-def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
+def _answer(question: Question, targets: list[dict]) -> Estimate | Unknown:
     """Return the answer from the question's target, which is the first, and those of faster
     precisions."""
     bounds = numpy.min([target["bounds"] for target in targets], axis=0)
@@ -236,7 +253,13 @@ def _answer(question: Question, targets: list[dict]) -> Range | Unknown:
             f"{named}: the range would be a factor of {wide:.1f}; allowed: {WIDEST:g}", question
         )
     value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
-    return Range(value, low, high, rules.basis(vendor, family))
+    work = networks.describe(question.work, question.image_size, question.sequence_length)
+    return Estimate(
+        value, low, high, PREDICTED, rules.basis(vendor, family),
+        "Predicted by benchbook from the public record", chip=chip,
+        work=observations.work_name(work.name, work.image_size or 0),
+        family=observations.family_of(question.precision), expected=value,
+    )  # fmt: skip
 
 
 @functools.cache
