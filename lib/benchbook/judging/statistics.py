@@ -306,13 +306,13 @@ def _outcomes(measured: pandas.DataFrame) -> dict[tuple[str, str, str], dict]:
     )
     failed, ends = failures.groupby(POINT_KEY)["run_id"].nunique(), {}
     for *key, _, status, message in failures.to_numpy().tolist():  # the last one counts
-        ends[key := tuple(key)] = {"status": status, "message": message}
-        if key in whole.index:
-            counted = f"{failed[key]} of {failed[key] + whole[key]} processes failed: {status.replace('_', ' ')}"
-            ends[key] = {
-                "status": "ok",
-                "message": counted + f" ({message})" * isinstance(message, str),
-            }
+        point = tuple(key)
+        if point in whole.index:
+            every, reason = failed[point] + whole[point], status.replace("_", " ")
+            if isinstance(message, str):
+                reason += f" ({message})"
+            status, message = "ok", f"{failed[point]} of {every} processes failed: {reason}"
+        ends[point] = {"status": status, "message": message}
     diverged = judged.loc[judged["status"] == "diverged", [*POINT_KEY, "status", "message"]]
     for *key, status, message in diverged.to_numpy().tolist():
         if ends.get(tuple(key), {}).get("status", "ok") == "ok":
