@@ -475,6 +475,19 @@ def test_a_name_as_people_write_it_is_the_commands_chip(visit):
     assert "; near it are " in page.locator("#none").inner_text()
 
 
+def test_a_loop_of_ones_own_gains_what_the_chip_does(visit):
+    page = visit("index.html#have=M1&consider=RTX+4090&train=resnet50&devices=1&loop=836")
+    [verdict, own] = said(page)
+    times, low, high = re.search(
+        r"about ([\d,.]+) times as fast .*\(([\d.,]+) to ([\d.,]+)\)", verdict
+    ).groups()
+    gained, *ends = re.search(r"about ([\d,]+) samples/s .*\(([\d,]+) to ([\d,]+)\)", own).groups()
+    for value, ratio in zip((gained, *ends), (times, low, high), strict=True):
+        assert float(value.replace(",", "")) == pytest.approx(836 * float(ratio), rel=0.06)
+    assert page.locator("[name=loop]").is_visible()
+    assert "loop=836" in page.evaluate("location.hash")
+
+
 def test_the_choice_is_in_the_address_and_an_unknown_name_is_said(visit):
     page = visit(
         "index.html#have=no+such+chip&consider=NVIDIA+A100+80GB+SXM&train=resnet50&precision=best&devices=1"

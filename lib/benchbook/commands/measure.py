@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import pandas
 import typer
@@ -13,9 +14,9 @@ from benchbook.frameworks.workload import Settings
 from benchbook.judging import wording
 from benchbook.loop import loading, networks, results
 from benchbook.loop.networks import Choices
-from benchbook.loop.rate import Rate
+from benchbook.loop.rate import Rate, accelerator
 from benchbook.loop.results import Result
-from benchbook.machine import launch, temporary
+from benchbook.machine import launch, layout, temporary
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
 
@@ -88,6 +89,10 @@ def measure(
         found = _measure_network(choices, tuned, **limits)
     for result in found:
         say(str(result))
+    page = layout.outputs() / "report" / "index.html"
+    if page.is_file() and (chip := accelerator(found[0].device)):
+        asked = urlencode({"have": chip, "loop": f"{found[0].samples_per_second:.4g}"})
+        say(f"On other chips: {page.as_uri()}#{asked}")
     if json:
         results.write(found, json)
         say(f"Kept: {short(json)}. Next: `benchbook compare {json} OTHER.json`.")

@@ -11,6 +11,12 @@ RARE = 3  # times the time of as many windows
 SLOWEST = 1 / 20  # of the windows: the time in them shows work that comes rarely
 
 
+def accelerator(device: str) -> str:
+    """Return the name of the accelerator in words for a device; empty for a CPU or an unknown one."""
+    found = re.match(r"(?:.*each on )?(?:\d+ x )?((?!an unknown).+) \((?!cpu)", device)
+    return found[1] if found else ""
+
+
 @dataclass(frozen=True)
 class Rate:
     """The rate of a loop in one process, or in all ranks of a job: samples over seconds of one
@@ -57,8 +63,7 @@ class Rate:
     @property
     def chip(self) -> str:
         """Return the name of the accelerator; empty for a CPU or an unknown device."""
-        found = re.match(r"(?:.*each on )?(?:\d+ x )?((?!an unknown).+) \((?!cpu)", self.device)
-        return found[1] if found else ""
+        return accelerator(self.device)
 
     def __str__(self) -> str:
         number, share, cores = len(self.windows), self.input_share, identity.usable_cores()

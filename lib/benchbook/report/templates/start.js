@@ -3,7 +3,7 @@
 const {values, families, ignored, around, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
 const TICKS = [[1, "1 s"], [60, "1 min"], [3600, "1 h"], [86400, "1 day"], [864000, "10 days"], [8640000, "100 days"], [315576000, "10 years"]];
 const FIRST = 24; // lines of the chart, as in page.css
-const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices"]];
+const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices", "loop"]];
 const LINES = {time: "Time", source: "Evidence", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
   fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
 const [marks, pairs, works] = ["marks", "pairs", "works"].map((name) => packed[name].lines.map((line) =>
@@ -97,12 +97,15 @@ function showCard([first, ...others]) {
   const name = (mark) => mark.here ? "yours" : mark.name ?? mark.chip;
   const ofAnyPrecision = (other) => Object.keys(families).flatMap((family) =>
     ofPairs({...other, family}, {...first, family}).filter((pair) => !pair.task));
-  const against = (other) => (first.seconds && other.seconds ? [ratio(other, first)] : ofAnyPrecision(other))
-    .map((each) => `${said(name(other), name(first), each)}.`);
+  const ratios = (other) => first.seconds && other.seconds ? [ratio(other, first)] : ofAnyPrecision(other);
+  const against = (other) => ratios(other).map((each) => `${said(name(other), name(first), each)}.`);
+  const [loop, rate] = [Number(field("loop").value.replaceAll(",", "")), (value) => Number(value.toPrecision(3)).toLocaleString("en")];
+  const gained = (other) => loop > 0 ? ratios(other).slice(0, 1).map((each) => `Your own loop, if it gains as much: about ${
+    rate(loop * each.value)} samples/s on ${name(other)} (${rate(loop * each.low)} to ${rate(loop * each.high)}).`) : [];
   const own = [first, ...others].filter((mark) => mark?.seconds);
   const near = [first, ...others].filter((mark) => mark && !mark.seconds && nearest[field("train").value]?.[product(mark)])
     .map((mark) => `${mark.chip}: nearest published ${values[nearest[field("train").value][product(mark)]]}.`);
-  const texts = [...(own.length > 2 ? [summary(own)] : []), ...others.flatMap(against), ...near];
+  const texts = [...(own.length > 2 ? [summary(own)] : []), ...others.flatMap(against), ...others.flatMap(gained), ...near];
   byId("verdict").replaceChildren(...texts.map((text) => made("p", text)));
   const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
     : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
@@ -190,7 +193,7 @@ function recall() {
   if (!choice.has("have")) field("have").value = mine?.name ?? "";
   const usual = marks.find((mark) => mark.task === field("train").value && mark.name === "NVIDIA RTX 4090");
   if (!choice.has("have") && !choice.has("consider")) field("consider").value = usual?.name ?? "";
-  document.querySelector("#choice details").open ||= Boolean(field("third").value || field("fourth").value || field("devices").value !== "1");
+  document.querySelector("#choice details").open ||= Boolean(field("third").value || field("fourth").value || field("devices").value !== "1" || field("loop").value);
   update();
 }
 
