@@ -132,13 +132,14 @@ PLACES = (
 )
 PLACES += tuple(
     CSV.replace("desk", name)
-    for name in ("", ".hidden", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
+    for name in ("", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
 )
 ENDINGS = ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")
 LINES = f"{','.join(records.COLUMNS)}\n" + "2\n" * 1_000_000
 # members (a mapping: the changed columns of a row), and what the one line of the error holds
 REFUSED = {
     "nothing": ({}, "holds rows of no machine"),
+    "a hidden machine": ({CSV.replace("desk", ".hidden"): {}}, "holds rows of no machine"),
     "too many files": (dict.fromkeys((CSV.replace("1", f"{n}") for n in range(10_001)), ""), "10001 files; allowed"),
     "a manifest alone": ({MANIFEST: "{}"}, "run-1.json has no rows next to it"),
     "a manifest of a list": ({CSV: {}, MANIFEST: "[]"}, "run-1.json: the whole is []; allowed: an object"),

@@ -109,6 +109,21 @@ def copy_elsewhere(files: Files) -> None:
     files[f"{path.split('/')[0]}/elsewhere/{FIRST}.csv"] = files[path]
 
 
+def another(name: str, content: bytes = b"\x00\x05\x16\x07") -> Change:
+    """Put a file that another program left next to the first run's rows; {} is the run's name."""
+
+    def apply(files: Files) -> None:
+        path = place(files)
+        files[path.replace(f"{FIRST}.csv", name.format(FIRST))] = content
+
+    return apply
+
+
+def copy_next_to_it(name: str) -> Change:
+    """Put a copy of the first run's rows next to them; {} is the run's name."""
+    return lambda files: another(name, files[place(files)])(files)
+
+
 def without_manifests(files: Files) -> None:
     for path in [path for path in files if path.endswith(".json")]:
         del files[path]
@@ -164,6 +179,19 @@ CASES: dict[str, Change] = {
     "a NUL": content(lambda text: text.replace(b"AMD", b"A\x00D", 1)),
     "a byte-order mark": content(lambda text: b"\xef\xbb\xbf" + text),
     "lines of Windows": content(lambda text: text.replace(b"\n", b"\r\n")),
+    "tabs for commas": content(lambda text: text.replace(b",", b"\t")),
+    "semicolons for commas": content(lambda text: text.replace(b",", b";")),
+    # files of other programs
+    "Finder's file": another("._{}.csv"),
+    "Finder's file of a manifest": another("._{}.json"),
+    "a lock": another(".~lock.{}.csv#"),
+    "an editor's lock": another("~${}.csv"),
+    "a hidden folder": copy_next_to_it(".ipynb_checkpoints/{}.csv"),
+    "a second download": copy_next_to_it("{} (1).csv"),
+    "a copy of Windows": copy_next_to_it("{} - Copy.csv"),
+    "a conflict of Dropbox": copy_next_to_it("{} (desk's conflicted copy 2026-11-22).csv"),
+    "a conflict of Syncthing": copy_next_to_it("{}.sync-conflict-20261122-041032-ABCDEFG.csv"),
+    "a copy of a manifest": another("{} (1).json", b"{"),
     "header alone": content(lambda text: text.partition(b"\n")[0] + b"\n"),
     "last line torn": content(lambda text: text[:-200]),
     "torn in a quote": content(lambda text: text[: text.rindex(b'"')]),
@@ -175,6 +203,7 @@ CASES: dict[str, Change] = {
     "a column twice": content(lambda text: text.replace(b",idle_watts,", b",seconds,", 1)),
     # manifests
     "manifests missing": without_manifests,
+    "manifest with a byte-order mark": content(lambda text: b"\xef\xbb\xbf" + text, ".json"),
     "manifest in UTF-16": content(lambda text: text.decode().encode("utf-16"), ".json"),
     "manifest too deep": content(lambda text: b"[" * 100_000, ".json"),
 }

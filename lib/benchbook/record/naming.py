@@ -15,7 +15,7 @@ import pandas
 from benchbook.machine import identity, layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
-from benchbook.rows import manifests
+from benchbook.rows import files, manifests
 
 # Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's
 # name.
@@ -294,9 +294,9 @@ def _description(folder: Path | None, machine: str) -> dict:
         return {}
     has_folder = layout.is_name(machine) and (folder / machine).is_dir()
     own = folder / machine if has_folder else folder if folder.name == machine else None
-    path = next(own.rglob(manifests.FILES), None) if own else None
+    paths = files.find(own, "json")[0] if own else []
     try:
-        return manifests.read(path).get("machine") or {} if path else {}
+        return manifests.read(paths[0]).get("machine") or {} if paths else {}
     except manifests.ManifestError:
         return {}
 

@@ -4,13 +4,14 @@ A manifest holds a run's parameters, machine and environment, and the machine's 
 during and after the run. Any value may be missing, and unknown keys are allowed.
 """
 
+import codecs
 from pathlib import Path
 from typing import Annotated, Required
 
 from pydantic import Field, StrictBool, TypeAdapter, ValidationError
 
 from benchbook.machine import layout
-from benchbook.rows.files import Say, read_plain
+from benchbook.rows.files import Say, find, read_plain
 from benchbook.rows.schema import (
     Count,
     Index,
@@ -23,7 +24,6 @@ from benchbook.rows.schema import (
 )  # fmt: skip
 
 MAX_BYTES = 2**20  # of one manifest; a run of six windows has 10 kB
-FILES = "*.json"
 
 # Only values that this library reads are checked; a manifest has many more.
 MOST_PROCESSES = 10_000  # of a point in a session
@@ -101,7 +101,8 @@ def read(path: Path) -> dict:
         the schema.
     """
     try:
-        return _ADAPTER.validate_json(read_plain(path, MAX_BYTES))
+        content = read_plain(path, MAX_BYTES).removeprefix(codecs.BOM_UTF8)
+        return _ADAPTER.validate_json(content)
     except OSError as error:
         raise ManifestError(f"{path} cannot be read ({error.strerror})") from error
     except ValidationError as error:
@@ -125,7 +126,7 @@ def read_all(folder: Path, say: Say = str) -> dict[str, dict]:
     """
     environments, found = {}, {}
     own = folder.with_suffix(".json")
-    for path in sorted(folder.rglob(FILES)) if folder.is_dir() else [own] * own.exists():
+    for path in find(folder, "json")[0] if folder.is_dir() else [own] * own.exists():
         try:
             manifest = read(path)
         except ManifestError as error:

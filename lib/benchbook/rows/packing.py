@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.machine import identity, layout, sessions, temporary
-from benchbook.rows import crosschecks, manifests, records
+from benchbook.rows import crosschecks, files, manifests, records
 from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
@@ -27,7 +27,6 @@ MAX_BYTES, MAX_FILES = (
     256 * 2**20,
     10_000,
 )  # unpacked; a full profile's rows take a few MB in hundreds of files
-EXTRAS = re.compile(r"(^|/)(__MACOSX/|\.DS_Store$|\._[^/]*$)|/$")  # Finder's files, and folders
 STAGED, COMPLETE = (
     ".adding-",
     "complete",
@@ -244,8 +243,9 @@ def read(path: Path) -> dict[str, bytes]:
         PackError: the zip is not readable, or has a file that is not allowed.
     """
     if path.is_dir():
-        files = [file for ending in ("csv", "json") for file in path.resolve().rglob(f"*.{ending}")]
-        paths = {file.relative_to(path.resolve().parent).as_posix(): file for file in sorted(files)}
+        path = path.resolve()
+        own = [file for ending in ("csv", "json") for file in files.find(path, ending)[0]]
+        paths = {file.relative_to(path.parent).as_posix(): file for file in sorted(own)}
         return {
             name: read_plain(paths[own], records.MAX_BYTES)
             for own, name in _checked_names(paths).items()
@@ -277,7 +277,7 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
     Raises:
         PackError: names a file that is none of rows and manifests of one machine.
     """
-    found = [name for name in found if not EXTRAS.search(name)]
+    found = [name for name in found if not files.FOREIGN.search(name)]
     if len(found) > MAX_FILES:
         raise PackError(f"{len(found)} files; allowed: {MAX_FILES}")
     around = (
@@ -322,6 +322,7 @@ def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
         SchemaError, ManifestError: a row or a manifest breaks its schema.
     """
     rows, wrong = records.merge(path), []
+    files.name_foreign(path, say)
     described = manifests.read_all(path, wrong.append)
     if wrong:
         raise manifests.ManifestError(wrong[0])

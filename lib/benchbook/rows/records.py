@@ -71,6 +71,8 @@ def gather(paths: Path | Iterable[Path], say: Say = print) -> pandas.DataFrame:
         say: called with a line for each fault, and one for unknown columns.
     """
     rows, faults = _read_good(paths)
+    if isinstance(paths, Path):
+        files.name_foreign(paths, say)
     for message in [*(f"Left out: {fault}" for fault in faults), *unused(rows)]:
         say(
             message.replace(f"{layout.outputs()}/", "")
@@ -112,10 +114,11 @@ def _lines(path: Path, source: str) -> list[list[str]]:
             if lines and len(cells) != len(lines[0]):
                 found = f"{len(cells)} cells; allowed: {len(lines[0])}, as in line 1"
                 raise SchemaError(f"{source}, line {len(lines) + 1}: {found}")
-            if not lines and len(cells) == 1 and ";" in cells[0]:
-                raise SchemaError(
-                    f"{source}, line 1: semicolons between cells; allowed: commas, and decimal points"
-                )
+            for mark, name in {";": "semicolons", "\t": "tabs"}.items():
+                if not lines and len(cells) == 1 and mark in cells[0]:
+                    raise SchemaError(
+                        f"{source}, line 1: {name} between cells; allowed: commas, and decimal points"
+                    )
             if not lines and (len(cells) > MAX_COLUMNS or len({*cells}) < len(cells)):
                 raise SchemaError(
                     f"{source}, line 1: {len(cells)} columns; allowed: {MAX_COLUMNS}, each once"
@@ -260,7 +263,7 @@ def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
 def find(folder: Path) -> list[Path]:
     """Return every CSV of rows below a folder, or the file itself; empty if the path does not
     exist."""
-    return [folder] if folder.is_file() else sorted(folder.rglob("*.csv"))
+    return [folder] if folder.is_file() else files.find(folder, "csv")[0]
 
 
 def append(path: Path, row: dict) -> None:
