@@ -3,6 +3,7 @@
 
 import itertools
 
+import matplotlib
 import pandas
 import pytest
 from matplotlib.text import Text
@@ -115,3 +116,22 @@ def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_wi
         assert min(text.get_fontsize() for text in texts) * pixels >= 9
         heights[count] = figure.get_figheight()
     assert heights[3] < heights[20]
+
+
+DARK = {"text.usetex": True, "figure.facecolor": "black", "axes.facecolor": "black"}
+DARK |= {"savefig.facecolor": "black", "text.color": "white", "xtick.color": "white"}
+
+
+@pytest.mark.parametrize("draw", [figures.render, figures.as_svg])
+def test_a_matplotlibrc_changes_no_figure(draw):
+    def drawn():
+        with figures.style():
+            figure, axes = figures.canvas(2)
+            axes.plot([1, 2], [3, 4], label="a")
+            axes.set_title("title")
+            axes.legend()
+        return draw(figure)
+
+    plain = drawn()
+    with matplotlib.rc_context(DARK):
+        assert drawn() == plain

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-import matplotlib
+import matplotlib.style
 import numpy
 import pandas
 from matplotlib.axes import Axes
@@ -64,8 +64,8 @@ WORDY = 26  # letters; a longer entry has a line of the legend for itself
 
 def style(more: Mapping[str, object] = MappingProxyType({})):
     """Return a `with` block that draws in the house style, and with more of Matplotlib's
-    settings."""
-    return matplotlib.rc_context(STYLE | dict(more))
+    settings, whatever a matplotlibrc says."""
+    return matplotlib.style.context(STYLE | dict(more), after_reset=True)
 
 
 def canvas(height: float, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes]:
