@@ -40,6 +40,10 @@ ifdef PYTHONHOME
 $(warning PYTHONHOME=$(PYTHONHOME) is not used: with it, an interpreter does not find its own library)
 unexport PYTHONHOME
 endif
+ifdef PYTHONOPTIMIZE
+$(warning PYTHONOPTIMIZE=$(PYTHONOPTIMIZE) is not used: it takes checks and texts out of libraries)
+unexport PYTHONOPTIMIZE
+endif
 OWN := { test ! -e .venv || test -O .venv; }
 NOT_OWN := .venv belongs to another user; clone the project into a folder of your own
 ifneq ($(shell test -x $(BIN)/python || $(OWN) || echo no),)
