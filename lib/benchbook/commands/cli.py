@@ -383,9 +383,8 @@ def _write_report() -> Path:
     for line in site.left_out(layout.outputs() / "figures"):
         say(line)
     if missing := site.missing():
-        say(
-            f'No pages were written: {", ".join(missing)} missing; `pip install "benchbook[site]"` installs them.'
-        )
+        command = f"python -m pip install {' '.join(missing)}"
+        say(f"No pages were written: {', '.join(missing)} missing; `{command}` installs them.")
     return page
 
 

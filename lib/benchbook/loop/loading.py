@@ -12,12 +12,18 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from benchbook.machine import layout
 from benchbook.measuring import failures
 
 FORMS = "module:callable, such as torchvision.models:resnet18, or path/to/file.py:callable"
 HINTS = {
-    ImportError: "install packages that the lock lacks from a file: make setup EXTRAS=my-requirements.txt; name a file"
-    " of a package as package.module:callable, from the folder that has the package",
+    ImportError: "install a package that is missing with "
+    + (
+        "make setup EXTRAS=my-requirements.txt, a file that names it"
+        if layout.checkout()
+        else "python -m pip install"
+    )
+    + "; name a file of a package as package.module:callable, from the folder that has the package",
     SystemExit: 'put what a script does under `if __name__ == "__main__":`, or measure its loop with benchbook.measure',
 }
 
