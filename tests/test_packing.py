@@ -131,8 +131,7 @@ PLACES = (
     CSV.replace("/", "\\"),
 )
 PLACES += tuple(
-    CSV.replace("desk", name)
-    for name in ("", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
+    CSV.replace("desk", name) for name in ("", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
 )
 ENDINGS = ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")
 LINES = f"{','.join(records.COLUMNS)}\n" + "2\n" * 1_000_000
