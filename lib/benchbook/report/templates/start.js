@@ -28,7 +28,9 @@ const known = new Map(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
 const without = (text) => around.reduce((texts, [words, other]) =>
   [...texts, texts.at(-1).replace(new RegExp(words, "g"), other).trim()], [text.toLowerCase().trim()]);
 const chipOf = (text) => without(text).map((each) => known.get(wordsOf(each))).find(Boolean);
-const meant = (own, text) => without(text).map((each) => named(own, each)).find((each) => each.length) ?? [];
+function meant(own, text) {
+  return without(text).map((each) => named(own, each)).find((each) => each.length) ?? [];
+}
 function named(own, text) {
   const [words, chip] = [wordsOf(text), known.get(wordsOf(text))];
   const wanted = (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).map((word) => new RegExp(
