@@ -165,9 +165,8 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
         simclr.pairs(numpy.zeros((3, 4, 4, 3)), numpy.full((3, 4, 4, 3), 0.5))
     )
     losses = point("vae_stability", losses=[150.0, 130.0, 106.4])
-    assert re.findall(r"\d+ an image", title(vae.STUDY.lead.draw(evidence(losses)))) == [
-        "106 an image"
-    ]
+    drawn = title(vae.STUDY.lead.draw(evidence(losses)))
+    assert re.findall(r"\bis (\d+) after", drawn.replace("\n", " ")) == ["106"]
     own = point("simclr_epochs", (64, 60, 62), accuracy=0.25)
     shares = {75.0: "takes 17 % (15 to 20; one process)", 62.0: "not distinguishable from 0"}
     for rate, said in shares.items():
