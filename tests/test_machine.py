@@ -12,6 +12,7 @@ import psutil
 import pytest
 import yaml
 
+from benchbook.frameworks import devices
 from benchbook.machine import identity, layout, nvidia, sessions
 from test_crosschecks import LATER, START, a_run, send
 
@@ -298,3 +299,14 @@ def test_sessions_are_the_readers_on_computers_of_the_kind_that_measured_them(ou
     assert sessions.own() == {"s1", "s2", "s4"}
     monkeypatch.setattr(identity, "fingerprint", lambda: "bbbb22223333")  # a copied checkout
     assert sessions.own() == set()
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_a_plan_without_a_framework_says_what_installs_one(is_checkout, command, monkeypatch):
+    monkeypatch.setattr(devices, "installed", tuple)
+    folder = layout.checkout() if is_checkout else None
+    monkeypatch.setattr(layout, "checkout", lambda: folder)
+    status, said = command("plan")
+    hint = "make setup" if is_checkout else "python -m pip install torch torchvision"
+    assert f"no framework is installed; allowed: PyTorch, TensorFlow, JAX, MLX: `{hint}`" in said
+    assert status == 2

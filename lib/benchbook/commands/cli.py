@@ -396,8 +396,13 @@ def _planned(
     Prints which studies and accelerators are left out, and where kernels are compiled first.
 
     Raises:
-        ValueError: no point can run here.
+        ValueError: no framework is installed, or no point can run here.
     """
+    if not devices.installed():
+        how = "make setup" if layout.checkout() else "python -m pip install torch torchvision"
+        raise ValueError(
+            f"no framework is installed; allowed: PyTorch, TensorFlow, JAX, MLX: `{how}`"
+        )
     name = identity.identify(machine).name
     points = profiles.read(profile, studies, device, say)
     for framework, answer in survey.ANSWERS.items():
