@@ -160,7 +160,11 @@ def proof(evidence: Evidence, study: Study) -> str:
         wording.count(point["num_windows"], "window"),
         *wording.causes(point["verdict"], verdicts.UNPROVEN, "variables"),
         *(f"how busy the host was is hidden ({word})" for word in _hiding(evidence)),
-        *_assumed(evidence, point),
+        *(
+            [f"sessions are assumed to differ by {intervals.UNPAIRED.session:.0%}"]
+            if point["interval"] == intervals.INTERVAL
+            else []
+        ),
         *statistics.days(evidence.measured)[-1:],
     ]
     said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
@@ -168,14 +172,6 @@ def proof(evidence: Evidence, study: Study) -> str:
         said += " Steps keep the memory that they free; a plain script's may not."
     has_none = study.by_accelerator and point["device"] == "cpu"
     return said + " No GPU was measured here." * has_none
-
-
-def _assumed(evidence: Evidence, point: dict) -> list[str]:
-    """Return what the point's interval assumes: the deviation between sessions was measured on
-    CPUs of virtual machines alone."""
-    if point["interval"] != intervals.INTERVAL or (point["device"] == "cpu" and _hiding(evidence)):
-        return []
-    return [f"sessions are assumed to differ by {intervals.UNPAIRED.session:.0%}"]
 
 
 def _hiding(evidence: Evidence) -> list[str]:
