@@ -117,7 +117,12 @@ def test_a_point_of_another_size_is_an_answer_too_and_a_failure_is_in_its_own_wo
 
 
 @pytest.mark.parametrize(
-    "device", ["NVIDIA RTX 4090 (cuda, PyTorch)", "a processor (cpu, PyTorch)"]
+    "device",
+    [
+        "NVIDIA RTX 4090 (cuda, PyTorch)",
+        "NVIDIA GeForce RTX 4090 (cuda, PyTorch)",  # as the driver calls it
+        "a processor (cpu, PyTorch)",
+    ],
 )
 def test_a_loop_of_ones_own_says_what_other_chips_would_reach(device, monkeypatch):
     shown = []

@@ -89,17 +89,18 @@ def show_rate(rate: Rate) -> None:
 
 def _elsewhere(rate: Rate) -> list[dict]:
     """Return what a loop of the user's own would reach on the chips that people compare."""
-    lines = []
-    for chip in dict.fromkeys(itertools.chain.from_iterable(estimates.ASKED)):
-        if chip == rate.chip:
-            continue
-        with suppress(chips.UnknownChip, estimates.Unknown):
-            found = estimates.of_any_work(chips.resolve(rate.chip), chip)
-            ends = [
-                wording.number(rate.samples_per_second * end) for end in (found.low, found.high)
-            ]
-            speed = wording.number(rate.samples_per_second * found.value)
-            said = f"{speed} ({' to '.join(ends)})"
+    lines: list[dict] = []
+    try:
+        own = chips.resolve(rate.chip)
+    except chips.UnknownChip:
+        return lines
+    others = dict.fromkeys(itertools.chain.from_iterable(estimates.ASKED))
+    for chip in [each for each in others if each != own]:
+        with suppress(estimates.Unknown):
+            found = estimates.of_any_work(own, chip)
+            ratios = found.value, found.low, found.high
+            speeds = [wording.number(rate.samples_per_second * ratio) for ratio in ratios]
+            said = "{} ({} to {})".format(*speeds)
             lines.append({"chip": chip, "samples a second": said, "basis": found.basis})
     return lines
 
