@@ -89,13 +89,18 @@ def measure(
         found = _measure_network(choices, tuned, **limits)
     for result in found:
         say(str(result))
-    page = layout.outputs() / "report" / "index.html"
-    if page.is_file() and (chip := accelerator(found[0].device)):
-        asked = urlencode({"have": chip, "loop": f"{found[0].samples_per_second:.4g}"})
-        say(f"On other chips: {page.as_uri()}#{asked}")
+    _say_page(found[0])
     if json:
         results.write(found, json)
         say(f"Kept: {short(json)}. Next: `benchbook compare {json} OTHER.json`.")
+
+
+def _say_page(result: Result) -> None:
+    """Say where the report's start page shows what other chips would reach, if there is one."""
+    page = layout.outputs() / "report" / "index.html"
+    if page.is_file() and (chip := accelerator(result.device)):
+        asked = urlencode({"have": chip, "loop": f"{result.samples_per_second:.4g}"})
+        say(f"On other chips: {page.as_uri()}#{asked}")
 
 
 def _absolute(name: str) -> str:

@@ -77,7 +77,7 @@ class _Keras(_Speed):
         return self._earlier + count
 
     def _keep(self) -> None:
-        """Keep the count, which an evaluation or an epoch begins anew."""
+        """Keep the count: an evaluation and an epoch each reset it."""
         if self._meter._total:
             self._earlier = self._counted()
         self._place, self._base = 0, 0.0

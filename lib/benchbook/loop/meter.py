@@ -77,7 +77,8 @@ class Meter:
         self._steps, self._count, self._next, self._ticked = 0, 0.0, 1, 0.0
         self._total: Callable[[], float] | None = None  # all samples so far, if a library counts
         self._begun = 0.0  # what it had counted when the stretch began
-        self._rows: set[int] = set()  # of batches, if `samples` is a number
+        # The rows of batches whose samples are a number, and that number.
+        self._rows, self._stated = set[int](), 0.0
         self._empty = 0  # steps that returned nothing
         self._num_workers, self._has_inputs, self._result = None, False, None
         scripts.meters.append(self)
@@ -117,7 +118,8 @@ class Meter:
     def look(self, batch: Any, stated: float) -> None:
         """Remember how many rows a batch has: its stated samples are doubted if they vary."""
         self._stated = stated
-        self._rows |= {found for found in [loaders.rows(batch)] if found is not None}
+        if (found := loaders.rows(batch)) is not None:
+            self._rows.add(found)
 
     def _samples_of(self, batch: Any, steps: int) -> float:
         """Return the samples of some steps."""

@@ -128,12 +128,12 @@ class Torch:
 
     @property
     def buffers(self) -> dict[str, Any]:
-        """Return the floating buffers by name, of which a step may have replaced some."""
+        """Return the floating buffers by name; a step may have replaced some."""
         buffers = self.network.named_buffers()
         return {name: part for name, part in buffers if part.is_floating_point()}
 
     def weights(self) -> Arrays:
-        """Return every parameter, of which a step may have replaced some."""
+        """Return every parameter; a step may have replaced some."""
         return {name: self.subject.to_host(part) for name, part in self.network.named_parameters()}
 
     def load(self, weights: Arrays, statistics: Arrays) -> None:
