@@ -13,6 +13,7 @@ FILES = (
     "docs/examples/*.py",
     "notebooks/*.ipynb",
     "notebooks/profiles/*.yaml",
+    "notebooks/studies/*/*.*",
     "outputs/examples/*.ipynb",
     "outputs/published/**/*.csv",
 )

@@ -1,4 +1,4 @@
-"""Change one operator or number of the library at a time, and count how often the tests that run
+"""Change one operator or number of the library or a study at a time, and count how often the tests that run
 that line notice.
 
 `python benchmarks/mutations.py FOLDER` runs the fast tests once to learn which of them run each
@@ -26,7 +26,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-LIBRARY = Path("lib") / "benchbook"
+CHANGED = ROOT / "lib" / "benchbook", ROOT / "notebooks" / "studies"
 SEED, COUNT, SECONDS = 20261128, 80, 20.0
 MARKS = "not slow and not slurm and not browser"
 KILLED, SURVIVED, LATE, NO_TEST = "killed", "survived", "out of time", "no test"
@@ -54,7 +54,8 @@ def learn(folder: Path, words: list[str]) -> None:
         folder / "rules",
         os.environ | {"COVERAGE_PROCESS_START": str(folder / "rules")},
     )
-    told = f"[run]\nsource = {ROOT / LIBRARY}\ndynamic_context = test_function\ndata_file = {folder / 'lines'}\n"
+    source = ", ".join(map(str, CHANGED))
+    told = f"[run]\nsource = {source}\ndynamic_context = test_function\ndata_file = {folder / 'lines'}\n"
     rules.write_text(
         f"{told}parallel = true\ncontext = ${{PYTEST_CURRENT_TEST-}}\n"
     )  # which a child inherits
@@ -137,7 +138,7 @@ def mutations() -> list[tuple[str, int, str, str, str]]:
     """Return every mutation in an order of SEED: file, line, text before, text after, and the
     file's new content."""
     made = {}
-    for path in sorted((ROOT / LIBRARY).rglob("*.py")):
+    for path in sorted(path for folder in CHANGED for path in folder.rglob("*.py")):
         content = path.read_text(encoding="utf-8")
         starts = [0]
         for line in content.encode().splitlines(keepends=True):

@@ -17,6 +17,7 @@ import torch
 import yaml
 
 import benchbook
+from benchbook import studies
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.frameworks.workload import Settings
@@ -423,15 +424,15 @@ print("imported", len({names!r}))
 
 
 def test_only_the_frameworks_distinguish_kinds_of_devices():
-    kinds, library = "|".join(set(devices.KINDS) - {"cpu"}), Path(benchbook.__file__).parent
+    kinds, roots = "|".join(set(devices.KINDS) - {"cpu"}), (*benchbook.__path__, *studies.__path__)
     # Code that compares a value with the name of a kind (but not a column of rows), or looks a
     # value up by it.
     distinguishing = re.compile(
         rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )'
     )
     places = [
-        f"{path.relative_to(library)}: {line.strip()}"
-        for path in sorted(library.rglob("*.py"))
+        f"{path}: {line.strip()}"
+        for path in sorted(path for root in roots for path in Path(root).rglob("*.py"))
         if "frameworks" not in path.parts and path.name not in ("kinds.py", "libraries.py")
         for line in path.read_text().splitlines()
         if distinguishing.search(line)

@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import benchbook
+from benchbook import studies
 
 LIBRARY = Path(benchbook.__file__).parent
+GUESTS = Path(studies.__path__[1])  # what a page trains and shows
 # From the bottom to the top.
 PACKAGES = (
     "machine",
@@ -30,11 +32,16 @@ PACKAGES = (
 
 @functools.cache
 def modules() -> dict[str, Path]:
-    """Return each module's file by its name within the library, as `rows.schema`."""
-    paths = [path for path in sorted(LIBRARY.rglob("*.py")) if path.parent != LIBRARY]
+    """Return each module's file by its name within the library, as `rows.schema`; guests', too."""
+    paths = {
+        path.relative_to(LIBRARY): path
+        for path in sorted(LIBRARY.rglob("*.py"))
+        if path.parent != LIBRARY
+    }
+    paths |= {"studies" / path.relative_to(GUESTS): path for path in sorted(GUESTS.rglob("*.py"))}
     return {
-        ".".join(path.relative_to(LIBRARY).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in paths
+        ".".join(name.with_suffix("").parts).removesuffix(".__init__"): path
+        for name, path in paths.items()
     }
 
 
@@ -85,6 +92,13 @@ def test_a_package_imports_only_packages_below_it():
     assert upwards(PACKAGES, lazy=True) == []
 
 
+def test_the_library_imports_no_guest():
+    guests = {name for name, path in modules().items() if path.is_relative_to(GUESTS)}
+    found = {name for name, others in imports(lazy=True).items() if others & guests}
+    assert found
+    assert found <= guests
+
+
 def test_studies_draw_what_results_hold_and_experiments_show_both():
     assert (
         upwards(
@@ -104,7 +118,8 @@ def test_no_module_imports_itself_through_others():
 def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
     texts = [
         path.read_bytes().decode(errors="ignore")
-        for path in LIBRARY.rglob("*.*")
+        for folder in (LIBRARY, GUESTS)
+        for path in folder.rglob("*.*")
         if path.suffix != ".pyc"
     ]
     found = {name for text in texts for name in re.findall(r"BENCHBOOK_([A-Z_]+)", text)}

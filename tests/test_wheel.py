@@ -60,6 +60,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
     for pattern in (
         "notebooks/*.ipynb",
         "notebooks/**/*.yaml",
+        "notebooks/studies/*/*.*",
         "outputs/examples/*.ipynb",
         "outputs/published/**/*.csv",
         "docs/*.md",

@@ -171,7 +171,7 @@ def copy_project(folder: Path, has_frameworks: bool = True) -> Path:
     With that as PYTHONPATH, everything is done in the copy.
     """
     copy_parts(folder)
-    study = folder / "lib" / "benchbook" / "studies" / "toy"
+    study = folder / "notebooks" / "studies" / "toy"
     study.mkdir()
     shutil.copyfile(Path(__file__).with_name("fakes.py"), study / "workload.py")
     for name, content in {"__init__": "", "plan": PLAN, "study": RESULTS}.items():

@@ -1,5 +1,5 @@
-"""The registry of studies: each is a folder here, with `study.py` and, where it trains,
-`plan.py`."""
+"""The registry of studies: each is a folder next to the notebooks, with `study.py` and, where it
+trains, `plan.py`. It is imported as if it were here."""
 
 import functools
 import importlib
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
         Study,
     )  # which imports matplotlib; a measuring process does not need it
 
+__path__.append(str(layout.root() / "notebooks" / "studies"))
+
 
 def names() -> list[str]:
     """Return the names of all studies, in the order of their notebooks."""
@@ -22,7 +24,8 @@ def names() -> list[str]:
 @functools.cache
 def folders() -> frozenset[str]:
     """Return the names of the studies' folders, read once: each run's name of a point asks."""
-    return frozenset(file.parent.name for file in Path(__file__).parent.glob("*/study.py"))
+    files = (file for folder in __path__ for file in Path(folder).glob("*/study.py"))
+    return frozenset(file.parent.name for file in files)
 
 
 def every() -> dict[str, "Study"]:
