@@ -29,9 +29,7 @@ def every():
         "precision": "fp32",
     }
     study |= {"settings": {"width": 1.0}}
-    lines = [
-        *windows([2.0 + i / 10 for i in range(6)], **study)
-    ]  # slower than an article's other code
+    lines = [*windows([2.0 + i / 10 for i in range(6)], **study)]
     lines += windows([90.0] * 3, machine="small", run_id="run-3", **study | {"image_size": 64})
     lines += windows(
         [90.0] * 3, machine="narrow", run_id="run-5", **study | {"settings": {"width": 0.25}}
@@ -74,13 +72,10 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
     assert gpt.seconds == pytest.approx(1e9 / 1024 / 40)
 
 
-def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_is_last(every):
+def test_predictions_follow_as_ranges_for_chips_without_figures(every):
     for task in TASKS:
         own = of(every, task.key)
-        places = [
-            (line.interval == "other code", line.source == "predicted", line.seconds)
-            for line in own
-        ]
+        places = [(line.source == "predicted", line.seconds) for line in own]
         assert places == sorted(places)
         known = {
             (line.chip, line.family)
@@ -92,9 +87,10 @@ def test_predictions_follow_as_ranges_for_chips_without_figures_and_other_code_i
         assert all(line.low < line.seconds < line.high for line in predicted)
         assert all(" to " in line.time and line.time.endswith(", predicted") for line in predicted)
         assert bool(predicted) == (task.key == "resnet50")
-    assert every.loc[every["interval"].eq("other code"), "basis"].str.startswith(
-        "other code;"
-    ).tolist() == [True]
+
+
+def test_a_network_that_was_not_released_has_no_time(every):
+    assert {line.source for line in of(every, "segmentation")} == {"measured"}
 
 
 def test_a_line_has_memory_what_fits_and_dated_prices(every):

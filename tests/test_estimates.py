@@ -9,11 +9,10 @@ import pandas
 import pytest
 
 from benchbook.machine import layout
-from benchbook.record import articles, chips, estimates
+from benchbook.record import estimates, observations
 from benchbook.record.estimates import MEASURED, PREDICTED, PUBLISHED, Estimate, Ratio
 from benchbook.record.predict import Question
-from benchbook.report import costs
-from benchbook.studies.results.evidence import Evidence
+from benchbook.rows import networks
 
 
 @pytest.fixture(scope="module")
@@ -158,22 +157,16 @@ def test_the_narrowest_tested_evidence_answers():
     assert mine.value / estimates.ratio(a100, own).value == pytest.approx(mine.value**2)
 
 
-@pytest.mark.parametrize(("key", "fewest"), [("resnet50", 280), ("gpt2", 3)])
-def test_every_line_of_the_page_is_what_predict_says(key, fewest):
-    task = next(task for task in costs.TASKS if task.key == key)
-    lines = costs.of_task(task, Evidence(articles.rows()), {})
-    lines = [
-        line for line in lines if line["devices"] == 1 and line["family"] in costs.PREDICTED_IN
-    ]
-    lines = [line for line in lines if chips.listed(line["chip"])]
-    answers = estimates.find([costs.question(task, line["chip"], line["family"]) for line in lines])
-    assert len(lines) >= fewest
-    for line, answer in zip(lines, answers, strict=True):
-        ends = (answer.value, answer.high, answer.low)
-        assert [line[key] for key in ("seconds", "low", "high")] == pytest.approx(
-            [task.samples / rate for rate in ends]
-        )
-        assert line["source"] == answer.kind
+def test_every_published_rate_of_a_study_is_in_the_one_query():
+    printed = observations.of_articles()
+    printed = printed[printed["refused"].eq("") & printed["image_size"].gt(0)]
+    assert {"Apple M1 CPU", "Apple M1", "NVIDIA RTX A6000"} <= set(printed["chip"])
+    for line in printed[printed["rate"].gt(0)].to_dict("records"):
+        work = networks.describe(line["network"], line["image_size"])
+        key = line["chip"], int(line["device_count"]), observations.family_of(line["computed"])
+        assert line["rate"] in estimates.published(work)[key].each, key
+    [found] = estimates.find([Question("M1 CPU", "mnist_speedup")])
+    assert found.value == pytest.approx(60_000 / 33.4)
 
 
 def test_what_people_compare_is_in_the_readme():

@@ -2,7 +2,6 @@
 
 import json
 import textwrap
-from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,7 +13,6 @@ from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.record import estimates, observations, pairs, prices
 from benchbook.record import predict as learned
-from benchbook.record.estimates import MEASURED
 from benchbook.record.predict import Unknown
 from benchbook.report import costs
 from benchbook.rows import networks
@@ -179,30 +177,24 @@ def compare_estimates(
 
 
 def _sides(names: list[str], task: costs.Task, evidence: Evidence) -> dict[str, dict]:
-    """Return the line of `costs.of_task` of each machine, session or chip, in the precision that
-    most of them have, 16 bits first; a side without one has its chip alone.
+    """Return the fastest line of `costs.of_task` of each machine, session or chip, in any
+    precision; a side without one has its chip alone.
 
     Raises:
         ValueError: two sides are equal, or a name is unknown.
     """
-    lines, found, rows = costs.of_task(task, evidence, {}), {}, evidence.measured
+    found, rows = {}, evidence.measured
+    measured = costs.of_study(task, evidence, {}) if task.study else []
     for name in names:
         own = rows[(rows["machine"].eq(name) | rows["session"].eq(name)).fillna(False)]
-        machines = set(own["machine"])
-        sides = [line for line in lines if line["machine"] in machines]
-        chip = _chip(name, own)
+        machines, chip = set(own["machine"]), _chip(name, own)
+        sides = [line for line in measured if line["machine"] in machines]
         if not sides:
-            name = chip
-            alone = [each for each in lines if each["devices"] == 1 and each["source"] != MEASURED]
-            sides = [each for each in alone if each["chip"] == chip] or [
-                each for each in alone if listed.product(each["chip"]) == listed.product(chip)
-            ]
+            name, sides = chip, costs.of_chip(task, chip) if listed.listed(chip) else []
         if name in found:
             raise ValueError(f"{name} twice; allowed: different machines or chips")
-        found[name] = chip, {each["family"]: each for each in reversed(sides)}
-    counts = Counter(family for _, own in found.values() for family in own)
-    family = max(("half", "fp32", "unknown"), key=counts.__getitem__)
-    return {name: own.get(family, {"chip": chip}) for name, (chip, own) in found.items()}
+        found[name] = min(sides, key=lambda line: line["seconds"], default={"chip": chip})
+    return found
 
 
 def _ratios(one: dict, other: dict) -> list[estimates.Ratio]:

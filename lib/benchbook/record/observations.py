@@ -114,30 +114,31 @@ def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def of_articles() -> pandas.DataFrame:
-    """Return the training rates of one device in articles that are not in the record, as figures
-    of the record.
+    """Return the training rates in articles that are not in the record, as figures of the record.
 
-    If a publication printed both training alone and a total, training alone is used. CPUs are
-    left out, because their specifications are not in the list.
+    If a publication printed both training alone and a total, training alone is used. A rate of a
+    TPU's board counts for one chip as well.
     """
-    rows = articles.rows()
-    counts, printed = rows["device_count"].fillna(1), rows["reference"].str.partition(";")
-    is_gpu = rows["device"].ne("cpu") & (counts.eq(1) | rows["device"].eq("tpu") & counts.le(MOST))
-    is_printed = rows["source"].isin(PRINTED) & ~printed[0].isin(articles.read()["article"])
-    rates = rows["samples_per_second"].fillna(rows["samples"] / rows["seconds"]) / counts
+    rows = articles.rows().fillna({"device_count": 1})
+    printed = rows["reference"].str.partition(";")
+    rates = rows["samples_per_second"].fillna(rows["samples"] / rows["seconds"])
     rows = rows.assign(rate=rates, article=printed[0], place=printed[2].str.strip())
+    is_named = rows["device"].notna() & rows["model"].notna()
+    is_printed = rows["source"].isin(PRINTED) & ~printed[0].isin(articles.read()["article"])
     trained = rows["phase"].isin(["train", "total"]) & rows["status"].eq("ok") & rows["rate"].gt(0)
-    kept = rows[(is_gpu & is_printed & trained & rows["model"].notna()).fillna(False)]
-    kept = kept.sort_values("phase", ascending=False, kind="stable").drop_duplicates(
-        ["reference", "machine", "point"]
-    )
+    kept = rows[(is_named & is_printed & trained).fillna(False)]
+    boards = kept[kept["device"].eq("tpu") & kept["device_count"].between(2, MOST)]
+    of_chip = boards.assign(rate=boards["rate"] / boards["device_count"], device_count=1)
+    kept = pandas.concat([kept, of_chip]).sort_values("phase", ascending=False, kind="stable")
+    kept = kept.drop_duplicates(["reference", "machine", "point", "device_count"])
     return articles.described(pandas.DataFrame(map(_as_figure, kept.to_dict("records"))))
 
 
 def _as_figure(row: dict) -> dict:
     frozen = row["study"] == "mobilenetv2_energy"  # only the last layer of the network is trained
     usual = networks.describe(row["study"] if frozen else row["model"])
-    settings = {"model": usual.name, "phase": "train", "data": row["dataset"], "device_count": 1}
+    settings = {"model": usual.name, "phase": "train", "data": row["dataset"]}
+    settings |= {"device_count": row["device_count"]}
     settings |= {"optimizer": (row["settings"] or {}).get("optimizer")}
     sizes = {name: row[name] if pandas.notna(row[name]) else getattr(usual, name) for name in SIZES}
     settings |= sizes | {
@@ -151,7 +152,8 @@ def _as_figure(row: dict) -> dict:
         "source": row["place"],
         "note": "",
     }
-    named |= {"chip": chip if chips.listed(chip) else row["chip"], "framework": framework}
+    chip = processor(chip if chips.listed(chip) else row["chip"], row["device"])
+    named |= {"chip": chip, "framework": framework}
     precision = row["precision"] if pandas.notna(row["precision"]) else "fp32"
     named |= {"precision": "fp32 (not stated)" if precision == "fp32" else precision}
     return named | {
@@ -160,6 +162,12 @@ def _as_figure(row: dict) -> dict:
         "value": row["rate"],
         "settings": json.dumps(settings),
     }
+
+
+def processor(chip: str, device: str) -> str:
+    """Return the canonical name of what computes; a Mac's chip is listed for its GPU."""
+    is_other = device == "cpu" and chips.listed(chip)
+    return chips.canonical(f"{chip} CPU" if is_other else chip)
 
 
 def work_name(network: str, image_size: float) -> str:

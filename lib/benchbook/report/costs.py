@@ -1,20 +1,19 @@
 """The costs of a few tasks, such as 90 epochs of ResNet-50, on each machine and chip: time,
 memory and prices seen.
 
-Measured times and those of articles are the studies' headlines; all other evidence comes from
-`record.estimates`.
+Measured times are the studies' headlines; all other evidence comes from `record.estimates`.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import pandas
 
 from benchbook import studies
 from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.record import articles, chips, estimates, naming, observations, predict, prices
-from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, PUBLISHED, Estimate
+from benchbook.record import articles, chips, estimates, naming, observations, prices
+from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, Estimate
 from benchbook.record.predict import Question, Unknown
 from benchbook.rows import networks, records
 from benchbook.studies.results.evidence import Evidence
@@ -23,15 +22,7 @@ from benchbook.studies.results.evidence import Evidence
 PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
 MINUTE = 60.0
 IMAGENET = 1_281_167
-OTHER_CODE = "other code"  # than the study's own
-LINE = [
-    "source",
-    "machine",
-    "device",
-    "device_count",
-    "variant",
-    "family",
-]  # of several points the best is shown
+LINE = ["machine", "device", "device_count", "variant", "family"]  # of several points the best
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ class Task:
         note: what is counted.
         samples: images or sequences to train on, in all epochs together.
         network: the study or network to predict; its name in the record.
-        study: whose headline has measured values, and its article's; empty for none.
+        study: whose headline has measured values; empty for none.
         work: in that headline's unit, such as epochs; 0: as many as samples.
         where: a query that selects the task's own work from the headline's table; empty: all of it.
         metric: of published times to an accuracy, which are not predicted; empty: times at a rate.
@@ -83,21 +74,21 @@ TASKS = (
         "simclr", "SimCLR, 200 epochs",
         "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, with the article's test. Nothing is"
         " predicted: fewer than five chips have published rates.",
-        200 * 50_000, "simclr_epochs", "simclr_epochs", 200, "batch_size == 128",
+        200 * 49_920, "simclr_epochs", "simclr_epochs", 200,  # whole batches of 128
     ),
     Task(
         "segmentation", "Segmentation, 100,000 images",
-        "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate. Nothing is predicted: fewer"
-        " than five chips have published rates.",
+        "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate. Nothing is published or"
+        " predicted: the article timed another network, which was not released.",
         100_000, "segmentation_scaling", "segmentation_scaling",
-        where="image_size == 512 and (width == 1 or source == 'published')",
+        where="image_size == 512 and width == 1",
     ),
     Task(
         "gpt2", "GPT-2 small, a billion tokens",
         "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests."
         " Nothing is predicted: their published rates vary too much.",
-        1e9 / 1024, "gpt2_124m", "gpt_tokens", 1e9,  # articles' figures are in the record
-        "source == 'measured' and model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
+        1e9 / 1024, "gpt2_124m", "gpt_tokens", 1e9,
+        "model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
     ),
 )  # fmt: skip
 
@@ -113,11 +104,10 @@ def table(
         memory: gigabytes of main memory by machine.
 
     Returns:
-        Of each task the measured and published lines first, each by its time; then predictions;
-        then other code.
+        Of each task the measured and published lines first, each by its time; then predictions.
         Columns: task (its key), source (a kind of `estimates`), family (a key of
         `observations.FAMILIES`), seconds, low, high, interval (the kind of the bounds: of
-        `intervals`, PUBLISHED, PREDICTED or OTHER_CODE), machine (its id in rows, or the chip),
+        `intervals`, PUBLISHED or PREDICTED), machine (its id in rows, or the chip),
         name (for people, with device and variant), basis (how many processes, windows, figures
         or publications, and the kind of bounds), sources (citations, separated by "|", or the
         folder of the rows), each (the seconds of each of several figures, separated by "|"), chip
@@ -138,24 +128,27 @@ def table(
 
 def of_task(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> list[dict]:
     """Return the lines of a task in the order of `table`, without what follows from their chip."""
-    own = [*of_study(task, evidence, memory)] if task.study else []
+    own = of_study(task, evidence, memory) if task.study else []
     return sorted([*own, *_of_chips(task, own)], key=_rank)
 
 
-def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Iterator[dict]:
-    """Yield the lines of a study's headline: of several points of a LINE the first, as `_ranked`
-    orders them."""
-    datasets = evidence.printed(task.study)["dataset"].dropna()
+def of_chip(task: Task, chip: str) -> list[dict]:
+    """Return the lines of one device of a chip in the list, by its name."""
+    if task.metric:
+        found = [each for each in _to_accuracy(task) if (each.chip, each.devices) == (chip, 1)]
+    else:
+        found = estimates.find([question(task, chip, family) for family in PREDICTED_IN])
+    return [_of_estimate(task, each) for each in found if not isinstance(each, Unknown)]
+
+
+def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> list[dict]:
+    """Return the measured lines of a study's headline: of several points of a LINE the first, as
+    `_ranked` orders them."""
+    datasets, found = evidence.printed(task.study)["dataset"].dropna(), []
     for line in _ranked(task, evidence, datasets).drop_duplicates(LINE).to_dict("records"):
-        told = _of_point if line["source"] == MEASURED else _of_article
         machine, is_cpu = line["machine"], line["device"] == "cpu"
-        chip = (
-            evidence.names.chips.get((machine, line["device"]))
-            or chips.canonical(line["chip"])
-            or ""
-        )
-        if is_cpu and chips.listed(chip):  # a Mac's chip is listed for its GPU
-            chip = chips.canonical(f"{chip} CPU")
+        chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"])
+        chip = observations.processor(chip or "", line["device"])
         numbers = {
             key: line[key] for key in ("source", "family", "seconds", "low", "high", "interval")
         }
@@ -164,7 +157,8 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> Ite
             "memory_gb": memory.get(machine) if is_cpu else None,
         }
         numbers |= {"machine": machine, "chip": chip}
-        yield numbers | told(task, numbers | line | {"chip": chip}, evidence, datasets)
+        found.append(numbers | _of_point(task, numbers | line | {"chip": chip}, evidence, datasets))
+    return found
 
 
 def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.DataFrame:
@@ -172,7 +166,7 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
     proven, stable, fast."""
     study = studies.every()[task.study]
     lines = study.lead.table(evidence)
-    lines = lines[lines[study.quantity].notna() & lines["source"].isin([MEASURED, PUBLISHED])]
+    lines = lines[lines[study.quantity].notna() & lines["source"].eq(MEASURED)]
     lines = lines[lines["status"].isin(records.TRAINED)]
     lines = lines.query(task.where, engine="python") if task.where else lines
     times = study.seconds(
@@ -212,29 +206,11 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     if line["interval"] == intervals.RANGE:  # of one process: the next may be as far off
         factor = math.exp(intervals.half_widths(0.0, 1)[1])
         low, high = min(low, value / factor), max(high, value * factor)
-    estimate = Estimate(value, low, high, MEASURED, basis, sources, **_named(task, line))
+    estimate = Estimate(
+        value, low, high, MEASURED, basis, sources, chip=line["chip"], work=task.work_name,
+        family=line["family"], devices=int(line["device_count"]),
+    )  # fmt: skip
     return {"name": name, "basis": basis, "sources": sources, "estimate": estimate}
-
-
-def _of_article(task: Task, line: dict, evidence: Evidence, datasets: pandas.Series) -> dict:
-    """Return the name, numbers and sources of a published line; a note says that its code is
-    another."""
-    printed, note = evidence.printed(task.study), line.get("note")
-    source = printed.loc[printed["machine"].eq(line["machine"]).idxmax(), "reference"]
-    article = source.partition(";")[0]
-    figure = {"article": article, "publication": article, "cited": source, "chip": line["chip"]}
-    figure |= {"family": line["family"], "rate": task.samples / line["seconds"]}
-    figure |= {"rounding": line["high"] / line["seconds"] - 1}
-    estimate = estimates.of_figures(pandas.DataFrame([figure]), **_named(task, line))
-    told = _of_estimate(task, estimate) | {"name": evidence.names.place(line)}
-    if note:
-        told |= {"interval": OTHER_CODE, "basis": f"{note}; {told['basis']}"}
-    return told
-
-
-def _named(task: Task, line: dict) -> dict:
-    known = {"chip": line["chip"], "family": line["family"], "devices": int(line["device_count"])}
-    return known | {"work": task.work_name}
 
 
 def _of_estimate(task: Task, estimate: Estimate) -> dict:
@@ -254,51 +230,29 @@ def _of_estimate(task: Task, estimate: Estimate) -> dict:
 
 
 def _of_chips(task: Task, own: list[dict]) -> list[dict]:
-    """Return the published and predicted lines of chips, without those that the study has.
-
-    Of a training rate all publications answer together, and the study's article is one of them.
-    """
+    """Return the published lines, and for chips without any the predicted ones, but for products
+    that were measured."""
     if task.metric:
         return [_of_estimate(task, each) for each in _to_accuracy(task)]
     published = estimates.published(networks.describe(task.network))
-    if not task.work:
-        own[:] = [line for line in own if line["source"] == MEASURED or _key(line) not in published]
-    taken = {_key(line) for line in own if line["source"] == PUBLISHED}
-    expected = _predicted(task)
-    found = []
-    for (chip, count, family), estimate in published.items():
-        if (chip, count, family) not in taken:
-            predicted = expected.get((chip, family)) if count == 1 else None
-            rate = predicted.value if predicted else math.nan
-            found.append(_of_estimate(task, replace(estimate, expected=rate)))
-    known = {
-        (chips.product(line["chip"]), line["family"])
-        for line in [*own, *found]
-        if line["devices"] == 1
-    }
-    shown = {}
-    for (chip, family), estimate in expected.items():
+    single = {chip for chip, count, _ in published if count == 1}
+    found = [
+        each for (chip, count, _), each in published.items() if count > 1 or not chips.listed(chip)
+    ]
+    known = {(chips.product(line["chip"]), line["family"]) for line in own if line["devices"] == 1}
+    asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
+    answers, predicted = estimates.find([question(task, *each) for each in asked]), {}
+    for (chip, family), answer in zip(asked, answers, strict=True):
+        if isinstance(answer, Unknown):
+            continue
         # Sizes of a product with the same specifications have the same prediction; the shortest
         # name stands for them.
-        key = (chips.product(chip), family, f"{estimate.value:.4g}")
-        if key[:2] not in known:
-            shown[key] = min(shown.get(key, estimate), estimate, key=lambda each: len(each.chip))
-    return found + [_of_estimate(task, estimate) for estimate in shown.values()]
-
-
-def _key(line: dict) -> tuple[str, int, str]:
-    return line["chip"], int(line["devices"]), line["family"]
-
-
-def _predicted(task: Task) -> dict[tuple[str, str], Estimate]:
-    """Return what specifications predict for one device, by chip and family of precisions."""
-    asked = [(chip, family) for chip in chips.table().index for family in PREDICTED_IN]
-    answers = predict.rates([question(task, *each) for each in asked])
-    return {
-        each: answer
-        for each, answer in zip(asked, answers, strict=True)
-        if not isinstance(answer, Unknown)
-    }
+        key = (chips.product(chip), family, f"{answer.value:.4g}")
+        if answer.kind != PREDICTED:
+            found += [answer] if chip in single else []
+        elif key[:2] not in known:
+            predicted[key] = min(predicted.get(key, answer), answer, key=lambda one: len(one.chip))
+    return [_of_estimate(task, each) for each in [*found, *predicted.values()]]
 
 
 def question(task: Task, chip: str, family: str) -> Question:
@@ -322,8 +276,7 @@ def _to_accuracy(task: Task) -> list[Estimate]:
 
 
 def _rank(line: dict) -> tuple:
-    is_other, is_predicted = line.get("interval") == OTHER_CODE, line["source"] == PREDICTED
-    return is_other, is_predicted, line["seconds"], line["name"], line["family"]
+    return line["source"] == PREDICTED, line["seconds"], line["name"], line["family"]
 
 
 def _described(line: dict, network: networks.Network) -> dict:

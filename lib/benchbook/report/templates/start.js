@@ -17,7 +17,7 @@ function row(head, ...cells) {
   return line;
 }
 const product = (mark) => chips[mark.chip]?.[0];
-const digits = (ratio) => ratio >= 99.95 ? Number(ratio.toPrecision(3)).toLocaleString("en")
+const digits = (ratio) => ratio >= 10 ? Number(ratio.toPrecision(ratio >= 99.95 ? 3 : 2)).toLocaleString("en")
   : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
 
 // The rules of chips.resolve: a chip's name by its words in any order, else all names that have each word as a whole.
