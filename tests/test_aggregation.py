@@ -1,6 +1,7 @@
 """The article of all machines as a reader runs it, and one number in every place that shows it."""
 
 import html
+import json
 import random
 import re
 from dataclasses import replace
@@ -108,6 +109,7 @@ def test_a_number_in_two_places_is_one_number(outputs, merged, shown):
     summary = merged.evidence.summary.set_index(["machine", "study", "point"]).loc[points.index]
     for column in ("samples_per_second", "low", "high", "accuracy"):
         pandas.testing.assert_series_equal(points[column], summary[column], check_dtype=False)
+    assert list(map(json.loads, points["settings"])) == summary["settings"].tolist()
 
     # A table on the page of all points has each point's number, in its own words.
     soup = BeautifulSoup((report / "points.html").read_text(), "html.parser")

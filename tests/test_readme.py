@@ -12,12 +12,13 @@ import pytest
 import typer
 import yaml
 
+import benchbook
 from benchbook.commands import cli
 from benchbook.frameworks import devices
 from benchbook.machine import layout, sessions
 from benchbook.rows import networks, packing
 from benchbook.running import profiles
-from made.rows import make_row, write
+from made.rows import COMMITTED, make_row, write
 
 DOCS = (layout.root() / "docs").glob("*.md")
 PAGES = (
@@ -222,3 +223,22 @@ def test_a_pull_request_may_add_rows_and_not_change_them(tmp_path, change):
         ["bash", "-eo", "pipefail", "-c", check], cwd=tmp_path, capture_output=True, text=True
     )
     assert (checked.returncode == 0) == (change in ALLOWED), checked.stdout + checked.stderr
+
+
+def test_the_table_for_an_analysis_of_ones_own_is_as_documented(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(COMMITTED.parent.parent))
+    names: dict = {}
+    exec(re.search(r"```python\n(.*?)```", read("docs/data.md"), re.DOTALL)[1], names)
+    shown = capsys.readouterr().out
+    assert "mnist_speedup" in shown
+    assert "2026-11-" in shown
+    cells = re.findall(r"^\| ([a-z_, ]+) \|", read("docs/data.md"), re.MULTILINE)[1:]
+    assert sorted(", ".join(cells).split(", ")) == sorted(names["points"].columns)
+    machine = names["points"]["machine"].iloc[0]
+    own = benchbook.results(COMMITTED.parent, machine)
+    assert set(own["machine"]) == {machine}
+    assert set(own["verdict"].dropna().map(type)) == {str}
+    with pytest.raises(ValueError, match=f"no machine 'mine'.*{machine}"):
+        benchbook.results(COMMITTED.parent, "mine")
+    with pytest.raises(ValueError, match="is not a folder"):
+        benchbook.results(tmp_path / "none")

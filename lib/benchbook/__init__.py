@@ -13,16 +13,17 @@ if sys.platform == "win32":
     )
 
 if TYPE_CHECKING:
+    from benchbook.judging.points import results
     from benchbook.loop import callbacks
     from benchbook.loop.meter import Meter, measure, window
 
-__all__ = ["Meter", "callbacks", "measure", "window"]
+__all__ = ["Meter", "callbacks", "measure", "results", "window"]
+HOMES = {"callbacks": "loop.callbacks", "results": "judging.points"}  # else loop.meter
 
 
 def __getattr__(name: str) -> Any:
-    """Return what measures a loop of one's own; it is imported when a script first uses it."""
+    """Return what a script uses; it is imported when the script first does."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "callbacks":
-        return importlib.import_module("benchbook.loop.callbacks")
-    return getattr(importlib.import_module("benchbook.loop.meter"), name)
+    home = importlib.import_module(f"benchbook.{HOMES.get(name, 'loop.meter')}")
+    return home if name == "callbacks" else getattr(home, name)

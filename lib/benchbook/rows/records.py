@@ -251,8 +251,8 @@ def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, or missing if there
-    are none."""
-    if "settings" not in table:
+    are none; a table that is so already stays as it is."""
+    if "settings" not in table or table["settings"].dtype == "string":
         return table
     texts = [
         cell(value) if isinstance(value, dict) and value else None for value in table["settings"]
