@@ -15,6 +15,7 @@ import yaml
 import benchbook
 from benchbook.commands import cli
 from benchbook.frameworks import devices
+from benchbook.judging import verdicts
 from benchbook.machine import layout, sessions
 from benchbook.rows import networks, packing
 from benchbook.running import profiles
@@ -242,3 +243,10 @@ def test_the_table_for_an_analysis_of_ones_own_is_as_documented(monkeypatch, cap
         benchbook.results(COMMITTED.parent, "mine")
     with pytest.raises(ValueError, match="is not a folder"):
         benchbook.results(tmp_path / "none")
+
+
+def test_troubleshooting_has_the_words_of_each_doubt():
+    page = read("docs/troubleshooting.md")
+    for code, (_, text, _) in verdicts.REASONS.items():
+        words = max(re.split(r"\{.*?\}", text), key=len).strip(" +%:(,.")
+        assert words in page, f"{code}: {words!r}"

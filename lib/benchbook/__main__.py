@@ -14,7 +14,7 @@ STOPPED = " Finished windows are kept; the same command continues from there."  
 
 
 def main() -> None:
-    """Run the command line; docs/exit-statuses.md lists the statuses it exits with."""
+    """Run the command line; docs/troubleshooting.md lists the statuses it exits with."""
     try:
         from benchbook.machine import processes
 

@@ -15,7 +15,7 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.terminal import printable
 
-# Exit statuses of a command that measures; docs/exit-statuses.md lists all of them.
+# Exit statuses of a command that measures; docs/troubleshooting.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4
 
 
