@@ -13,16 +13,6 @@ from dataclasses import dataclass, field
 
 # What shows Apple's GPU; Intel Macs are not supported.
 APPLE = ("/System/Library/Frameworks/Metal.framework",)
-# Source: Apple's man page MetalValidation(1)
-METAL = (
-    "MTL_DEBUG_LAYER=0 MTL_SHADER_VALIDATION=0 METAL_DEVICE_WRAPPER_TYPE=0 MTL_CAPTURE_ENABLED=0"
-)
-# Source: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html; RCCL reads them, too
-NCCL = (
-    "NCCL_ALGO NCCL_PROTO NCCL_P2P_DISABLE=0 NCCL_P2P_LEVEL NCCL_SHM_DISABLE=0 NCCL_IB_DISABLE=0"
-    " NCCL_NVLS_ENABLE NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS NCCL_BUFFSIZE NCCL_NTHREADS"
-    " NCCL_NET_GDR_LEVEL NCCL_LAUNCH_MODE"
-)
 # Cloud TPU chips by their number on the PCI bus. Source: jax/_src/hardware_utils.py
 TPUS = {
     "27": "TPU v2 or v3",  # JAX knows which: rows have its name
@@ -68,10 +58,6 @@ class Features:
         shares_programs: whether the processes of a point may share what one of them compiled: no
         timing chooses its
             kernels, as Inductor's and XLA's tuning on a GPU does, so that they stay independent.
-        speed: the environment's variables of speed or arithmetic that every framework meets on it:
-        names, each with the values that change nothing (A=0|none), apart by spaces; 0 stands for
-        false, too.
-        group_speed: those of several such devices that train together.
         environment: variables of a process that measures on it; see `environment`.
         busy_command, busy_files, busy_pattern: what tells in how many percent of the time it was
         busy: a tool, or the driver's files below /sys, and the number's place in the text; NVIDIA's
@@ -95,8 +81,6 @@ class Features:
     aborts: bool = False
     max_inner_dimension: dict[str, int] = field(default_factory=dict)
     shares_programs: bool = False
-    speed: str = ""
-    group_speed: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     busy_command: tuple[str, ...] = ()
     busy_files: str = ""
@@ -114,10 +98,6 @@ KINDS: dict[str, Features] = {
         energy_counter="rapl",
         group_backend="gloo",
         own_chip=False,
-        # Source: mallopt(3), and glibc's manual (Memory Allocation Tunables)
-        speed="MALLOC_TRIM_THRESHOLD_ MALLOC_MMAP_MAX_ MALLOC_MMAP_THRESHOLD_ MALLOC_TOP_PAD_"
-        " MALLOC_ARENA_MAX MALLOC_CHECK_=0 MALLOC_PERTURB_=0 MALLOC_CONF GLIBC_TUNABLES LD_PRELOAD"
-        " DYLD_INSERT_LIBRARIES",
         # glibc gives memory that a step frees back to the system, in some processes and not in
         # others, and the next step requests it again. Here any number of bytes may stay free (-1),
         # no large block has pages of its own (0), and all threads share one heap (1), since the
@@ -138,7 +118,6 @@ KINDS: dict[str, Features] = {
         # Source: https://github.com/pytorch/pytorch/issues/193487 (fixed in torch 2.14 for products
         # of two matrices)
         files=APPLE,
-        speed=METAL,
         busy_command=IOREG,
         busy_pattern=IOREG_PATTERN,
         max_inner_dimension={"Apple M1": 32_766, "Apple M2": 32_766},
@@ -159,7 +138,6 @@ KINDS: dict[str, Features] = {
         own_chip=False,
         aborts=True,
         files=APPLE,
-        speed=METAL,
         busy_command=IOREG,
         busy_pattern=IOREG_PATTERN,
     ),
@@ -173,13 +151,6 @@ KINDS: dict[str, Features] = {
         energy_counter="nvml",
         pins_memory=True,
         group_backend="nccl",
-        # Source: https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars, and
-        # cuBLAS's and the Multi-Process Service's manuals
-        speed="CUDA_LAUNCH_BLOCKING=0 CUDA_DEVICE_MAX_CONNECTIONS=8 CUDA_MODULE_LOADING=lazy"
-        " CUDA_FORCE_PTX_JIT=0 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100"
-        " CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_SCALE_LAUNCH_QUEUES=1x NVIDIA_TF32_OVERRIDE"
-        " CUBLAS_WORKSPACE_CONFIG CUBLASLT_WORKSPACE_SIZE",
-        group_speed=NCCL,
         # The second and third on Jetson, which has no NVML; the last under WSL, where Windows'
         # driver puts it.
         files=(
@@ -200,13 +171,6 @@ KINDS: dict[str, Features] = {
         energy_counter="amdsmi",
         pins_memory=True,
         group_backend="nccl",
-        # Sources: https://rocm.docs.amd.com/projects/HIP/en/latest/reference/env_variables.html,
-        # https://rocm.docs.amd.com/projects/MIOpen/en/latest/how-to/find-and-immediate.html
-        speed="HIP_LAUNCH_BLOCKING=0 CUDA_LAUNCH_BLOCKING=0 AMD_SERIALIZE_KERNEL=0"
-        " AMD_SERIALIZE_COPY=0 GPU_MAX_HW_QUEUES=4 HSA_ENABLE_SDMA=1 HSA_OVERRIDE_GFX_VERSION"
-        " HSA_XNACK=0 MIOPEN_FIND_MODE MIOPEN_FIND_ENFORCE=none|1 MIOPEN_DEBUG_CONV_WINOGRAD=1"
-        " MIOPEN_DEBUG_CONV_IMPLICIT_GEMM=1",
-        group_speed=NCCL,
         # Source: https://docs.kernel.org/gpu/amdgpu/thermal.html (gpu_busy_percent)
         busy_files="class/drm/card*/device/gpu_busy_percent",
         files=("/dev/kfd",),
@@ -218,15 +182,10 @@ KINDS: dict[str, Features] = {
         precisions=("amp_bf16", "amp_fp16"),
         pins_memory=True,
         group_backend="xccl",
-        # Source: https://intel.github.io/llvm/EnvironmentVariables.html
-        speed="ZE_FLAT_DEVICE_HIERARCHY ZE_SERIALIZE=0"
-        " SYCL_PI_LEVEL_ZERO_USE_IMMEDIATE_COMMANDLISTS UR_L0_USE_IMMEDIATE_COMMANDLISTS"
-        " UR_L0_SERIALIZE=0 UR_L0_DEVICE_SCOPE_EVENTS=0",
         # A line such as `06:14:46.000,    0, 0.00`; N/A without root, on some cards. Source:
         # https://intel.github.io/xpumanager/smi_user_guide.html (dump)
         busy_command=("xpu-smi", "dump", "-d", "0", "-m", "0", "-n", "1"),
         busy_pattern=r"^[\d:.]+, +0, +([\d.]+)\s*$",
-        group_speed="CCL_ALLREDUCE CCL_WORKER_COUNT=1 CCL_ATL_TRANSPORT=mpi",
         cards=tuple(
             f"pci:v00008086d0000{device}*bc03*" for device in ("569?", "56[A-C]?", "E2??", "0BD?")
         ),
@@ -237,8 +196,6 @@ KINDS: dict[str, Features] = {
         word="TPU",
         precisions=("amp_bf16",),
         shares_programs=True,
-        # Source: https://docs.jax.dev/en/latest/xla_flags.html
-        speed="LIBTPU_INIT_ARGS TPU_MEGACORE",
         cards=tuple(f"pci:v00001AE0d000000{device}*" for device in TPUS),
     ),
 }

@@ -1,13 +1,22 @@
 """Environment variables of speed: which of them a manifest keeps, what of their values, and which
 change the result of a device and a framework."""
 
+import csv
+import functools
 import os
 import platform
 import re
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 from benchbook.machine.kinds import KINDS
-from benchbook.machine.libraries import BLAS, FRAMEWORKS
 
+# Each line has points, the variables of speed or arithmetic that these read, and where that is
+# written. A point is kind/framework/library of matrix products (of torch on a CPU), and /several
+# where several devices train together; `*` is any of these, and a pattern may end early. A variable
+# stands with the values that change nothing (A=0|none); 0 stands for false, too.
+with Path(__file__).with_suffix(".csv").open(newline="", encoding="utf-8") as _file:
+    TABLE = [*csv.DictReader(_file)]
 # A process that leaves a GPU's memory to other frameworks; see `frameworks.devices`.
 SHARES_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 # What this library sets by itself changes no point.
@@ -45,34 +54,21 @@ NUMBER = re.compile(r"-?(\d{1,12}(\.\d{1,6})?|\.\d{1,6})(-\d{1,4})?[kmg]?b?", re
 
 
 def _parsed(text: str) -> dict[str, str]:
-    """Return each name of a table's text with the value that changes nothing; see
-    `kinds.Features.speed`."""
+    """Return each name in a cell of the table with the values that change nothing."""
     return dict(each.partition("=")[::2] for each in text.split())
 
 
-def _of(kind: str, framework: str, blas: str, count: int) -> dict[str, str]:
-    """Return the variables of speed of a device and a framework, each with its usual value."""
-    features, own = KINDS.get(kind), FRAMEWORKS.get(framework)
-    if not (features and own and framework in features.frameworks):
-        return {}
-    texts = [features.speed, own.speed.get("", ""), own.speed.get(kind, "")]
-    if kind == "cpu" and framework == "torch":
-        texts.append(BLAS.get(blas, ""))
-    if count > 1:
-        texts.append(features.group_speed)
-    return _parsed(" ".join(texts))
+LISTED = {name for line in TABLE for name in _parsed(line["variables"])}
 
 
-LISTED = {THREADS, FALLBACK}
-LISTED |= _parsed(
-    " ".join(
-        [
-            *BLAS.values(),
-            *(f"{kind.speed} {kind.group_speed}" for kind in KINDS.values()),
-            *(text for own in FRAMEWORKS.values() for text in own.speed.values()),
-        ]
-    )
-).keys()
+@functools.cache
+def _of(point: str) -> dict[str, str]:
+    """Return the variables of speed of a point, each with its usual values."""
+    found: dict[str, str] = {}
+    for line in TABLE:
+        if any(fnmatchcase(point, f"{each}*") for each in line["points"].split()):
+            found |= _parsed(line["variables"])
+    return found
 
 
 def recorded() -> dict[str, str]:
@@ -111,11 +107,10 @@ def changing(manifest: dict) -> str:
     """
     given = manifest.get("parameters") or {}
     blas = (manifest.get("library") or {}).get("blas") or ""
-    listed = _of(
-        given.get("device"), given.get("framework", "torch"), blas, given.get("device_count") or 1
-    )
+    point = f"{given.get('device')}/{given.get('framework', 'torch')}/{blas}"
+    listed = _of(f"{point}/several" if (given.get("device_count") or 1) > 1 else point)
     if manifest.get("misplaced_operations"):
-        listed[FALLBACK] = "0"
+        listed = listed | {FALLBACK: "0"}
     flag, found = re.compile(rf"{DEVICES_OF_CPU}=\d+"), []
     for name, value in ((manifest.get("environment") or {}).get("variables") or {}).items():
         left = flag.sub("", value).strip()
