@@ -10,9 +10,11 @@ than its profile names, or environment variables that change speed or arithmetic
 unstable if its speed varied or the machine was disturbed.
 """
 
+import csv
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas
 
@@ -21,67 +23,12 @@ from benchbook.judging.rules import Point, Reason
 from benchbook.judging.statistics import POINT_KEY
 from benchbook.rows import ceilings
 
-WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW = (
-    "wrong",
-    "unproven",
-    "changed",
-    "unstable",
-    "too few processes",
-)
-STABLE = "stable"
+WRONG, UNPROVEN, CHANGED, UNSTABLE = "wrong", "unproven", "changed", "unstable"
+TOO_FEW, STABLE = "too few processes", "stable"
 KINDS = (WRONG, UNPROVEN, CHANGED, UNSTABLE, TOO_FEW, STABLE)
 # The reasons by code: the kind of verdict, the text in a table, and the words in a sentence.
-VARIED, BUSY, DOUBTED, UNCHECKED = (
-    "its speed varied",
-    "the machine was busy",
-    "its clock is in doubt",
-    "not fully checked against float64",
-)
-REASONS = {
-    "parity": (WRONG, "parity failed ({})", ""),
-    "constant": (WRONG, "the loss is {:.6g} in every window", ""),
-    "frozen": (WRONG, "{:.0f} of {:.0f} trained tensors stayed as they were in the windows", ""),
-    "undropped": (WRONG, "its dropout drops nothing", ""),
-    "strayed": (WRONG, "the loss of the last batch is {:.4g}, the reference's {:.4g}", ""),
-    "guessing": (WRONG, "accuracy {:.1%} after {:,} images; guessing gives {:.1%}", ""),
-    "not_compared": (UNPROVEN, "not compared with float64", UNCHECKED),
-    "refused": (UNPROVEN, "not compared with float64: {}", UNCHECKED),
-    "part": (UNPROVEN, "no memory to compare a whole batch", UNCHECKED),
-    "unrecorded": (
-        UNPROVEN,
-        "the machine's condition was not recorded",
-        "the machine's condition is unknown",
-    ),
-    "few_steps": (UNPROVEN, "{} of {} steps compared with float64", UNCHECKED),
-    "ceiling": (UNPROVEN, "{:.1f} times the fastest product here: its clock did not wait", DOUBTED),
-    "watts": (UNPROVEN, "{:,.0f} W of a {}: its joules are not joules", "its energy is in doubt"),
-    "clock": (UNPROVEN, "windows {:+.3g} s off the machine's clock", DOUBTED),
-    "replaced": (CHANGED, "{}", "{}"),
-    "variables": (CHANGED, "with {}", "with {}"),
-    "spread": (UNSTABLE, "spread {:.0%}", VARIED),
-    "drift": (UNSTABLE, "drift {:+.0%}", VARIED),
-    "processes": (UNSTABLE, "processes {:.0%} apart", "its processes differ by {:.0%}"),
-    "faults": (
-        UNSTABLE,
-        "processes {:.0%} apart by their page faults",
-        "its processes differ by {:.0%}, as their page faults do",
-    ),
-    "thermal": (UNSTABLE, "thermal pressure", "it was too hot for full speed"),
-    "swap": (UNSTABLE, "swap growth", "it was short of memory"),
-    "battery": (UNSTABLE, "on battery", "it ran on battery"),
-    "low_power": (UNSTABLE, "low-power mode", "it was in low-power mode"),
-    "sleep": (UNSTABLE, "sleep", "it slept during the run"),
-    "gpu_shared": (UNSTABLE, "others used the GPU for {:.0%} of the time", BUSY),
-    "translated": (UNSTABLE, "under Rosetta", "it ran under Rosetta"),
-    "cores_taken": (UNSTABLE, "cores were taken away", BUSY),
-    "cpu_shared": (UNSTABLE, "other processes took {:.0%} of the CPU", BUSY),
-    "cpu_stolen": (
-        UNSTABLE,
-        "the hypervisor took {:.0%} of the CPU",
-        "the machine's host was busy",
-    ),
-    "few_processes": (TOO_FEW, "", ""),
-}
+with Path(__file__).with_name("reasons.csv").open(newline="", encoding="utf-8") as _file:
+    REASONS = {code: tuple(texts) for code, *texts in [*csv.reader(_file)][1:]}
 OF_THE_WORK = ("faults", "thermal", "swap")  # another session of the same work would have them too
 _RUN = [*POINT_KEY, "run_id"]
 NO_DEVICE = {"gpus": None, "device_busy": None}  # of a sample of a CPU's point

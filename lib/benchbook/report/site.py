@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 from benchbook.judging import statistics
 from benchbook.machine import identity, layout, sessions, temporary
 from benchbook.measuring.failures import last_line
@@ -20,26 +22,14 @@ from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
-ANSWERS = (
-    "closing.show(",
-    "closing.show_rate(",
-    "merged.yours",
-)  # in the source of the cell that shows the answer
+# in the source of the cell that shows the answer
+ANSWERS = ("closing.show(", "closing.show_rate(", "merged.yours")
 MADE = "made"  # in the metadata of an example: the machine that executed it, and the day
 WORDS = "docs/words"
 CODE = ("<code", '<span class="pre"')
 WITHOUT_LINKS = {
-    "a",
-    "button",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "label",
-    "pre",
-    "script",
-    "summary",
-    "table",
+    *("a", "button", "h1", "h2", "h3", "h4", "label"),
+    *("pre", "script", "summary", "table"),
 }
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 WRITTEN = ".written"  # the list of the files that a report wrote
@@ -50,26 +40,6 @@ POLICY = (
     "default-src 'none'; script-src 'self' file: 'sha256-ySvT2PEZeueHGC1y2crNuNTfphBynFPP7i+U21fEgX0=';"
     " style-src 'self' file: 'unsafe-inline'; img-src 'self' file: data:; base-uri 'none'; form-action 'self' file:"
 )
-# https://www.sphinx-doc.org/en/master/usage/configuration.html
-SETTINGS = {
-    "project": "benchbook",
-    "html_title": "benchbook",
-    "extensions": ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"],
-    "html_theme": "furo",
-    "html_static_path": ["_static"],
-    "html_css_files": ["page.css"],
-    "html_copy_source": False,
-    "html_show_sourcelink": False,
-    "html_show_search_summary": False,  # it fetches pages, which no browser does in a folder
-    "html_show_copyright": False,
-    "html_permalinks_icon": "#",
-    "html_domain_indices": False,
-    "html_use_index": False,
-    "nb_execution_mode": "off",
-    "nb_ipywidgets_js": {},
-    "myst_heading_anchors": 3,
-    "show_warning_types": False,
-}
 
 
 def write() -> Path:
@@ -134,13 +104,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
     with replacing(folder) as place:
         source, built = place / "source", place / "site"
         shutil.copytree(figures / "pages", source)
-        for name in (
-            "index.md",
-            "points.md",
-            "_static/page.css",
-            "_static/start.js",
-            "_static/points.js",
-        ):
+        pages = "index.md points.md _static/page.css _static/start.js _static/points.js"
+        for name in pages.split():
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
         charts = [path for path in figures.iterdir() if path.suffix in (".csv", ".svg")]
         for path in executed:
@@ -152,7 +117,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             )  # a link to a file that is no page becomes its text
             text = re.sub(r"\[([^]]*)\]\((?!https?:|#|[\w-]+\.md)[^)]*\)", r"\1", text)
             (source / "docs" / path.name).write_text(text, encoding="utf-8")
-        settings = SETTINGS | {"html_extra_path": list(map(str, [figures / "data", *charts]))}
+        settings = yaml.safe_load((HERE / "templates" / "sphinx.yaml").read_text(encoding="utf-8"))
+        settings |= {"html_extra_path": list(map(str, [figures / "data", *charts]))}
         settings |= {"html_last_updated_fmt": f"%Y-%m-%d by {identity.version()}"}
         trees = place / "doctrees"
         with (figures / "sphinx.log").open("w", encoding="utf-8") as log:

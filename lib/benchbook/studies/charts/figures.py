@@ -5,6 +5,7 @@ import io
 import itertools
 import textwrap
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import matplotlib.style
@@ -29,24 +30,7 @@ MACHINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 LINE, PUBLISHED_GREY, OTHER = "#000000", "#999999", "#56606B"
 SHADES = (1.0, 0.55, 0.3)  # opacity of a bar's parts
 WIDTH = 4.4  # inches; a phone shows it at 81 pixels an inch, and a letter of 8 points with 9
-STYLE = {
-    "figure.dpi": 150,
-    "figure.constrained_layout.use": True,
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "figure.titlesize": 9,
-    "figure.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "hatch.linewidth": 1.5,
-    "legend.frameon": False,
-}
+STYLE = Path(__file__).with_name("house.mplstyle")
 MOST_BARS = 24
 TALLEST = 18.0  # inches, enough for MOST_BARS
 SAME, BEST = "same precision everywhere", "the best each device can do"
@@ -65,7 +49,7 @@ WORDY = 26  # letters; a longer entry has a line of the legend for itself
 def style(more: Mapping[str, object] = MappingProxyType({})):
     """Return a `with` block that draws in the house style, and with more of Matplotlib's
     settings, whatever a matplotlibrc says."""
-    return matplotlib.style.context(STYLE | dict(more), after_reset=True)
+    return matplotlib.style.context([STYLE, dict(more)], after_reset=True)
 
 
 def canvas(height: float, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes]:

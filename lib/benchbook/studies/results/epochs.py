@@ -16,17 +16,10 @@ from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import SECONDS, Evidence
 
 PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "evaluation"}
-BOUNDS = {
-    "share_low": "low",
-    "share_high": "high",
-    "share_interval": "interval",
-}  # of a share, for charts
-RATE = [
-    "samples_per_second",
-    "low",
-    "high",
-    "interval",
-]  # of steps on ready batches, with an optional verdict
+# of a share, for charts
+BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}
+# of steps on ready batches, with an optional verdict
+RATE = ["samples_per_second", "low", "high", "interval"]
 
 
 @dataclass(frozen=True)
@@ -96,14 +89,7 @@ class ArticleEpoch:
 
         way, order = self.ways
         parts = ["setup", "train", "evaluate"][not self.setup_phases :]
-        columns = [
-            "machine",
-            "chip",
-            "device",
-            "variant",
-            *([way] if way != "variant" else []),
-            *self.described,
-        ]
+        columns = ["machine", "chip", "device", *dict.fromkeys(["variant", way]), *self.described]
         columns += ["source", "dataset", *parts, "seconds", *tables.MEASURED, "status", "point"]
         table = pandas.DataFrame(
             [*printed.to_dict("records"), *measured.to_dict("records")], columns=columns
@@ -213,18 +199,9 @@ def input_shares(
     if "verdict_ready" in joined:
         joined["verdict"] = list(map(verdicts.worse, joined["verdict"], joined["verdict_ready"]))
     joined = joined.assign(waited=joined["input_share_waited"], **saved)
-    columns = [
-        "machine",
-        "device",
-        "dataset",
-        "variant",
-        *described,
-        "waited",
-        "waited_low",
-        "waited_high",
-        *names,
-    ]
-    return joined[[*columns, "num_windows", "verdict", "status"]].reset_index(drop=True)
+    columns = ["machine", "device", "dataset", "variant", *described]
+    columns += ["waited", "waited_low", "waited_high", *names, "num_windows", "verdict", "status"]
+    return joined[columns].reset_index(drop=True)
 
 
 def share_template(what: str) -> Template:
