@@ -15,9 +15,9 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from benchbook.judging.points import results
     from benchbook.loop import callbacks
-    from benchbook.loop.meter import Meter, measure, window
+    from benchbook.loop.meter import Meter, measure
 
-__all__ = ["Meter", "callbacks", "measure", "results", "window"]
+__all__ = ["Meter", "callbacks", "measure", "results"]
 HOMES = {"callbacks": "loop.callbacks", "results": "judging.points"}  # else loop.meter
 
 

@@ -42,17 +42,12 @@ def four_digits(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def duration(seconds: float, digits: int = 0) -> str:
-    """Return a time in a fitting unit: ms, s, min, h or days; "not known yet" if it is missing.
-
-    Args:
-        seconds: of any length.
-        digits: significant digits; 0: two, or three from 100 on.
-    """
+def duration(seconds: float) -> str:
+    """Return a time in a fitting unit: ms, s, min, h or days; "not known yet" if it is missing."""
     if pandas.isna(seconds):
         return "not known yet"
     unit, length, _ = next(one for one in LENGTHS[int(seconds == 0) :] if seconds < one[2])
-    return f"{_rounded(seconds / length, digits)} {unit}"
+    return f"{_rounded(seconds / length)} {unit}"
 
 
 def duration_within(seconds: float, low: float, high: float) -> str:
@@ -74,7 +69,7 @@ def count(number: int, noun: str) -> str:
 
 
 def price(dollars: float, digits: int = 0) -> str:
-    """Return a price in US dollars, to the cent below 10 dollars; for `digits` see `duration`."""
+    """Return a price in US dollars, to the cent below 10 dollars; for `digits` see `quantity`."""
     if not digits and 0 < dollars < 10:
         return "under $0.01" if dollars < 0.005 else f"${dollars:.2f}"
     return f"${_rounded(dollars, digits)}"
@@ -90,7 +85,7 @@ def quantity(numbers: Sequence[float], unit: str, digits: int = 0) -> list[str]:
 
     Args:
         numbers: the value first.
-        digits: significant ones, see `duration`.
+        digits: significant ones; 0: two, or three from 100 on.
         unit: a word after the number; `s`: the unit of time that fits the value; `$`, `%`;
         `times`: a ratio, which has no unit.
     """

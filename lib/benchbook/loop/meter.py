@@ -24,7 +24,7 @@ from benchbook.loop.stretch import Mark, Stretch
 from benchbook.machine import contention
 from benchbook.measuring import sensors
 from benchbook.measuring import window as measuring
-from benchbook.measuring.window import Inputs, Window
+from benchbook.measuring.window import Inputs
 
 IDLE_SHARE = 0.05  # of the time, between the last step and `rate`
 Samples = float | Callable[[Any], float]
@@ -346,22 +346,3 @@ def measure(
     if not meter._steps:
         raise ValueError("batches has no batch; allowed: one or more")
     return meter.report(last)
-
-
-@contextmanager
-def window(device: str | None = None) -> Iterator[Window]:
-    """Measure the body of a `with` block: seconds, waiting for input, and with `device` peak
-    memory and joules.
-
-    Example::
-
-        with benchbook.window("cuda:0") as timed:
-            for batch in timed.inputs(loader): ...
-        print(timed.seconds, timed.input_seconds, timed.peak_memory_bytes, timed.energy.joules)
-
-    Args:
-        device: as for `Meter`.
-    """
-    found = devices.used(devices.parse(device), None) if device else None
-    with measuring.window(found, sensors.open_sensor(found), devices.wait) as timed:
-        yield timed

@@ -13,6 +13,7 @@ from mlx import nn, optimizers
 from benchbook.frameworks.mlx.layers import Convolution, Dense, as_torch
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
+from benchbook.rows import networks
 from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
 
 POOLED = (12, 12, 64)  # height, width and channels of the dense layers' input
@@ -53,13 +54,13 @@ def build(plan: Plan) -> MlxWorkload:
         lambda images, labels: (normalise(images), labels),
         TEST_BATCH_SIZE,
     )
+    counted = networks.describe(plan.MODEL).flops_per_sample  # of torch's network
     return MlxWorkload(
-        **plan.common(train, test),
+        **plan.common(train, test, flops_per_sample=counted),
         make_model=lambda: Network(plan.seed),
         make_optimizer=lambda: optimizers.AdaDelta(1.0),
         loss=functools.partial(nn.losses.nll_loss, reduction="mean"),
         epoch_rate=lambda epoch: 0.7**epoch,
-        sample_shape=(28, 28, 1),
         make_plain=plan.plain_in_torch,
     )
 

@@ -4,9 +4,6 @@ Images are (n, height, width, channels), as in MLX. Each layer converts its weig
 layout and back.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import mlx.core as mx
 import numpy
 from mlx import nn
@@ -24,12 +21,10 @@ class Convolution(nn.Module):
         super().__init__()
         self.weight = mx.array(kernel.transpose(3, 0, 1, 2).copy())
         self.bias = mx.array(bias)
-        self.positions = 0  # pixels of the last output, to count operations
 
     def __call__(self, images: mx.array) -> mx.array:
         """Return convolved images."""
         output = mx.conv2d(images, self.weight.astype(images.dtype))
-        self.positions = output.shape[1] * output.shape[2]
         return output + self.bias.astype(images.dtype)
 
     def to_torch(self, weight: numpy.ndarray) -> numpy.ndarray:
@@ -61,7 +56,6 @@ class Dense(nn.Module):
         self.weight = mx.array(kernel.T.copy())
         if bias is not None:
             self.bias = mx.array(bias)
-        self.positions = 1
         # A string, because MLX would treat a tuple as a part of the network's state.
         self.flattened = "" if images is None else " ".join(map(str, images))
 
@@ -106,31 +100,3 @@ def as_torch(
     limit = float(numpy.prod(shape[:-1])) ** -0.5
     kernel, bias = (random.uniform(-limit, limit, size) for size in (shape, shape[-1]))
     return kernel.astype(numpy.float32), bias.astype(numpy.float32)
-
-
-def flops_per_sample(model: nn.Module, images: mx.array) -> float:
-    """Count the arithmetic of training an MLX network on one sample, as
-    `keras.training.flops_per_sample` does.
-
-    Args:
-        model: its products are layers of this module, in the order in which data pass them.
-        images: a batch as the network takes it; it is not evaluated.
-    """
-    model(images)  # each layer stores the number of pixels of its output
-    total, above = 0, False
-    for layer in _in_order(model):
-        trained = "weight" in layer.trainable_parameters()
-        total += 2 * layer.positions * layer.weight.size * (1 + trained + above)
-        above = above or trained
-    return float(total)
-
-
-def _in_order(part: Any) -> Iterator[Any]:
-    """Yield an MLX network's layers with products, in the order in which they were added."""
-    if hasattr(part, "positions"):
-        yield part
-    else:
-        for child in (
-            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        ):
-            yield from _in_order(child)

@@ -10,7 +10,6 @@ import numpy
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 
-from benchbook.frameworks.mlx.layers import flops_per_sample
 from benchbook.frameworks.mlx.runtime import (
     COMPUTED,
     STORED,
@@ -132,7 +131,6 @@ class MlxWorkload(Workload):
         max_norm: a larger norm of all gradients together is scaled down to this one; 0: no limit.
         epoch_rate: returns an epoch's learning rate by its number, if the schedule steps once an
         epoch; or None.
-        sample_shape: of one sample, to count the operations of a step; empty: `columns` has them.
         make_plain: returns the reference's parts, in torch: MLX has no convolution in float64.
         It imports torch.
         settings: precision, `compiled` (by `mx.compile`) and `fused_attention`.
@@ -146,7 +144,6 @@ class MlxWorkload(Workload):
     loss: Callable[[mx.array, mx.array], mx.array] = cross_entropy
     max_norm: float = 0.0
     epoch_rate: Callable[[int], float] | None = None
-    sample_shape: tuple[int, ...] = ()
     make_plain: Callable[[], Plain] | None = None
 
     def __post_init__(self) -> None:
@@ -179,9 +176,6 @@ class MlxWorkload(Workload):
             mx.compile(self.train_step, **compiled) if settings.compiled else self.train_step
         )
         mx.eval(self.changing)
-        if self.sample_shape:
-            counted = flops_per_sample(model, mx.zeros((1, *self.sample_shape)))
-            self.columns = self.columns | {"flops_per_sample": counted}
 
     @functools.cached_property
     def plain(self) -> Plain:

@@ -3,13 +3,11 @@ operations."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 
 import numpy
 import torch
 from PIL import Image
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_leaves
 from torch.utils.data import Dataset
 from torch.utils.flop_counter import FlopCounterMode, conv_flop_count
@@ -103,14 +101,7 @@ def load_keras_arrays(layer: nn.Module, arrays: Sequence[numpy.ndarray]) -> None
         getattr(layer, name).copy_(torch.from_numpy(array.transpose(orders.get(array.ndim))))
 
 
-def flops_per_sample(
-    model: nn.Module,
-    *inputs: torch.Tensor,
-    device: str = "meta",
-    run: Callable[[nn.Module, Sequence], Iterable] = lambda model, inputs: tree_leaves(
-        model(*inputs)
-    ),
-) -> float:
+def flops_per_sample(model: nn.Module, *inputs: torch.Tensor) -> float:
     """Count the arithmetic of training a torch network on one sample: forward and backward, 2
     per multiply-add.
 
@@ -122,24 +113,17 @@ def flops_per_sample(
 
     Args:
         model: a torch network; it does not change.
-        inputs: a batch as the network takes it, shapes (n, ...); on the meta device its values
-        do not matter.
-        device: meta, or cpu for a network whose operations depend on values.
-        run: returns the model's outputs.
+        inputs: a batch as the network takes it, shapes (n, ...); its values do not matter.
     """
 
     def convolution_backward(gradient, images, kernel, *rest, out_shape):
         transposed, mask = rest[4], rest[7]
         return sum(mask[:2]) * conv_flop_count(images, kernel, gradient, transposed)
 
-    twin, batch = copy.deepcopy(model), inputs
-    if device == "meta":
-        twin = twin.to_empty(device="meta")
-        batch = [torch.empty_like(part, device="meta") for part in inputs]
+    twin = copy.deepcopy(model).to_empty(device="meta")
+    batch = [torch.empty_like(part, device="meta") for part in inputs]
     formulas = {torch.ops.aten.convolution_backward: convolution_backward}
-    unfused = (
-        sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext()
-    )  # fused ones are not counted
-    with unfused, FlopCounterMode(display=False, custom_mapping=formulas) as counter:
-        sum(part.sum() for part in run(twin, batch) if part.requires_grad).backward()
+    with FlopCounterMode(display=False, custom_mapping=formulas) as counter:
+        outputs = tree_leaves(twin(*batch))
+        sum(part.sum() for part in outputs if part.requires_grad).backward()
     return counter.get_total_flops() / len(inputs[0])
