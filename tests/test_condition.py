@@ -218,7 +218,6 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
             violationTime=slowed.get(policy, 0)
         ),
         DeviceGetCurrentClocksThrottleReasons=0x44,
-        DeviceGetComputeRunningProcesses=[*own, other],
         DeviceGetProcessUtilization=lambda handle, since: [
             used(pid=own[1].pid, smUtil=90),
             used(pid=other.pid, smUtil=7, timeStamp=since + 1),
@@ -232,7 +231,6 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
         "temperature_celsius": None,
         "thermal_slowdown_seconds": 2.5,
         "clock_reasons": ["sw_power_cap", "hw_thermal_slowdown"],
-        "num_other_processes": 1,
         "others_share": 0.07,
     }
     limits = {"name": "GPU 1", "driver": "570.1", "memory_bytes": 16, "power_limit_watts": 250.5}
@@ -241,7 +239,7 @@ def test_gpus_tell_what_they_can_and_count_others_without_naming_them(monkeypatc
     monkeypatch.setenv(
         "TORCHELASTIC_RUN_ID", "none"
     )  # torchrun's agent, with all its ranks, started this process
-    assert nvidia.states() == [state | {"num_other_processes": 0, "others_share": 0.0}]
+    assert nvidia.states() == [state | {"others_share": 0.0}]
     rank.communicate()
 
 

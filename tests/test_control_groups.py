@@ -14,32 +14,26 @@ from benchbook.measuring import float64
 from benchbook.running import series
 
 EVENTS = {"memory.events": "low 0\nhigh 0\nmax 12\noom 2\noom_kill 2\noom_group_kill 0\n"}
-STAT = "nr_periods 9\nnr_throttled 4\nthrottled_"
-FREE = {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.stat": f"{STAT}time 0\n"}
-HALF = {
-    "cpu.cfs_quota_us": "50000",
-    "cpu.cfs_period_us": "100000",
-    "cpu.stat": f"{STAT}time 2500000000\n",
-}
-LIMITED = {"cpu.max": "150000 100000", "cpu.stat": f"usage_usec 12\n{STAT}usec 2500000\n"}
+FREE = {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}
+HALF = {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}
+LIMITED = {"cpu.max": "150000 100000"}
 SHORT = {"cpu.max": "5000 10000"}  # a quota of half a core, in periods of 10 ms
-NO_LIMIT = {"cpu.max": "max 100000", "cpu.stat": "usage_usec 12\n"}
+NO_LIMIT = {"cpu.max": "max 100000"}
 KILLED = {"memory.oom_control": "under_oom 0\noom_kill 2\n"}
 NAMED = {"free": FREE, "half": HALF, "limited": LIMITED, "short": SHORT, "none": NO_LIMIT}
 NAMED |= {"killed": KILLED, "limited, killed": LIMITED | EVENTS}
-# The text of /proc/self/cgroup, the files of each folder, cores allowed, throttled seconds, and
-# kills.
+# The text of /proc/self/cgroup, the files of each folder, cores allowed, and kills.
 CASES = yaml.safe_load("""
-none: ["", {}, null, null, 0]
-version 2: ["0::/jobs/7", {jobs/7: "limited, killed"}, 1.5, 2.5, 2]
-version 2, no limit: ["0::/jobs/7", {jobs/7: none}, null, null, 0]
-version 2, nested: ["0::/jobs/7/step", {jobs: limited, jobs/7: short, jobs/7/step: none}, 0.5, 2.5, 0]
-version 2, a container: ["0::/", {.: "limited, killed"}, 1.5, 2.5, 2]
-version 1: ["9:cpu,cpuacct:/j\\n6:memory:/j", {cpu/j: half, memory/j: killed}, 0.5, 2.5, 2]
-version 1, no limit: ["9:cpu:/\\n6:memory:/", {cpu: free}, null, 0.0, 0]
-version 1, nested: ["9:cpu:/jobs/7", {cpu/jobs: half, cpu/jobs/7: free}, 0.5, 2.5, 0]
-version 1, a container: ["9:cpu:/docker/12\\n6:memory:/docker/12", {cpu: half, memory: killed}, 0.5, 2.5, 2]
-both versions: ["9:cpu:/a\\n0::/a", {cpu/a: half, unified/a: none}, 0.5, 2.5, 0]
+none: ["", {}, null, 0]
+version 2: ["0::/jobs/7", {jobs/7: "limited, killed"}, 1.5, 2]
+version 2, no limit: ["0::/jobs/7", {jobs/7: none}, null, 0]
+version 2, nested: ["0::/jobs/7/step", {jobs: limited, jobs/7: short, jobs/7/step: none}, 0.5, 0]
+version 2, a container: ["0::/", {.: "limited, killed"}, 1.5, 2]
+version 1: ["9:cpu,cpuacct:/j\\n6:memory:/j", {cpu/j: half, memory/j: killed}, 0.5, 2]
+version 1, no limit: ["9:cpu:/\\n6:memory:/", {cpu: free}, null, 0]
+version 1, nested: ["9:cpu:/jobs/7", {cpu/jobs: half, cpu/jobs/7: free}, 0.5, 0]
+version 1, a container: ["9:cpu:/docker/12\\n6:memory:/docker/12", {cpu: half, memory: killed}, 0.5, 2]
+both versions: ["9:cpu:/a\\n0::/a", {cpu/a: half, unified/a: none}, 0.5, 0]
 """)
 
 
@@ -59,17 +53,11 @@ def lay_out(monkeypatch, tmp_path):
     return write
 
 
-@pytest.mark.parametrize(
-    ("groups", "files", "quota", "throttled", "kills"), CASES.values(), ids=CASES
-)
-def test_quotas_throttled_time_and_kills_are_read_in_both_versions(
-    lay_out, groups, files, quota, throttled, kills
-):
+@pytest.mark.parametrize(("groups", "files", "quota", "kills"), CASES.values(), ids=CASES)
+def test_quotas_and_kills_are_read_in_both_versions(lay_out, groups, files, quota, kills):
     lay_out(groups, {folder: NAMED[name] for folder, name in files.items()})
     assert control_groups.cpu_quota() == quota
-    assert control_groups.throttled_seconds() == throttled
     assert control_groups.memory_kills() == kills
-    assert condition.sample().get("quota_throttled_seconds") == throttled
 
 
 GIB = 2**30

@@ -106,9 +106,9 @@ def played(outputs, monkeypatch, clock):
     ):
         faults = dict(faults or {})
 
-        def call(function, study, parameters, run_id, number, is_warm, *rest, variables, **how):
+        def call(function, study, parameters, run_id, number, *rest, variables, **how):
             if seen:
-                seen(measured, number, is_warm, variables)
+                seen(measured, number, variables)
             own, manifest = (
                 (study, measured.folder.name, run_id, "desk", parameters),
                 {"process_seconds": 5.0},
@@ -260,15 +260,11 @@ def test_a_point_that_fails_after_its_first_call_ends_the_notebook_with_the_reas
 
 
 @pytest.mark.parametrize(
-    ("device", "of_user", "warm"),
-    [
-        ("tpu", "", [False, False, True, True]),
-        ("tpu", "mine", [False] * 4),
-        ("cuda", "", [False] * 4),
-    ],
+    ("device", "of_user", "is_shared"),
+    [("tpu", "", True), ("tpu", "mine", False), ("cuda", "", False)],
 )
-def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_called_warm(
-    played, monkeypatch, device, of_user, warm
+def test_on_a_tpu_later_processes_take_what_the_first_one_compiled(
+    played, monkeypatch, device, of_user, is_shared
 ):
     """CUDA's programs hold kernels that timing chose; a user's own folder stays; the comparison
     shares nothing."""
@@ -277,9 +273,9 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
         monkeypatch.setenv(measurement.PROGRAMS, of_user)
     calls = []
 
-    def seen(measured, number, is_warm, variables):
+    def seen(measured, number, variables):
         folder = variables.get(measurement.PROGRAMS)
-        calls.append((number, is_warm, folder))
+        calls.append((number, folder))
         made = Path(
             folder or measured.programs
         )  # by JAX, or, before the comparison, by an earlier session
@@ -290,8 +286,8 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled_and_are_calle
     measured = played(
         3, study="resnet50_cost", seen=seen, device=device, framework="jax", num_parity_steps=1
     )
-    shared = str(measured.programs) if any(warm) else None
-    assert calls == [(n, each, shared if n else None) for n, each in enumerate(warm)]
+    shared = str(measured.programs) if is_shared else None
+    assert calls == [(number, shared if number else None) for number in range(4)]
     assert not measured.programs.exists()
     assert (
         measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment

@@ -57,19 +57,6 @@ def test_rows_are_those_on_disk_and_their_numbers_known_sums(record, clock):
     assert (last["accuracy"], last["accuracy_metric"]) == (0.75, "top1")
 
 
-def test_the_first_call_of_a_program_that_an_earlier_process_compiled_is_called_warm(record, clock):
-    for is_warm in (False, True):
-        protocol.first_step(FakeWorkload(clock), record, is_warm)
-    protocol.warm_up(FakeWorkload(clock), record, 1, has_begun=True)
-    rows = record.rows()
-    warm = [each.get("warm") for each in rows["settings"]]
-    assert [*zip(rows["phase"], warm, strict=True)] == [
-        ("compile", None),
-        ("compile", True),
-        ("warmup", None),
-    ]
-
-
 @pytest.mark.parametrize(
     ("num_steps", "phases", "epochs"), [(0, ["compile"], 0), (7, ["compile", "warmup"], 2)]
 )

@@ -134,19 +134,6 @@ def test_ready_batches_of_the_run_itself_are_rows_that_are_told_apart(record, cl
     assert trials.rows_tried(rows, trials.MATRIX).empty
 
 
-def test_the_loader_alone_is_timed_without_the_start_of_its_workers(record, clock, monkeypatch):
-    monkeypatch.setattr(trials, "time", clock)
-    workload = Trial(clock, Settings())
-    trials.measure_loader(workload, record)
-    row = record.rows().iloc[0]
-    assert (row["samples_per_second"], row["seconds"]) == (
-        row["samples"] / row["seconds"],
-        row["input_seconds"],
-    )
-    assert row["seconds"] >= trials.LOADER_SECONDS
-    assert len(trials.rows_tried(record.rows(), trials.LOADER)) == 1
-
-
 TOLD = [IOREG.replace("=37", f"={share}") for share in (100, 100, 0, 100, 100)]
 
 

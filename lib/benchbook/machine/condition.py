@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas
 import psutil
 
-from benchbook.machine import contention, control_groups, identity, nvidia, variables
+from benchbook.machine import contention, identity, nvidia, variables
 from benchbook.machine.processes import output
 
 SYSTEM_FILES = Path("/sys")
@@ -180,7 +180,6 @@ def _of_system() -> dict:
         "elapsed_seconds": round(elapsed, 3),
         "swap_used_bytes": psutil.swap_memory().used,
         "missing_cores": identity.missing_cores() or None,
-        "quota_throttled_seconds": control_groups.throttled_seconds(),
         **parse_swap(printed),
         **{name: round(value, 2) for name, value in contention.cpu_seconds().items()},
         **(mac() if is_mac else linux()),

@@ -27,17 +27,6 @@ def cpu_quota() -> float | None:
     return min(quotas, default=None)
 
 
-def throttled_seconds() -> float | None:
-    """Return the CPU seconds for which quotas have stopped these groups since they began; None:
-    not counted."""
-    counts = [_counts(file) for file in _files("cpu", "cpu.stat", "cpu.stat")]
-    # Version 1 counts nanoseconds, version 2 microseconds.
-    times = [
-        each.get("throttled_usec", each.get("throttled_time", 0) / 1e3) / 1e6 for each in counts
-    ]
-    return sum(times) if any("nr_throttled" in each for each in counts) else None
-
-
 def memory_limit() -> int | None:
     """Return the bytes of memory that this process and its group may use; None: there is no such
     limit."""

@@ -71,8 +71,7 @@ def gpus() -> list[dict]:
 
 
 def states() -> list[dict]:
-    """Return clocks, temperature, clock reasons and number of other processes of every visible
-    GPU."""
+    """Return clocks, temperature, clock reasons and the share of others of every visible GPU."""
     ask, handles = _visible()
     return [_state(ask, handle) for handle in handles.values()]
 
@@ -226,7 +225,6 @@ def _state(ask: Ask, handle) -> dict:
     bits = ask("DeviceGetCurrentClocksEventReasons", handle)
     if bits is None:  # drivers before 535 have only the older function
         bits = ask("DeviceGetCurrentClocksThrottleReasons", handle)
-    running = ask("DeviceGetComputeRunningProcesses", handle)
     own = [process.pid for process in processes.own()]
     used = ask(SAMPLES, handle, int((time.time() - SAMPLE_SECONDS) * 1e6))
     slowed = ask("DeviceGetViolationStatus", handle, THERMAL_POLICY)
@@ -240,8 +238,5 @@ def _state(ask: Ask, handle) -> dict:
         "clock_reasons": None
         if bits is None
         else [name for bit, name in enumerate(REASONS) if bits >> bit & 1],
-        "num_other_processes": None
-        if running is None
-        else num_others((process.pid for process in running), own),
         "others_share": others_share(used, own),
     }

@@ -107,7 +107,7 @@ def restoring(workload: Workload) -> Iterator[Iterator]:
         workload.restore(fresh)
 
 
-def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
+def first_step(workload: Workload, record: Run) -> None:
     """Make the first call, which builds kernels and graphs, as a row of phase `compile`, and
     undo it.
 
@@ -117,14 +117,12 @@ def first_step(workload: Workload, record: Run, is_warm: bool = False) -> None:
     Args:
         workload: with fresh weights.
         record: the run that stores the rows.
-        is_warm: whether an earlier process compiled the programs, which the row's setting `warm`
-        says.
     """
     record.describe(**workload.description())
     record.describe(idle_watts=measure_idle(workload.device, record, IDLE_SECONDS))
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        _append_undone_steps(workload, record, "compile", 1, **{"warm": True} if is_warm else {})
+        _append_undone_steps(workload, record, "compile", 1)
     for each in heard:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     fallen = {workload.device.backend.fell_back(str(each.message)): 1 for each in heard}
@@ -165,11 +163,8 @@ def warm_up(workload: Workload, record: Run, num_steps: int = 10, has_begun: boo
     return row["seconds"] / num_steps if row["seconds"] >= PROBE_SECONDS else 0.0
 
 
-def _append_undone_steps(
-    workload: Workload, record: Run, phase: str, num_steps: int, **settings
-) -> dict:
-    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row
-    with these settings.
+def _append_undone_steps(workload: Workload, record: Run, phase: str, num_steps: int) -> dict:
+    """Append a window of steps on batches loaded beforehand, undo the steps, and return the row.
 
     Raises:
         ValueError: the first batch is not as the rows say, or the steps changed no weight.
@@ -177,7 +172,7 @@ def _append_undone_steps(
     with record.during(phase), restoring(workload) as batches:
         taken = list(itertools.islice(batches, num_steps))
         workload.check_batch(taken[0])
-        moved = _moves(workload, record, **settings)
+        moved = _moves(workload, record)
         row = record.append(
             **train_window(workload, sensors.open_sensor(workload.device), taken), **moved()
         )
@@ -193,14 +188,14 @@ def _append_undone_steps(
     return row
 
 
-def _moves(workload: Workload, record: Run, **more) -> Callable[[], dict]:
+def _moves(workload: Workload, record: Run) -> Callable[[], dict]:
     """Return a function to a row's settings with `moved_tensors`, the number of weights that
     have changed since now."""
     before = [hash(part.tobytes()) for part in workload.trained_weights()]
 
     def settings() -> dict:
         moved = sum(hash(part.tobytes()) not in before for part in workload.trained_weights())
-        return {"settings": record.settings_with(moved_tensors=moved, **more)}
+        return {"settings": record.settings_with(moved_tensors=moved)}
 
     return settings
 

@@ -26,8 +26,7 @@ PRECISIONS = tuple(TOLERANCES)
 NUM_WINDOWS, NUM_STEPS = 2, 2
 LONG_SECONDS = 3.0  # a window longer than this is not repeated
 # Values of the setting `tried`, a row's purpose.
-RESIDENT, MATRIX, LOADER, BUSY = "resident", "matrix", "loader", "busy"
-LOADER_SECONDS = 2.0
+RESIDENT, MATRIX, BUSY = "resident", "matrix", "busy"
 BUSY_SECONDS, BUSY_READINGS = 5.0, 5  # of training, and the fewest readings in it
 
 
@@ -49,26 +48,6 @@ def measure_resident(workload: Workload, record: Run, num_steps: int) -> None:
         batches = _next_batches(workload, num_steps)
         with record.during("calibrate"):
             _append_windows(workload, record, batches, RESIDENT, {})
-
-
-def measure_loader(workload: Workload, record: Run) -> None:
-    """Time the loader alone, as a row: how many samples a second its worker processes make
-    without any training.
-
-    The first batch of each worker is not timed, because it includes the worker's start.
-    """
-    workers = workload.description()["num_workers"]
-    with record.during("calibrate"):
-        batches = endless(workload)
-        for _ in range(workers or 1):
-            next(batches)
-        started, samples, seconds = time.perf_counter(), 0, 0.0
-        while seconds < LOADER_SECONDS:
-            samples += workload.num_samples(next(batches))
-            seconds = time.perf_counter() - started
-        measures = {"samples": samples, "seconds": seconds, "input_seconds": seconds}
-        measures |= {"samples_per_second": samples / seconds, "flops_per_sample": None}
-        record.append(settings=record.settings_with(tried=LOADER), **measures)
 
 
 def measure_busy(workload: Workload, record: Run) -> None:

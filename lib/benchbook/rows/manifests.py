@@ -30,14 +30,13 @@ MOST_PROCESSES = 10_000  # of a point in a session
 MOST_SECONDS = 1e9  # of a process: 32 years
 _TEXTS = list[str] | None
 _GPU = {
-    Count: ("num_other_processes",),
     Quantity: ("others_share", "thermal_slowdown_seconds"),
     _TEXTS: ("clock_reasons",),
 }
 _SAMPLE = {
     Required[Quantity]: ("awake_seconds", "elapsed_seconds"),
     Quantity: (
-        *("window_awake_seconds", "cpu_throttle_seconds", "quota_throttled_seconds"),
+        *("window_awake_seconds", "cpu_throttle_seconds"),
         *("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
     ),
     Count: (

@@ -121,7 +121,7 @@ class Plan(StudyPlan):
     @classmethod
     def measure(cls, process: Process) -> None:
         """Measure windows, and how busy the article's setting keeps the device; the first
-        process also evaluates, and tries resident batches, the loader and the matrix."""
+        process also evaluates, and tries resident batches and the matrix."""
         process.measure(evaluate_each_epoch=process.whole_epochs and process.is_first)
         if process.parameters["variant"] == "reference":
             trials.measure_busy(process.workload, process.run)
@@ -129,8 +129,6 @@ class Plan(StudyPlan):
             return
         given, run = process.parameters, process.run
         trials.measure_resident(process.workload, run, given["num_resident_steps"])
-        if given["num_resident_steps"]:
-            trials.measure_loader(process.workload, run)
         size = min(given["batch_size"], given["matrix_batch_size"])
         make = functools.partial(process.make, variant="tuned", batch_size=size)
         trials.measure_matrix(

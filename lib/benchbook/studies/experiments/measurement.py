@@ -223,7 +223,6 @@ class Measurement:
             variables["OMP_NUM_THREADS"] = str(max(1, identity.usable_cores() // count))
         if number == 1:  # what an earlier session compiled
             shutil.rmtree(self.programs, ignore_errors=True)
-        is_warm = number != CHECK and any(self.programs.glob("*"))
         if (
             number != CHECK
             and kinds.KINDS[given["device"]].shares_programs
@@ -234,7 +233,7 @@ class Measurement:
         log = folder / f"{run_id}.log"
         _, failed = launch.call(
             f"{process.__name__}:{process.run.__name__}",
-            *(self.study, given, run_id, number, is_warm, waited, self.network),
+            *(self.study, given, run_id, number, waited, self.network),
             log=log,
             seconds=context.current().process_seconds or math.inf,
             variables=variables,

@@ -55,7 +55,6 @@ class Process:
         workload: from `build`; the windows time its `step`.
         make: makes such a workload with fresh weights; takes changed choices and `settings`.
         settings: of that workload.
-        is_warm: whether an earlier process compiled its programs.
         network: a user's class in place of the study's `Network`; None: the study's.
     """
 
@@ -67,7 +66,6 @@ class Process:
     workload: Workload | None = None
     make: functools.partial | None = field(default=None, repr=False)
     settings: Settings = field(default_factory=Settings)
-    is_warm: bool = False
     network: type | None = None
 
     is_first = property(
@@ -136,7 +134,7 @@ class Process:
             self._search(reference, plan.candidates(self.device))
         with self.run.during("setup"):
             self.workload = self.make(settings=self.settings)
-        protocol.first_step(self.workload, self.run, self.is_warm)
+        protocol.first_step(self.workload, self.run)
         self.run.manifest["first_call_seconds"] = round(processes.age(), 1)
         return self.workload
 
@@ -279,7 +277,6 @@ def run(
     parameters: dict,
     run_id: str,
     number: int,
-    is_warm: bool = False,
     waited: float = 0.0,
     network=None,
 ) -> None:
@@ -287,7 +284,6 @@ def run(
 
     Args:
         study, parameters, run_id, number: see `begin`.
-        is_warm: see `Process`.
         waited: the seconds for which the measurement waited for a calm machine before.
         network: see `Process`.
 
@@ -295,7 +291,7 @@ def run(
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
-    process.is_warm, process.network = is_warm, network
+    process.network = network
     process.run.manifest["waited_seconds"] = round(waited, 1)
     if kinds.keeps_memory():
         process.run.add_settings(keeps_memory=True)
