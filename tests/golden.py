@@ -23,7 +23,6 @@ from pathlib import Path
 import pandas
 
 from benchbook import studies
-from benchbook.commands import cli
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import agreement, confirmation
 from benchbook.judging.verdicts import Verdict
@@ -33,12 +32,11 @@ from benchbook.measuring.window import endless
 from benchbook.record import chips, predict, prices
 from benchbook.record.predict import Question, Unknown
 from benchbook.report import aggregation, claim_outcomes, closing, costs
-from benchbook.rows import crosschecks, manifests, records
 from benchbook.running import profiles
 from benchbook.studies.experiments.parameters import nested
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.study import Study
-from made import bad_files, edges, golden_files, study_rows
+from made import edges, golden_files, study_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINE = "amd-epyc-2core-24gb"
@@ -120,7 +118,6 @@ def values() -> dict[str, dict]:
         },
         "costs.json": keyed(cost_table, ["task", "machine", "source", "family"]),
         "predictions.json": predictions(),
-        "validate.json": dict(verdicts(layout.outputs() / "runs")),
         "studies.json": dict(made_up()),
     }
 
@@ -201,38 +198,6 @@ def predictions() -> dict[str, dict]:
             "purchase_usd": sorted(prices.purchase_prices(chip)["usd"]),
         }
     return answers
-
-
-def verdicts(runs: Path) -> Iterator[tuple[str, dict]]:
-    """Yield what `benchbook validate` says of each bad file: its verdict, the file and line that
-    it names, and how many rows a report keeps of the case.
-
-    Args:
-        runs: the folder of all machines' rows, in which each case has its turn as a machine.
-    """
-    good, folder = bad_files.base(runs / MACHINE), runs / "case"
-    for name, change in bad_files.CASES.items():
-        files = dict(good)
-        change(files)
-        for path, content in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(content)
-        described = manifests.read_all(folder)
-        kept = crosschecks.consistent(records.gather(folder, str), described, str)
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                cli.app(["validate", str(folder)], standalone_mode=False)
-            yield name, {"verdict": "accepted", "rows": len(kept)}
-        except ValueError as error:
-            place = re.search(r"([^/\s]+\.(?:csv|json))\b(?:, line (\d+))?", str(error))
-            file, line = place.groups() if place else (None, None)
-            yield (
-                name,
-                {"verdict": "refused", "file": file, "line": line and int(line), "rows": len(kept)},
-            )
-        except Exception as error:
-            yield name, {"verdict": f"crashed: {type(error).__name__}"}
-        shutil.rmtree(folder)
 
 
 def losses() -> dict[str, dict]:

@@ -17,8 +17,8 @@ from benchbook.record import estimates
 from benchbook.report import aggregation, site, tables
 from benchbook.rows import records
 from benchbook.running import kernel, progress
-from test_hostile_inputs import a_machine
-from test_report import dead_links, marks_of, read
+from made.pages import dead_links, marks_of, read
+from made.strangers import a_machine
 
 pytestmark = pytest.mark.notebook
 YOURS = "m003"

@@ -16,10 +16,10 @@ from benchbook.record import articles, chips, estimates
 from benchbook.report import aggregation, costs, site
 from benchbook.studies.results.evidence import Evidence
 from made import study_rows
+from made.pages import PIXEL, html_output, write_notebook
 from made.rows import make_row, make_rows, windows
 from made.sites import serve
 from test_chips import AS_WRITTEN
-from test_report import PIXEL, html_output, write_notebook
 
 pytestmark = pytest.mark.browser
 

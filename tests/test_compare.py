@@ -12,7 +12,7 @@ from benchbook.judging.intervals import Interval
 from benchbook.studies.experiments.parameters import declared, point_name
 from made.rows import make_rows, write
 from made.rows import windows as make_windows
-from test_crosschecks import LATER, a_run, send
+from made.runs import LATER, a_run, send
 
 
 def windows(rate=1000.0, seed=0, num_processes=3, **columns):

@@ -25,9 +25,9 @@ from benchbook.machine import layout, temporary
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import kernel, profiles, session
-from made import bad_files
-from made.rows import COMMITTED, make_row, write
-from test_crosschecks import a_run, send
+from made import strangers
+from made.rows import COMMITTED, make_row, write, write_machine
+from made.runs import a_run, send
 
 COUNTED = settings(
     max_examples=60,
@@ -81,7 +81,7 @@ def as_json(value: object) -> bytes:
 @COUNTED
 @given(
     content=st.binary(max_size=400)
-    | st.lists(COLUMNS, min_size=1, max_size=3).map(bad_files.as_csv)
+    | st.lists(COLUMNS, min_size=1, max_size=3).map(strangers.as_csv)
 )
 def test_any_file_is_rows_or_is_refused_by_name(tmp_path, content):
     file = tmp_path / "rows.csv"
@@ -172,19 +172,9 @@ def test_a_wrong_argument_is_one_line_and_status_2(
     assert not any((tmp_path / "outputs").rglob("*.csv"))
 
 
-def outputs_with(tmp_path: Path, monkeypatch, machines: dict[str, bad_files.Files]) -> Path:
-    """Write machines' files as the rows of this checkout; return their folder."""
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
-    for machine, files in machines.items():
-        for name, content in files.items():
-            path = tmp_path / "outputs" / "runs" / machine / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    return tmp_path / "outputs" / "runs"
-
-
 def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command):
-    outputs_with(tmp_path, monkeypatch, {COMMITTED.name: bad_files.base(COMMITTED)})
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
+    write_machine(COMMITTED.name, strangers.base())
     path, _ = packing.pack(COMMITTED.name)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -197,19 +187,18 @@ def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command
     assert not list((tmp_path / "theirs").rglob("*"))
 
 
-def test_a_pack_sends_no_message_of_a_failure(tmp_path, monkeypatch):
-    files = bad_files.base(COMMITTED)
+def test_a_pack_sends_no_message_of_a_failure(outputs):
     secret = "RuntimeError: cannot open ~/me/x at host.example.org with token hf_abc"
-    bad_files.cell("message", secret, row=14)(files)
-    outputs_with(tmp_path, monkeypatch, {COMMITTED.name: files})
+    case = {"cells": {"message": secret}, "row": 14}
+    write_machine(COMMITTED.name, strangers.changed(strangers.base(), case))
     packing.pack(COMMITTED.name)
-    with zipfile.ZipFile(tmp_path / "outputs" / f"{COMMITTED.name}.zip") as archive:
+    with zipfile.ZipFile(outputs / f"{COMMITTED.name}.zip") as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert not any(
         word in text for text in texts.values() for word in ("hf_abc", "host.example", "~/me")
     )
     sent = [
-        bad_files.read_csv(text.encode()) for name, text in texts.items() if name.endswith(".csv")
+        strangers.read_csv(text.encode()) for name, text in texts.items() if name.endswith(".csv")
     ]
     assert {line["message"] for lines in sent for line in lines} == {""}
 
@@ -248,34 +237,6 @@ DEEP = [
 ]
 
 
-def a_machine(
-    number: int, draw: random.Random, runs: bad_files.Files | None = None
-) -> bad_files.Files:
-    """Return committed runs as those of another machine: its own name, run ids, times and
-    memory."""
-    files = {}
-    for place, content in (runs or bad_files.base(COMMITTED)).items():
-        study, point, file = place.split("/")
-        run_id = f"{file[:16]}-{number:04x}{file[17:21]}"
-        text = (
-            content.decode()
-            .replace(file.rpartition(".")[0], run_id)
-            .replace(COMMITTED.name, f"m{number:03}")
-        )
-        if file.endswith(".csv"):
-            rows = bad_files.read_csv(text.encode())
-            for row in rows:
-                row["session"] += f"-{number:04x}"
-                factor = draw.uniform(0.98, 1.02)
-                for name, power in (("seconds", 1), ("samples_per_second", -1)):
-                    row[name] = row[name] and repr(float(row[name]) * factor**power)
-                memory = row["peak_memory_bytes"]
-                row["peak_memory_bytes"] = memory and int(memory) + draw.randrange(9**6)
-            text = bad_files.as_csv(rows).decode()
-        files[f"{study}/{point}/{run_id}.{file.rpartition('.')[2]}"] = text.encode()
-    return files
-
-
 def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
     """Return a file with a cell, a value or some bytes of it changed."""
     kind = draw.random()
@@ -285,19 +246,19 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
             [b"", bytes([draw.randrange(256)]) + content[place + 1 :]]
         )
     if is_rows:
-        rows = bad_files.read_csv(content)
+        rows = strangers.read_csv(content)
         if kind < 0.3:
             measures = dict(
                 zip(("samples", "seconds", "samples_per_second"), draw.choice(BOUNDS), strict=True)
             )
-            return bad_files.as_csv(
+            return strangers.as_csv(
                 [row | (measures if row["seconds"] else {}) | {"steps": ""} for row in rows]
             )
         for row in rows if kind < 0.4 else [draw.choice(rows)]:
             row[draw.choice(list(row)) if kind > 0.4 else draw.choice(records.COLUMNS)] = (
                 draw.choice(ODD)
             )
-        return bad_files.as_csv(rows)
+        return strangers.as_csv(rows)
     value = manifest = json.loads(content)
     while True:
         key = draw.choice(list(value) if isinstance(value, dict) else range(len(value)))
@@ -307,16 +268,17 @@ def damaged(content: bytes, is_rows: bool, draw: random.Random) -> bytes:
         value = value[key]
 
 
-def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("outputs")
+def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path):
     """Sixty machines, of each of which a file of two runs is damaged, side by side in one report.
 
     Half of them have no manifests, which would contradict most of it.
     """
     draw, machines, hurt = random.Random(34), {}, []
     for number in range(60):
-        files = a_machine(number, draw)
+        files = strangers.a_machine(number, draw)
         if number % 2:
-            bad_files.without_manifests(files)
+            files = {place: text for place, text in files.items() if place.endswith(".csv")}
         trained = sorted(
             name for name in files if "calibrate" not in name
         )  # of each run, its rows and its manifest
@@ -327,7 +289,9 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
             files[place] = damaged(files[place], place.endswith(".csv"), draw)
             hurt.append((f"m{number:03}", Path(place).stem))
         machines[f"m{number:03}"] = files
-    merged = aggregation.merge(outputs_with(tmp_path, monkeypatch, machines))
+    for name, files in machines.items():
+        runs = write_machine(name, files)
+    merged = aggregation.merge(runs)
     merged.write(tmp_path / "figures")
     measured, said = merged.evidence.measured, merged.left_out
     kept = set(zip(measured["machine"].str.partition(" ")[0], measured["run_id"], strict=True))
@@ -344,10 +308,10 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path, monkeyp
 
 
 # Numbers that the committed manifest lacks: of a sample, of the machine and of the run.
-SAMPLED = {"cpu_throttle_count": 1, "cpu_throttle_seconds": 0.5, "quota_throttled_seconds": 0.5}
+SAMPLED = {"cpu_throttle_count": 1, "cpu_throttle_seconds": 0.5}
 SAMPLED |= {"cpu_cores": 2, "cpu_busy_seconds": 9.0, "cpu_own_seconds": 9.0}
 SAMPLED |= {"cpu_stolen_seconds": 0.5, "window_awake_seconds": 0.0}
-SAMPLED |= {"gpus": [{"num_other_processes": 0, "thermal_slowdown_seconds": 0.5}]}
+SAMPLED |= {"gpus": [{"thermal_slowdown_seconds": 0.5}]}
 OF_RUN = {"misplaced_operations": {"Cast": 1}, "waited_seconds": 0.5, "process": 1}
 
 
@@ -376,8 +340,8 @@ def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
 ):
     """One machine for each number of a manifest at 0, -1 and 1e15: those that a reader accepts
     are added, compared, planned with and drawn, side by side."""
-    files = bad_files.base(COMMITTED)
-    runs = {place: files[place] for place in files if bad_files.FIRST in place}
+    files = strangers.base()
+    runs = {place: files[place] for place in files if strangers.FIRST in place}
     [path] = [place for place in runs if place.endswith(".json")]
     whole = json.loads(runs[path]) | OF_RUN
     whole["conditions"] = [sample | SAMPLED for sample in whole["conditions"]]
@@ -388,7 +352,7 @@ def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
     machines, refused, draw = {}, {}, random.Random(83)
     for count, (place, number) in enumerate([(("a key of nobody",), 0), *cases]):
         content = as_json(with_value({place[0]: 0} | whole, place, number))
-        changed = a_machine(count, draw, runs | {path: content})
+        changed = strangers.a_machine(count, draw, runs | {path: content})
         [(name, text)] = [each for each in changed.items() if each[0].endswith(".json")]
         (tmp_path / "m.json").write_bytes(text)
         error = refusal(lambda: manifests.read(tmp_path / "m.json"), manifests.ManifestError)
@@ -400,8 +364,10 @@ def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
     assert (("process",), 10**15) in refused
     negative = {place[-1] for place, number in refused if number < 0}
     assert negative >= (SAMPLED.keys() | OF_RUN.keys()) - {"gpus", "misplaced_operations"}
-    outputs_with(tmp_path / "theirs", monkeypatch, machines)
-    theirs = sorted((tmp_path / "theirs" / "outputs" / "runs").iterdir())
+    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
+    for name, changed in machines.items():
+        write_machine(name, changed)
+    theirs = sorted((tmp_path / "theirs" / "runs").iterdir())
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     status, said = command("add", *theirs)
     added = sorted(path.name for path in (tmp_path / "outputs" / "runs").iterdir())

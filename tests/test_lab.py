@@ -20,8 +20,8 @@ from benchbook.machine import layout, processes
 from benchbook.report import tables
 from benchbook.rows import records
 from benchbook.studies.experiments.notebook import Source
+from made.pages import html_output, write_notebook
 from test_browser import browser  # noqa: F401, a fixture
-from test_report import html_output, write_notebook
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 NOTEBOOK = "01_mnist_speedup.ipynb"

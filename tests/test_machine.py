@@ -14,7 +14,7 @@ import yaml
 
 from benchbook.frameworks import devices
 from benchbook.machine import identity, layout, nvidia, sessions
-from test_crosschecks import LATER, START, a_run, send
+from made.runs import LATER, START, a_run, send
 
 
 @pytest.fixture(autouse=True)

@@ -114,77 +114,6 @@ def test_the_home_folder_is_not_packed_however_it_is_written(monkeypatch, home, 
         packing.pack("desk")
 
 
-NEITHER = "allowed: <machine>/<study>/<point>/<run_id>.csv and .json"
-NAME, COLUMN = f"; allowed: {layout.NAME_RULE}", "line 2: column "
-LONG, HUGE = "x" * 100_000, "0" * (records.MAX_BYTES + 1)
-FIRST, SECOND, ELSEWHERE = (
-    CSV.replace("1", "0"),
-    CSV.replace("1", "2"),
-    CSV.replace("desk", "attic"),
-)
-PLACES = (
-    "../x/y/run-1.csv",
-    f"/{CSV}",
-    f"../../../../{CSV}",
-    "desk/x.csv",
-    "desk/../y/run-1.csv",
-    CSV.replace("/", "\\"),
-)
-PLACES += tuple(
-    CSV.replace("desk", name) for name in ("", "-x", "a b", "<b>x", "x\n", "ünï", "x" * 129)
-)
-ENDINGS = ("", ".ipynb", ".csv\n", ".csv.py", ".CSV")
-LINES = f"{','.join(records.COLUMNS)}\n" + "2\n" * 1_000_000
-# members (a mapping: the changed columns of a row), and what the one line of the error holds
-REFUSED = {
-    "nothing": ({}, "holds rows of no machine"),
-    "a hidden machine": ({CSV.replace("desk", ".hidden"): {}}, "holds rows of no machine"),
-    "too many files": (dict.fromkeys((CSV.replace("1", f"{n}") for n in range(10_001)), ""), "10001 files; allowed"),
-    "a manifest alone": ({MANIFEST: "{}"}, "run-1.json has no rows next to it"),
-    "a manifest of a list": ({CSV: {}, MANIFEST: "[]"}, "run-1.json: the whole is []; allowed: an object"),
-    "no JSON": ({CSV: {}, MANIFEST: "{"}, "is not JSON"),
-    "a machine of a number": ({CSV: {}, MANIFEST: '{"machine": 5}'}, "run-1.json: machine is 5; allowed: an object"),
-    "a machine's place": ({CSV: {}, MANIFEST: '{"machine": {"name": "../x"}}'}, f"machine.name is '../x'{NAME}"),
-    "a fingerprint's place": (
-        {CSV: {}, MANIFEST: '{"machine": {"fingerprint": "/../x"}}'}, f"machine.fingerprint is '/../x'{NAME}",
-    ),
-    "two machines": ({CSV: {}, ELSEWHERE: {}}, "holds rows of attic, desk; allowed: of one machine"),
-    "twice": ({CSV: {}, CSV.replace("run-1", "RUN-1"): {}}, "occurs twice"),
-    "another table": ({CSV: "a,b\n1,2\n"}, f"other.zip: {CSV}, line 1: missing column index, machine, phase"),
-    "many lines": ({CSV: LINES}, "line 2: 1 cells"),
-    "many columns": ({CSV: ",".join(f"column{n}" for n in range(100_000))}, "100000 columns"),
-    "rows of another run": ({SECOND: {}}, f"other.zip: {CSV} has no rows of this run"),
-    "rows of another machine": ({ELSEWHERE: {}}, "run-1.csv has no rows of this run"),
-    "other rows of a run that is here": (
-        {FIRST: {"run_id": "run-0", "loss": 1.0}, SECOND: {"run_id": "run-2"}}, "run-0.csv is here already with other",
-    ),
-    "one wrong row": (
-        {CSV: {}, SECOND: {"run_id": "run-2", "source": "published"}}, "line 2: source is published; allowed in meas",
-    ),
-    "too large": ({CSV: HUGE}, f"{len(HUGE)} bytes; allowed: {records.MAX_BYTES}"),
-    "a large manifest": ({CSV: {}, MANIFEST: " " * (2**20 + 1)}, "json cannot be read (1048577 bytes"),
-    **{f"member {name!r}"[:30]: ({name: {}}, NEITHER) for name in PLACES},
-    **{f"ending {end!r}": ({CSV: {}, CSV.replace(".csv", end): "{}"}, NEITHER) for end in ENDINGS},
-    **{f"a place as {name}": ({CSV: {name: "../x"}}, f"{COLUMN}{name} is '../x'{NAME}") for name in
-       ("machine", "study", "point", "run_id")},
-    **{f"a long {name}": ({CSV: {name: LONG}}, f"{COLUMN}{name} is 'xxx") for name in
-       ("phase", "seconds", "settings", "started_at", "status")},
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_a_pack_of_anything_else_is_one_line_and_nothing_is_written(tmp_path, command, kind):
-    measure(run_id="run-0")
-    members, words = REFUSED[kind]
-    path = make_zip(tmp_path / "other.zip", members, method=zipfile.ZIP_DEFLATED)
-    before = contents(tmp_path)
-    status, said = command("add", path)
-    assert contents(tmp_path) == before
-    assert (status, said.splitlines()[-1][:7]) == (2, "error: ")
-    assert words in said
-    assert len(said) < 600
-
-
 @pytest.mark.parametrize("kept", ["rows", "manifest"])
 def test_a_link_is_read_as_its_targets_name(tmp_path, kept):
     members = {CSV: "/etc/passwd"} if kept == "rows" else {CSV: {}, MANIFEST: "/etc/passwd"}
@@ -201,6 +130,9 @@ def test_what_is_encrypted_or_too_large_is_refused(tmp_path, monkeypatch):
     path.write_bytes(content)
     with pytest.raises(packing.PackError, match=r"not a readable zip \(.*is encrypted"):
         packing.add(path)
+    monkeypatch.setattr(packing, "MAX_FILES", 1)
+    with pytest.raises(packing.PackError, match="2 files; allowed: 1"):
+        packing.add(make_zip(path, {CSV: {}, MANIFEST: "{}"}))
     monkeypatch.setattr(packing, "MAX_BYTES", 1000)
     with pytest.raises(packing.PackError, match="1001 bytes unpacked; allowed: 1000"):
         packing.add(make_zip(path, {CSV: "x" * 1001}, method=zipfile.ZIP_DEFLATED))

@@ -1,13 +1,11 @@
 """The schema's errors, and rows that come back from a file as they went in."""
 
 import random
-import re
 
 import numpy
 import pandas
 import pytest
 
-from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.rows.schema import REQUIRED
 from made.rows import make_row, make_rows
@@ -41,80 +39,6 @@ def write_raw(path, *rows):
     """Write rows that the schema may refuse, which `append` would not let through."""
     pandas.DataFrame(rows, columns=records.COLUMNS).to_csv(path, index=False)
     return path
-
-
-WRONG = f"""
-schema_version = 1; allowed:
-schema_version = 3; allowed:
-phase = trian; allowed: 'setup', 'compile', 'warmup', 'confirm', 'train', 'evaluate', 'total', 'parity'
-device = gpu; allowed: 'cpu', 'mps', 'metal', 'cuda', 'rocm', 'xpu' or 'tpu'
-samples = 64.5; allowed: a valid integer
-samples = -1; allowed: greater than or equal to 0
-seconds = fast; allowed: a valid number
-seconds = nan; allowed: 0, or 1e-12 to 1e+18
-seconds = inf; allowed: 0, or 1e-12 to 1e+18
-seconds = -0.1; allowed: 0, or 1e-12 to 1e+18
-seconds = 1e308; allowed: 0, or 1e-12 to 1e+18
-samples_per_second = 1e-308; allowed: 0, or 1e-12 to 1e+18
-samples = 99999999999999999; allowed: less than or equal to 10000000000000000
-loss = nan; allowed: greater than or equal to -inf
-compiled = yes; allowed: a valid boolean
-session = ; is empty; a value is needed
-repeat = ; is empty; a value is needed
-batch_size = 0; allowed: greater than or equal to 1
-accuracy = 73.3; allowed: less than or equal to 1
-settings = {{shuffle}}; allowed: a JSON object
-settings = [1]; allowed: a valid dictionary
-machine = ../../x; allowed: {layout.NAME_RULE}
-study = ../../x; allowed: {layout.NAME_RULE}
-point = ../../x; allowed: {layout.NAME_RULE}
-run_id = ../../x; allowed: {layout.NAME_RULE}
-started_at = 2026-11-20 12:00:00; allowed: UTC time, ISO 8601, ending in Z
-"""
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "allowed"), re.findall("^(.*?) = (.*?); (.*)$", WRONG, re.M)
-)
-def test_a_wrong_value_is_named_with_its_file_line_column_and_what_is_allowed(
-    tmp_path, column, value, allowed
-):
-    path = write_raw(
-        tmp_path / "run.csv", make_row(), make_row(index=1) | {column: value}, make_row(index=2)
-    )
-    with pytest.raises(records.SchemaError) as caught:
-        records.read(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}, line 3: column {column} ")
-    assert allowed in message
-    assert value in message
-
-
-JOULES = make_row(energy_joules=3.0)
-BARE = "line 2: energy_joules without energy_method and energy_boundary"
-
-
-@pytest.mark.parametrize(
-    ("rows", "fault"),
-    [
-        (
-            [make_row(device="gpu", accuracy=2.0, framework="theano")],
-            r"line 2: column device .*\(and 2 more\)",
-        ),
-        (
-            [make_row(), make_row(index=1), make_row(index=1, seconds=9.0)],
-            "line 4: the key machine, study, point",
-        ),
-        *(
-            ([JOULES | known], BARE)
-            for known in ({}, {"energy_method": "nvml"}, {"energy_boundary": "board"})
-        ),
-    ],
-)
-def test_a_table_is_refused_with_its_first_line_at_fault(tmp_path, rows, fault):
-    path = write_raw(tmp_path / "run.csv", *rows)
-    with pytest.raises(records.SchemaError, match=f"^{path}, {fault}"):
-        records.read(path)
 
 
 def write_table(path, table):

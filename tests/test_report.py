@@ -14,13 +14,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import nbformat
 import pandas
 import pytest
 from bs4 import BeautifulSoup
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from benchbook.machine import context, identity, sessions
 from benchbook.record import articles
@@ -29,20 +29,22 @@ from benchbook.running import kernel
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results.evidence import Evidence
 from made import study_rows
+from made.pages import (
+    PIXEL,
+    dead_links,
+    html_output,
+    links,
+    marks_of,
+    read,
+    soup,
+    write_notebook,
+)
 from made.processes import ended_after
 from made.rows import contents, make_row, make_rows, windows
 
 pytestmark = pytest.mark.usefixtures("outputs")
 MARKUP = '<script>alert("x")</script><img src=x onerror="alert(1)">'
 HOST = "https://example.org"
-ADDRESSES = (
-    "href",
-    "src",
-    "srcset",
-    "action",
-    "data",
-)  # attributes that a browser fetches or opens
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 OTHER_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAAD0lEQVR42mP8//8/AwMDAA7/Av8BviLeAAAAAElFTkSuQmCC"
 NOTEBOOK = "01_mnist_speedup.ipynb"
 FREE_TEXTS = (
@@ -81,40 +83,25 @@ def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:
     return merged
 
 
-def write_notebook(path: Path, *outputs, text="# Title", source="print(1)") -> Path:
-    """Write an executed notebook with a cell of text and a cell of code with these outputs;
-    return its path."""
-    cells = [
-        new_markdown_cell(text, id="text"),
-        new_code_cell(source, id="code", outputs=list(outputs)),
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(new_notebook(cells=cells), path)
-    return path
-
-
-def html_output(markup):
-    return new_output("display_data", {"text/html": markup, "text/plain": "plain"})
-
-
 def made(place: Path, merged, *notebooks: Path) -> SimpleNamespace:
     """Build a site in a folder from an aggregation and executed notebooks, and read it."""
     merged.write(place / "figures")
     return read(site.build(place / "figures", place / "report", notebooks))
 
 
-def read(index: Path) -> SimpleNamespace:
-    """Return a site's folder, and its pages by name."""
-    soups = {
-        path.relative_to(index.parent).as_posix(): soup(path)
-        for path in index.parent.rglob("*.html")
-    }
-    return SimpleNamespace(folder=index.parent, pages=soups)
-
-
 @pytest.fixture
-def build(tmp_path):
-    """Return `made` in this test's folder."""
+def build(tmp_path, monkeypatch):
+    """Return `made` in this test's folder, of documents that are titles alone but for the
+    words."""
+    docs = tmp_path / "project" / "docs"
+    docs.mkdir(parents=True)
+    for path in site.layout.root().iterdir():
+        if path.name != "docs":
+            (docs.parent / path.name).symlink_to(path)
+    for path in (site.layout.root() / "docs").glob("*.md"):
+        text = path.read_text() if path.stem == "words" else f"# {path.stem}\n"
+        (docs / path.name).write_text(text)
+    monkeypatch.setattr(site.layout, "root", lambda: tmp_path / "project")
     return functools.partial(made, tmp_path)
 
 
@@ -140,41 +127,8 @@ def whole(tmp_path_factory):
     return made(place, merge(make_rows([*lines, failed])), *executed)
 
 
-def soup(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
-
-
-def marks_of(report: Path) -> list[dict]:
-    """Return the marks that a report's start page loads."""
-    script = (report / "_static" / "marks.js").read_text(encoding="utf-8")
-    loaded = json.loads(script.removeprefix("window.benchbook = ").removesuffix(";\n"))
-    columns, lines = loaded["marks"].values()
-    return [
-        dict(zip(columns, map(loaded["values"].__getitem__, line), strict=True)) for line in lines
-    ]
-
-
 def text(page: BeautifulSoup) -> str:
     return " ".join(page.article.get_text(" ").split())
-
-
-def links(page: BeautifulSoup) -> list[str]:
-    return [tag[name] for tag in page.find_all(True) for name in ADDRESSES if name in tag.attrs]
-
-
-def dead_links(site: SimpleNamespace) -> list[str]:
-    """Return what Sphinx warned of, and the links of a site's pages to files that it lacks."""
-    log = (site.folder.parent / "figures" / "sphinx.log").read_text().splitlines()
-    found = [line for line in log if "/source/" in line]  # of pages, not of a second build
-    for name, page in site.pages.items():
-        own = [link for link in links(page) if not urlsplit(link).scheme and "{" not in link]
-        folder = (site.folder / name).parent
-        found += [
-            f"{name}: {link}"
-            for link in own
-            if not (folder / unquote(urlsplit(link).path)).exists()
-        ]
-    return found
 
 
 @pytest.mark.parametrize("repository", ["", "someone/benchbook"])

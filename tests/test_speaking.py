@@ -8,8 +8,7 @@ import pytest
 from benchbook.judging import statistics
 from benchbook.rows import crosschecks
 from benchbook.studies.results.evidence import Evidence
-from made.rows import make_row, make_rows, windows
-from test_verdicts import samples
+from made.rows import make_row, make_rows, samples, windows
 
 KINDS = {"mine": "aaaa1111", "a friend's": "aaaa1111", "another kind's": "bbbb2222"}
 POINTS = ("quick", "paper")

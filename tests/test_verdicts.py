@@ -14,7 +14,7 @@ from benchbook.judging.verdicts import Verdict
 from benchbook.rows import records
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.results.evidence import Evidence
-from made.rows import make_row, make_rows, windows, write
+from made.rows import make_row, make_rows, samples, windows, write
 
 STEADY = [1000.0, 1004.0, 998.0, 1001.0, 997.0, 1003.0]
 
@@ -139,27 +139,6 @@ def test_page_faults_are_named_where_they_explain_how_far_processes_are_apart(
     [verdict] = verdicts.summarise(make_rows(rows))["verdict"]
     assert [reason[0] for reason in verdict.reasons if reason[0] != "unrecorded"] == [code]
     assert verdicts.can_be_repeated(verdict) is repeats
-
-
-def samples(num_windows=6, **last):
-    """Return quiet samples at both ends of each window, ten seconds apart; the last one has
-    these keys changed."""
-    lines = [
-        {
-            "run_id": "run-1",
-            "index": place - 1 if place else None,
-            "swap_used_bytes": 2**30,
-            "power_source": "mains",
-        }
-        | {
-            "awake_seconds": 10.0 * place,
-            "elapsed_seconds": 10.0 * place + 500,
-            "cpu_throttle_count": 7,
-        }
-        for place in range(num_windows + 1)
-    ]
-    lines[-1] |= last
-    return lines
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ TIMES = {
     0: "0 s",
 }
 TIMES |= {numpy.nan: "not known yet"}
-TIMES_OF_THREE_DIGITS = {0.0123: "12.3 ms", 119: "119 s", 120: "2.00 min", 32_760: "9.10 h"}
 RATES = {1093.1: "1,093", 10: "10", 9.96: "10", 0.517: "0.52"}
 PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
 
@@ -42,7 +41,6 @@ PRICES = {0.00057: "under $0.01", 2.489: "$2.49", 26.9: "$27", 1234.5: "$1,230"}
     [
         (wording.number, NUMBERS),
         (wording.duration, TIMES),
-        (lambda seconds: wording.duration(seconds, 3), TIMES_OF_THREE_DIGITS),
         (wording.rate, RATES),
         (wording.four_digits, {0.51725: "0.5172", 78.54: "78.54", 12_345.6: "12,346", 0: "0"}),
         (wording.price, PRICES),

@@ -54,6 +54,15 @@ def write(*rows: dict) -> Path:
     return layout.outputs() / "runs"
 
 
+def write_machine(machine: str, files: dict[str, bytes]) -> Path:
+    """Write a machine's files where measured rows lie; return the folder of all machines."""
+    for name, content in files.items():
+        path = layout.outputs() / "runs" / machine / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return layout.outputs() / "runs"
+
+
 def make_rows(rows: list[dict]) -> pandas.DataFrame:
     """Return rows as a frame with the schema's types, unchecked; no rows make an empty frame of
     the same types."""
@@ -88,3 +97,24 @@ def contents(folder: Path) -> dict[str, bytes | None]:
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
     }
+
+
+def samples(num_windows=6, **last):
+    """Return quiet samples at both ends of each window, ten seconds apart; the last one has
+    these keys changed."""
+    lines = [
+        {
+            "run_id": "run-1",
+            "index": place - 1 if place else None,
+            "swap_used_bytes": 2**30,
+            "power_source": "mains",
+        }
+        | {
+            "awake_seconds": 10.0 * place,
+            "elapsed_seconds": 10.0 * place + 500,
+            "cpu_throttle_count": 7,
+        }
+        for place in range(num_windows + 1)
+    ]
+    lines[-1] |= last
+    return lines
