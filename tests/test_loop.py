@@ -216,9 +216,9 @@ def test_waiting_for_input_is_told_from_the_step_and_the_hint_is_a_number(now):
     assert rate.input_share == pytest.approx(0.09)
     assert "9% of the time is input: without it about 4.4 samples/s" in str(rate)
     assert ("try num_workers=" in str(rate)) is (devices.identity.usable_cores() > 0)
-    meter = benchbook.Meter(4)
-    batches = meter.inputs(Loader([0]))
+    batches = benchbook.Meter(4).inputs(Loader([0]))
     assert (len(batches), len(batches.dataset), list(batches)) == (1, 7, [0])
+    meter = benchbook.Meter(4)
     while not meter.tick():
         now(0.5)
     assert meter.rate().input_share is None

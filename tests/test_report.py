@@ -70,16 +70,21 @@ def rows_of(**columns) -> pandas.DataFrame:
 
 
 @functools.cache
-def published_costs() -> pandas.DataFrame:
-    return costs.table(Evidence(articles.rows()), (), {})
+def published() -> dict:
+    """Return the costs and claims of what is published alone."""
+    evidence = Evidence(articles.rows())
+    return {
+        "costs": costs.table(evidence, (), {}),
+        "claims": aggregation.Aggregation(evidence, {}, []).claims,
+    }
 
 
 def merge(rows, left_out=(), manifests=None) -> aggregation.Aggregation:
-    """Return the aggregation of some rows; the costs are those without them, which are computed
-    once."""
+    """Return the aggregation of some rows; costs and claims are those without them, which are
+    computed once."""
     every = pandas.concat([rows, articles.rows()], ignore_index=True)
     merged = aggregation.Aggregation(Evidence(every), manifests or {}, list(left_out))
-    vars(merged).update({"costs": published_costs(), "drawings": {}})
+    vars(merged).update(published() | {"drawings": {}})
     return merged
 
 

@@ -272,8 +272,7 @@ def of_pairs(chip: str, other: str, family: str, work: str = "") -> Ratio | None
         family: of precisions; a key of `observations.FAMILIES`.
         work: pairs of this work alone; empty: of all.
     """
-    lines = pairs.between(chip, other)
-    lines = lines[lines["family"].eq(family)]
+    lines = pairs.between(chip, other, family=family)
     lines = lines[lines["task"].eq(work)] if work else lines
     if lines.empty:
         return None

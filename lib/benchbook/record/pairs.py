@@ -83,16 +83,16 @@ def table() -> pandas.DataFrame:
     return both.assign(ratio=both["speed_over"] / both["speed"]).reset_index(drop=True)
 
 
-def between(chip: str, other: str = "") -> pandas.DataFrame:
-    """Return the lines of `table` of two chips, or of one with all others: how many times as
-    fast the other is."""
-    key = (chips.product(chip), chips.product(other)) if other else (chips.product(chip),)
+def between(*chosen: str, family: str = "") -> pandas.DataFrame:
+    """Return the lines of `table` of two chips, of a family or all, or of one with all others:
+    how many times as fast the other is."""
+    key = (*map(chips.product, chosen), *filter(None, [family]))
     return _grouped(len(key)).get(key, table()[:0])
 
 
 @functools.cache
 def _grouped(count: int) -> dict[tuple[str, ...], pandas.DataFrame]:
-    return dict(iter(table().groupby(["product", "product_over"][:count])))
+    return dict(iter(table().groupby(["product", "product_over", "family"][:count])))
 
 
 def _in_words(setting: dict) -> str:

@@ -322,6 +322,7 @@ def _published(of_tokens: bool, is_lora: bool) -> pandas.DataFrame:
     return lines[columns].join(known, on="chip").reset_index(drop=True)
 
 
+@functools.cache
 def nearest_rate(question: Question) -> str:
     """Return the published rate that is nearest to a question, with its source."""
     line = nearest(question).iloc[0]

@@ -87,14 +87,14 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
         lines = [[values.setdefault(cell, len(values)) for cell in line] for line in split["data"]]
         return {"columns": split["columns"], "lines": lines}
 
-    timed = {task.key: task.work_name for task in costs.TASKS if not task.metric}
+    timed = {task.work_name: task.key for task in costs.TASKS if not task.metric}
     faster = [
         {"product": product, "over": over, "family": family, "task": key}
         | {"value": ratio.value, "low": ratio.low, "high": ratio.high, "basis": ratio.basis}
-        for product, over, family in pairs.table().groupby(SIDES).groups
+        for (product, over, family), own in pairs.table().groupby(SIDES)["task"]
         if product < over
-        for key, work in [*timed.items(), ("", "")]
-        if (ratio := estimates.of_pairs(product, over, family, work))
+        for work, key in [*timed.items(), ("", "")]
+        if work in {*own, ""} and (ratio := estimates.of_pairs(product, over, family, work))
     ]
     nearest = {
         task.key: {
