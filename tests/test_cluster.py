@@ -9,6 +9,7 @@ import pytest
 from benchbook.machine import context, sessions
 from benchbook.measuring import runs
 from benchbook.rows import marker
+from benchbook.running import cluster
 from made.rows import make_row
 
 STUDY = (
@@ -66,6 +67,32 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(
         "calibrate mnist_speedup",
     ]
     assert {"--state", f"{folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
+
+
+@pytest.mark.parametrize(
+    ("device", "variables", "shares"),
+    [
+        ("all", {}, False),
+        ("cuda", {}, False),
+        ("all", {"SBATCH_GPUS": "a100:1"}, False),
+        ("cpu", {"SBATCH_GRES": "gpu:1"}, False),
+        ("cuda", {"SBATCH_GPUS": "a100:1"}, True),
+        ("cuda", {"SBATCH_GRES": "gpu:1"}, True),
+        ("cpu", {"SBATCH_EXCLUSIVE": "user"}, True),
+    ],
+)
+def test_one_gpu_of_a_node_does_not_take_the_node(
+    device, variables, shares, tmp_path, outputs, slurm_has, monkeypatch
+):
+    for name in cluster.GPUS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    slurm_has("sbatch", f'printf "%s\n" "$@" > {tmp_path}/words; echo 17')
+    cluster.submit("smoke", "mnist_speedup", "", device, [])
+    words = (tmp_path / "words").read_text().splitlines()
+    assert {"--exclusive", "--mem=0"} & set(words) == (set() if shares else {*cluster.WHOLE})
+    assert f"--device {device} " in words[-1]
 
 
 def test_the_command_of_a_job_runs_the_study_with_a_state_of_its_own(

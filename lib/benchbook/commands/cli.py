@@ -104,7 +104,7 @@ def study(
     if executor == "slurm":
         flags = ["--retry"] if retry else []
         flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
-        for line in cluster.submit(profile, studies, machine, ["--device", device, *flags]):
+        for line in cluster.submit(profile, studies, machine, device, flags):
             say(line)
         say(
             "Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave."
