@@ -89,7 +89,7 @@ lint: $(READY) #- Check the style of modules and notebooks, and that notebooks h
 	@$(BIN)/ruff format --check .
 	@mkdir -p $(GUESTS) && ln -sfn ../../../notebooks/studies $(GUESTS)/studies
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/nbstripout --verify notebooks/*.ipynb
+	@$(BIN)/nbstripout --verify notebooks/*.ipynb docs/toy/*.ipynb
 
 bench: $(READY) #- Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates|compiled (OTHER=folder of another checkout)
 	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity loops rates compiled,$(STUDIES))); do \
@@ -108,9 +108,10 @@ derived: $(READY) #- Make again what is derived from other tables: networks' act
 LAB_SETTINGS := {"@jupyterlab/docmanager-extension:plugin": {"autosave": false}, \
 	"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 SETTINGS := $(dir $(BIN))share/jupyter/lab/settings
-lab: $(READY) ## Open the notebooks in JupyterLab; LAB="--no-browser --allow-root" passes options
+lab: $(READY) ## Open the notebooks, or those in BENCHBOOK_STUDIES, in JupyterLab; LAB="--no-browser --allow-root" passes options
 	@mkdir -p $(SETTINGS) && echo '$(LAB_SETTINGS)' > $(SETTINGS)/overrides.json
-	@$(BIN)/jupyter lab --notebook-dir notebooks $(LAB)
+	@test -z "$$BENCHBOOK_STUDIES" || export BENCHBOOK_STUDIES="$$(cd "$$BENCHBOOK_STUDIES" && pwd)"; \
+		exec $(BIN)/jupyter lab --notebook-dir "$${BENCHBOOK_STUDIES:-notebooks}" $(LAB)
 
 pack: $(READY) ## Check this machine's rows and manifests, and zip them to send: MACHINE=name
 	@$(BIN)/benchbook pack --machine "$(MACHINE)"

@@ -1,17 +1,22 @@
-"""CONTRIBUTING's lines that add a study, in a copy of the project; its `make` lines run here
-without set-up."""
+"""CONTRIBUTING's lines that add a study outside the project; their `make` lines run here without
+set-up."""
 
+import os
+import re
 import subprocess
 import sys
 
+import pytest
+
+from benchbook import studies
 from benchbook.machine import layout
 from made.processes import environment_of_tests
 from made.toy import copy_parts
 
 CONTRACT = "tests/test_plans.py tests/test_points.py tests/test_studies.py tests/test_notebooks.py tests/frameworks"
 TESTED = f'-m pytest -q -p no:cacheprovider -k "${{2#STUDY=}} and not an_example" -m "not slow" {CONTRACT}'
-# Its notebook's cells, in one process: test_session.py has a study that is added, in kernels and
-# with a report.
+# Its notebook's cells, in one process: test_wheel.py measures it in kernels, with a
+# report.
 STUDY = """
 import pathlib, sys
 from made import cells
@@ -27,25 +32,61 @@ print(answers.of_study(studies.every()[study], evidence.Evidence.of_machine(iden
 """
 
 
-def test_the_toy_study_is_added_passes_the_contract_and_is_measured(tmp_path):
-    copy_parts(tmp_path, "docs", "tests")
+def test_the_toy_study_passes_the_contract_and_is_measured_outside_the_project(tmp_path):
+    project = tmp_path / "project"
+    copy_parts(project, "docs", "tests")
     section = (layout.root() / "CONTRIBUTING.md").read_text().partition("## Add a study")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
-    (tmp_path / "study.py").write_text(STUDY)
+    (project / "study.py").write_text(STUDY)
     study = 'study.py "${2#PROFILE=}" "${3#STUDIES=}"'
     made = f'make() {{ if [ "$1" = test ]; then {sys.executable} {TESTED}; else {sys.executable} {study}; fi; }}\n'
     folders = {
-        "PYTHONPATH": f"{tmp_path}/lib:{tmp_path}/tests",
+        "PYTHONPATH": f"{project}/lib:{project}/tests",
         "BENCHBOOK_OUTPUTS": str(tmp_path / "measured"),
     }
-    command = ["sh", "-e", "-c", made + script]
     done = subprocess.run(
-        command,
-        cwd=tmp_path,
+        ["sh", "-e", "-c", made + script],
+        cwd=project,
         env=environment_of_tests() | folders,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert (tmp_path / "mine" / "studies" / "softmax_digits" / "plan.py").is_file()
     assert "to train softmax regression on 60,000 images on" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("10_mnist_speedup.ipynb", "10_mnist_speedup.ipynb has the name of .*01_mnist_speedup"),
+        ("profiles/smoke.yaml", "smoke.yaml: calibrate is in .*smoke.yaml; allowed: a st"),
+        ("studies/charts/study.py", "studies/charts has the name of .*studies/charts; allowed"),
+        ("studies/calibrate/study.py", "studies/calibrate has the name of .*; allowed: a name"),
+    ],
+)
+def test_a_name_that_exists_is_refused(tmp_path, monkeypatch, command, path, message):
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(layout.profile("smoke")[0].read_text() if "smoke" in path else "")
+    monkeypatch.setenv(layout.STUDIES, str(tmp_path))
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path / "studies")])
+    studies.folders.cache_clear()
+    status, said = command("plan", "--profile", "smoke", "--studies", "mnist_speedup")
+    studies.folders.cache_clear()
+    assert status == 2
+    assert re.search(message, said)
+
+
+def test_a_folder_that_is_not_there_is_refused_and_one_that_is_becomes_absolute(
+    tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(layout.STUDIES, "mine")
+    status, said = command("plan", "--profile", "smoke", "--studies", "mnist_speedup")
+    assert status == 2
+    assert "BENCHBOOK_STUDIES 'mine'; allowed: a folder with pages and studies/" in said
+    (tmp_path / "mine" / "published").mkdir(parents=True)
+    (tmp_path / "mine" / "published" / "own.csv").touch()
+    assert layout.published_rows()[-1] == tmp_path / "mine" / "published" / "own.csv"
+    assert os.environ[layout.STUDIES] == str(tmp_path / "mine")

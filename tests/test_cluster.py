@@ -38,8 +38,9 @@ def slurm_has(tmp_path, monkeypatch):
 
 
 def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(
-    tmp_path, outputs, slurm_has, command
+    tmp_path, outputs, slurm_has, command, monkeypatch
 ):
+    monkeypatch.setenv("BENCHBOOK_STUDIES", str(tmp_path))
     slurm_has(
         "sbatch",
         f'printf "%s\\n" "$@" >> {tmp_path}/words; echo "Welcome. 3 jobs wait"; echo "17;cluster"',
@@ -67,6 +68,7 @@ def test_each_study_is_a_job_with_its_calibration_on_a_node_of_its_own(
         "calibrate mnist_speedup",
     ]
     assert {"--state", f"{folder}/vae_stability", "--retry", "desk"} < set(wraps[0])
+    assert f"BENCHBOOK_STUDIES={tmp_path}" in wraps[1]  # for where sbatch exports nothing
 
 
 @pytest.mark.parametrize(

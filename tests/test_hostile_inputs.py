@@ -127,7 +127,7 @@ def test_any_profile_is_read_or_is_refused(tmp_path, monkeypatch, content):
     path = tmp_path / "mine.yaml"
     text = content if isinstance(content, str) else yaml.safe_dump(content)
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    monkeypatch.setattr(layout, "profile", lambda name: path)
+    monkeypatch.setattr(layout, "profile", lambda name: [path])
     message = refusal(lambda: profiles.read("mine"), ValueError, DeviceUnavailable)
     assert message is None or len(message) < 2000
 

@@ -123,7 +123,16 @@ def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
         if path.suffix != ".pyc"
     ]
     found = {name for text in texts for name in re.findall(r"BENCHBOOK_([A-Z_]+)", text)}
-    assert found == {"DATA", "DEBUG", "MACHINE", "OUTPUTS", "PATIENCE", "REPOSITORY", "RUN"}
+    assert found == {
+        "DATA",
+        "DEBUG",
+        "MACHINE",
+        "OUTPUTS",
+        "PATIENCE",
+        "REPOSITORY",
+        "RUN",
+        "STUDIES",
+    }
 
 
 def test_a_measuring_process_imports_no_drawing_and_no_notebook():

@@ -395,7 +395,7 @@ def test_an_unknown_framework_in_a_profile_is_named_with_its_place(tmp_path, mon
     (tmp_path / "mine.yaml").write_text(
         GOOD.format("framework: [torch, torch2]").replace("toy", "mnist_speedup")
     )
-    monkeypatch.setattr(layout, "profile", lambda name: tmp_path / "mine.yaml")
+    monkeypatch.setattr(layout, "profile", lambda name: [tmp_path / "mine.yaml"])
     with pytest.raises(
         ValueError, match=r"^mine\.yaml: mnist_speedup: framework is 'torch2'; allowed: 'torch'"
     ):

@@ -4,6 +4,7 @@ path."""
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchbook.machine import context
@@ -13,6 +14,9 @@ NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
 NAME_RULE = (
     f"up to {MAX_NAME_LENGTH} letters, digits, '.', '_' and '-', the first a letter or a digit"
 )
+
+
+STUDIES = "BENCHBOOK_STUDIES"  # in the environment: a second `notebooks`, of the user's own
 
 
 def is_name(value: object) -> bool:
@@ -46,6 +50,38 @@ def checkout() -> Path | None:
     elsewhere."""
     folder = Path(__file__).resolve().parents[3]
     return folder if (folder / "notebooks").is_dir() else None
+
+
+def folders() -> list[Path]:
+    """Return the folders of pages, `profiles` and `studies`: `notebooks`, and BENCHBOOK_STUDIES.
+
+    The latter becomes absolute in the environment, too: kernels and jobs start in other folders.
+
+    Raises:
+        ValueError: it is not there.
+    """
+    found = [root() / "notebooks"]
+    if named := os.environ.get(STUDIES):
+        found.append(Path(named).resolve())
+        if not found[1].is_dir():
+            raise ValueError(f"{STUDIES} {named!r}; allowed: a folder with pages and studies/")
+        os.environ[STUDIES] = str(found[1])
+    return found
+
+
+def by_name(paths: Iterable[Path]) -> dict[str, Path]:
+    """Return paths by their names, without a leading number and an ending.
+
+    Raises:
+        ValueError: two have the same name.
+    """
+    found: dict[str, Path] = {}
+    for path in paths:
+        name = re.sub(r"^\d+_", "", path.stem)
+        if name in found:
+            raise ValueError(f"{path} has the name of {found[name]}; allowed: a name of its own")
+        found[name] = path
+    return found
 
 
 def outputs() -> Path:
@@ -96,7 +132,9 @@ def published() -> Path:
 def published_rows() -> list[Path]:
     """Return the files of published rows, one per study; claims, prices and figures are no rows."""
     others = ("claims", "figures", "prices")
-    return [path for path in sorted(published().glob("*.csv")) if path.stem not in others]
+    places = (published(), *(folder / "published" for folder in folders()))
+    paths = (path for place in places for path in sorted(place.glob("*.csv")))
+    return [path for path in paths if path.stem not in others]
 
 
 def notebook(study: str) -> Path:
@@ -112,11 +150,13 @@ def notebook(study: str) -> Path:
 
 
 def notebooks() -> dict[str, Path]:
-    """Return every study's notebook by its name, without the leading number."""
-    return {
-        path.stem.partition("_")[2]: path
-        for path in sorted((root() / "notebooks").glob("[0-9]*.ipynb"))
-    }
+    """Return every study's notebook by its name, without the leading number.
+
+    Raises:
+        ValueError: see `by_name`.
+    """
+    pages = [page for folder in folders() for page in folder.glob("[0-9]*.ipynb")]
+    return by_name(sorted(pages, key=lambda page: page.name))
 
 
 def cells(notebook: Path) -> list[dict]:
@@ -133,16 +173,17 @@ def question(study: str) -> str:
     return cells(notebook(study))[0]["source"].partition("\n")[0].removeprefix("# ")
 
 
-def profile(name: str) -> Path:
-    """Return the YAML file of a profile.
+def profile(name: str) -> list[Path]:
+    """Return the YAML files of a profile: the project's, the user's own, or both.
 
     Raises:
         ValueError: no such profile; the message lists those that exist.
     """
-    paths = {path.stem: path for path in sorted((root() / "notebooks" / "profiles").glob("*.yaml"))}
-    if name not in paths:
-        raise ValueError(f"unknown profile {name!r}; allowed: {', '.join(paths)}")
-    return paths[name]
+    paths = [path for folder in folders() for path in sorted(folder.glob("profiles/*.yaml"))]
+    if not (found := [path for path in paths if path.stem == name]):
+        allowed = ", ".join(dict.fromkeys(path.stem for path in paths))
+        raise ValueError(f"unknown profile {name!r}; allowed: {allowed}")
+    return found
 
 
 def lock() -> Path | None:

@@ -31,13 +31,24 @@ class Entry(BaseModel):
 STUDIES = TypeAdapter(Annotated[dict[str, Entry], Field(min_length=1)])
 
 
-def read(path: Path) -> dict[str, dict]:
+def read(paths: list[Path]) -> dict[str, dict]:
     """Return a profile's studies, each a mapping with the keys of `Entry`; notebooks' parameters
     are not checked here.
 
     Raises:
-        ValueError: the file is not YAML, lacks a key, or has a value that is not allowed.
+        ValueError: a file is not YAML, lacks a key, has a value that is not allowed, or a study
+        that another one has.
     """
+    content: dict[str, dict] = {}
+    for path in paths:
+        own = _read(path)
+        if both := sorted(content.keys() & own):
+            raise ValueError(f"{path}: {both[0]} is in {paths[0]}; allowed: a study of your own")
+        content |= own
+    return content
+
+
+def _read(path: Path) -> dict[str, dict]:
     try:
         content = yaml.safe_load(path.read_bytes())
     except Exception as error:  # PyYAML raises errors of many types

@@ -103,7 +103,7 @@ def read(
     """Return the points of a profile, in the order they run; no framework is imported.
 
     Args:
-        profile: name of a file in notebooks/profiles.
+        profile: name of a file in `profiles`.
         studies: names separated by blanks, or all.
         device: one kind, or all; it replaces `device: all` and `device: best` in the profile.
         say: called with a line that names the skipped studies.
@@ -140,8 +140,7 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     Raises:
         ValueError: see `read`; it names the file and the key.
     """
-    path = layout.profile(profile)
-    content = profile_files.read(path)
+    content = profile_files.read(layout.profile(profile))
     names = list(content) if studies == "all" else studies.split()
     unknown = [study for study in names if study not in content]
     if unknown or not names:
@@ -160,7 +159,7 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
                         flat(study, {name: 1 if (name, value) == ALL_DEVICES else value})
             entries[study] = content[study]
         except ValueError as error:
-            raise ValueError(f"{path.name}: {error}") from error
+            raise ValueError(f"{profile}.yaml: {error}") from error
     return entries
 
 

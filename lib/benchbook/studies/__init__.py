@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         Study,
     )  # which imports matplotlib; a measuring process does not need it
 
-__path__.append(str(layout.root() / "notebooks" / "studies"))
+__path__.extend(str(folder / "studies") for folder in layout.folders())
 
 
 def names() -> list[str]:
@@ -23,9 +23,15 @@ def names() -> list[str]:
 
 @functools.cache
 def folders() -> frozenset[str]:
-    """Return the names of the studies' folders, read once: each run's name of a point asks."""
-    files = (file for folder in __path__ for file in Path(folder).glob("*/study.py"))
-    return frozenset(file.parent.name for file in files)
+    """Return the names of the studies' folders, read once: each run's name of a point asks.
+
+    Raises:
+        ValueError: a study of the user's own, or a page, has the name of another or of a module here.
+    """
+    layout.notebooks()
+    paths = [path for folder in __path__ for path in sorted(Path(folder).glob("[!_.]*"))]
+    found = layout.by_name(paths).items()
+    return frozenset(name for name, path in found if (path / "study.py").exists())
 
 
 def every() -> dict[str, "Study"]:
