@@ -81,10 +81,10 @@ def programs(devices: list, work: str, precision: str, size: int) -> list:
     import numpy
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+    from benchbook import datasets
     from benchbook.frameworks import operations
     from benchbook.frameworks.devices import Device
     from benchbook.frameworks.workload import Settings
-    from benchbook.studies import datasets
 
     device, mesh = Device("cpu", "a CPU", "jax"), Mesh(numpy.array(devices), ("batch",))
     whole, shares = (NamedSharding(mesh, PartitionSpec(*names)) for names in ((), ("batch",)))

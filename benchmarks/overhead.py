@@ -15,12 +15,12 @@ from typing import Any
 import numpy
 from tqdm import tqdm
 
+from benchbook import datasets
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.judging import intervals
 from benchbook.measuring import sensors
 from benchbook.measuring.window import endless, train_window
-from benchbook.studies import datasets
 
 KERAS = {"mobilenetv2_energy": 20, "segmentation_scaling": 3}
 STEPS = {"mnist_speedup": 40, "simclr_epochs": 2, "resnet50_cost": 2} | KERAS

@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchbook import datasets
+from benchbook.datasets import shapes
 from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import verdicts
 from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity, protocol
-from benchbook.studies import datasets
-from benchbook.studies.datasets import shapes
 from benchbook.studies.gpt_tokens import plan as gpt
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2

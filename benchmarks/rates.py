@@ -20,11 +20,12 @@ BLOCKS = 8  # of four windows, two of each checkout
 
 def build(study: str):
     """Return the workload of a study, with batches that are ready or cheap."""
-    import importlib
+    import importlib.util
 
     from benchbook.frameworks import devices
-    from benchbook.studies import datasets
 
+    older = importlib.util.find_spec("benchbook.datasets") is None
+    datasets = importlib.import_module(f"benchbook.{'studies.' if older else ''}datasets")
     plan = importlib.import_module(f"benchbook.studies.{study}.plan")
     make = getattr(plan, "build", None) or plan.Plan.build  # of older checkouts, and of this one
     device = devices.pick("cpu", "torch")

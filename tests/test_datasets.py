@@ -18,11 +18,11 @@ from scipy.ndimage import binary_dilation
 from scipy.spatial import Delaunay, KDTree
 from scipy.stats import mode
 
+from benchbook import datasets
+from benchbook.datasets import sources
 from benchbook.judging import verdicts
 from benchbook.machine import context
-from benchbook.studies import datasets
 from benchbook.studies.charts import figures
-from benchbook.studies.datasets import sources
 from benchbook.studies.experiments.process import Process
 from made.fakes import CPU
 from made.rows import make_row, make_rows

@@ -11,13 +11,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from benchbook import datasets
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation
 from benchbook.measuring import parity
 from benchbook.record import articles, claims
-from benchbook.studies import datasets
 from benchbook.studies.experiments.process import Process
 from benchbook.studies.gpt_tokens import network_torch, study
 from benchbook.studies.gpt_tokens import plan as gpt

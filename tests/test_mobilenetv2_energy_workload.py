@@ -4,7 +4,7 @@ import h5py
 import numpy
 import pytest
 
-from benchbook.studies.datasets import DatasetUnavailable
+from benchbook.datasets import DatasetUnavailable
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from made.sites import serve
 

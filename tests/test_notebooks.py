@@ -16,6 +16,7 @@ import nbformat
 import pandas
 import pytest
 
+from benchbook.datasets import Collection
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.machine import context, identity, layout
@@ -24,7 +25,6 @@ from benchbook.report import examples
 from benchbook.rows import packing, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
-from benchbook.studies.datasets import Collection
 from benchbook.studies.experiments import notebook
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.parameters import declared, nested

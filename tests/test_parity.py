@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+from benchbook import datasets
 from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.torch import training
 from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
 from benchbook.measuring import float64, parity, protocol
-from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from benchbook.studies.vae_stability import plan as vae
 from made import plants

@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from benchbook import studies
+from benchbook.datasets import Collection, Dataset, Pictures, Text
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.machine import identity
 from benchbook.running import profiles
-from benchbook.studies.datasets import Collection, Dataset, Pictures, Text
 from benchbook.studies.experiments import parameters
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from made import small

@@ -9,11 +9,11 @@ import numpy
 import pytest
 import torch
 
+from benchbook.datasets import Collection, Pictures
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import failures, parity
-from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import inputs, weights
 from benchbook.studies.resnet50_cost import plan as resnet50
 from benchbook.studies.resnet50_cost.network_torch import parameter_groups

@@ -11,10 +11,9 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import studies
+from benchbook import datasets, studies
 from benchbook.judging import wording
 from benchbook.report import closing
-from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.segmentation_scaling import study as segmentation

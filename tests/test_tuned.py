@@ -14,13 +14,13 @@ import pandas
 import pytest
 import torch
 
+from benchbook import datasets
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import confirmation, verdicts
 from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity, protocol, tuned
-from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from made.fakes import FakeWorkload, run
 from made.rows import make_row, make_rows

@@ -82,7 +82,7 @@ def test_a_wheel_holds_what_a_checkout_has_beside_the_library(installed):
         for path in project.parent.rglob("*")
         if path.is_file()
     }
-    folder = "studies/datasets"
+    folder = "datasets"
     assert {
         "py.typed",
         f"{folder}/digits.csv.gz",

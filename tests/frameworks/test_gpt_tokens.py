@@ -5,9 +5,9 @@ import dataclasses
 
 import pytest
 
+from benchbook import datasets
 from benchbook.frameworks.devices import Device
 from benchbook.measuring import parity
-from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import plan as gpt
 from made.fakes import run
 

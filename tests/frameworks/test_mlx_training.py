@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from benchbook import datasets
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import calibration, parity, tuned
 from benchbook.measuring.window import trainer
-from benchbook.studies import datasets
 from made import small
 from made.fakes import apple_gpu, run
 

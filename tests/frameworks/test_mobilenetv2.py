@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy
 import pytest
 
+from benchbook.datasets import Dataset
 from benchbook.frameworks import batches, devices
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.mobilenetv2_energy import plan as mobilenetv2
 from benchbook.studies.mobilenetv2_energy import weights as initial
 from made.fakes import run

@@ -4,10 +4,10 @@ train as one."""
 import numpy
 import pytest
 
+from benchbook.datasets import Collection, Pictures
 from benchbook.frameworks import devices
 from benchbook.frameworks.keras.runtime import to_host
 from benchbook.measuring import parity
-from benchbook.studies.datasets import Collection, Pictures
 from benchbook.studies.resnet50_cost import network_keras as keras_side
 from benchbook.studies.resnet50_cost import plan as resnet50
 from made.fakes import run

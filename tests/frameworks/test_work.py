@@ -12,10 +12,10 @@ import re
 import numpy
 import pytest
 
+from benchbook import datasets
 from benchbook.frameworks import devices
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import float64, parity, protocol
-from benchbook.studies import datasets
 from benchbook.studies.gpt_tokens import network_torch as gpt
 from benchbook.studies.mobilenetv2_energy.plan import Plan as MobileNetV2
 from made import plants

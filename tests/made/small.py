@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy
 
 from benchbook import studies
+from benchbook.datasets import Collection, Dataset, Pictures, Text, triangles
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import SGD, Plain
 from benchbook.machine.kinds import KINDS
-from benchbook.studies.datasets import Collection, Dataset, Pictures, Text, triangles
 from benchbook.studies.experiments.plan import StudyPlan
 
 EVERY = {

@@ -8,8 +8,8 @@ from unittest import mock
 import torch
 from torch import nn
 
+from benchbook import datasets
 from benchbook.frameworks.workload import Settings
-from benchbook.studies import datasets
 from benchbook.studies.resnet50_cost import network_torch as torch_side
 from benchbook.studies.resnet50_cost import plan as resnet50
 

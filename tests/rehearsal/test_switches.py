@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchbook import datasets
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch import training as runtime
@@ -15,7 +16,6 @@ from benchbook.frameworks.torch.training import TorchWorkload
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import parity, sensors, tuned
 from benchbook.measuring.window import train_window
-from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup import plan as mnist
 from made import plants
 from made.fakes import CPU, run

@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 import numpy
 from pydantic import Field
 
+from benchbook.datasets import SYNTHETIC, Text
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import tuned
-from benchbook.studies.datasets import SYNTHETIC, Text
 from benchbook.studies.experiments.parameters import BUDGET, AllowEmbedded, SearchSeconds, words_of
 from benchbook.studies.experiments.plan import Inputs, StudyPlan
 from benchbook.studies.experiments.process import Process

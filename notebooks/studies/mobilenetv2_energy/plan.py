@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 import numpy
 from pydantic import Field
 
+from benchbook.datasets import Dataset
 from benchbook.frameworks.batches import check_batch_size
 from benchbook.frameworks.plain import Adam, LabelsByImage, Plain
 from benchbook.frameworks.workload import Workload
-from benchbook.studies.datasets import Dataset
 from benchbook.studies.experiments.parameters import (
     BUDGET,
     AllowEmbedded,

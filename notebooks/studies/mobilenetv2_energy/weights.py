@@ -10,7 +10,7 @@ import re
 
 import numpy
 
-from benchbook.studies.datasets import DatasetUnavailable, sources
+from benchbook.datasets import DatasetUnavailable, sources
 
 # With random weights and Keras's 0.999, the moving statistics lag so far behind that test accuracy
 # stays at chance.

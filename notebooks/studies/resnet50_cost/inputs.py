@@ -9,7 +9,7 @@ import math
 
 import numpy
 
-from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION, Pictures
+from benchbook.datasets.pictures import MEAN, STANDARD_DEVIATION, Pictures
 
 CROP_AREA, CROP_RATIO = (
     (0.08, 1.0),

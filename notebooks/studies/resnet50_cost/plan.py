@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import numpy
 from pydantic import Field
 
+from benchbook import datasets
+from benchbook.datasets import SYNTHETIC, Collection
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Group
 from benchbook.frameworks.plain import SGD, Plain, split_target
 from benchbook.frameworks.workload import Workload
-from benchbook.studies import datasets
-from benchbook.studies.datasets import SYNTHETIC, Collection
 from benchbook.studies.experiments.parameters import (
     BUDGET,
     AllowEmbedded,

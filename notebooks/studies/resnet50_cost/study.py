@@ -4,6 +4,7 @@ cost of an accuracy."""
 import numpy
 import pandas
 
+from benchbook.datasets import Collection
 from benchbook.judging import statistics, wording
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.record import chips, prices
@@ -11,7 +12,6 @@ from benchbook.rows import ceilings
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
-from benchbook.studies.datasets import Collection
 from benchbook.studies.resnet50_cost.plan import DROP_EPOCHS
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared

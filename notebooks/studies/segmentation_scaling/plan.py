@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy
 from pydantic import Field
 
-from benchbook.studies import datasets
+from benchbook import datasets
 from benchbook.studies.experiments.parameters import BUDGET, Precision, SearchSeconds, TestImages
 from benchbook.studies.experiments.plan import StudyPlan
 from benchbook.studies.experiments.process import Process

@@ -18,6 +18,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
+from benchbook.datasets import spread
+from benchbook.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.frameworks.plain import SGD, Arrays, Plain
 from benchbook.frameworks.torch.runtime import (
     ResidentArrays,
@@ -27,8 +29,6 @@ from benchbook.frameworks.torch.runtime import (
 )
 from benchbook.frameworks.torch.training import STORED, Batch, TorchWorkload, compute
 from benchbook.frameworks.workload import Evaluation
-from benchbook.studies.datasets import spread
-from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
 from benchbook.studies.simclr_epochs import views
 from benchbook.studies.simclr_epochs.plan import BATCH_SIZE, EPOCHS, Plan
 

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from torchvision import transforms
 
-from benchbook.studies.datasets.pictures import MEAN, STANDARD_DEVIATION
+from benchbook.datasets.pictures import MEAN, STANDARD_DEVIATION
 
 CROP_SCALE = (0.08, 1.0)
 FLIPPED, JITTERED, GREY = 0.5, 0.8, 0.2  # probabilities

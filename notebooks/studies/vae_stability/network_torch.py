@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from benchbook import datasets
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.torch.runtime import flops_per_sample, order_generator
 from benchbook.frameworks.torch.training import Batch, TorchWorkload
-from benchbook.studies import datasets
 from benchbook.studies.mnist_speedup.network_torch import inputs
 from benchbook.studies.vae_stability.plan import Plan
 

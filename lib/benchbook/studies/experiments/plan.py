@@ -11,14 +11,14 @@ from typing import Annotated, Any, ClassVar
 import numpy
 from pydantic import Field
 
+from benchbook import datasets
+from benchbook.datasets import SYNTHETIC, Dataset
 from benchbook.frameworks import batches
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Plain
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.rows import records
-from benchbook.studies import datasets
-from benchbook.studies.datasets import SYNTHETIC, Dataset
 from benchbook.studies.experiments.parameters import BUDGET
 from benchbook.studies.experiments.process import Process
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy
 
+from benchbook.datasets import EMBEDDED, Collection
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
@@ -27,7 +28,6 @@ from benchbook.judging.agreement import Agreement
 from benchbook.machine import identity, kinds, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
-from benchbook.studies.datasets import EMBEDDED, Collection
 from benchbook.studies.experiments.parameters import plan_of, point_name
 
 CHECK = 0  # the number of the process that compares with float64

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 from PIL import Image
 
-from benchbook.studies.datasets.sources import Dataset
+from benchbook.datasets.sources import Dataset
 
 MEAN, STANDARD_DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colours
 FORMATS = {".jpg": "jpeg", ".jpeg": "jpeg", ".png": "png"}

@@ -8,12 +8,12 @@ MD5 before it is used.
 import os
 from pathlib import Path
 
-from benchbook.studies.datasets import pictures
-from benchbook.studies.datasets.embedded import digits, excerpt, shapes
-from benchbook.studies.datasets.embedded import triangles as triangles
-from benchbook.studies.datasets.pictures import Collection, Pictures
-from benchbook.studies.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
-from benchbook.studies.datasets.sources import spread as spread
+from benchbook.datasets import pictures
+from benchbook.datasets.embedded import digits, excerpt, shapes
+from benchbook.datasets.embedded import triangles as triangles
+from benchbook.datasets.pictures import Collection, Pictures
+from benchbook.datasets.sources import PUBLISHED, Dataset, DatasetUnavailable, Text, roots
+from benchbook.datasets.sources import spread as spread
 
 SYNTHETIC = "synthetic"  # random batches, which the study makes on the device
 # Stand-ins for data sets that are unavailable, if allow_embedded is set.

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy
 from PIL import Image, ImageDraw
 
-from benchbook.studies.datasets.sources import Dataset, Text
+from benchbook.datasets.sources import Dataset, Text
 
 # Whether points are inside an outline, given their distances below and to the right of its centre,
 # in extents.
