@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import math
 import re
 import sys
 
@@ -36,8 +37,8 @@ def errors(script):
 
 
 @pytest.fixture(scope="module")
-def answers():
-    """Return a line for each answer, of all chips, works on record and precisions."""
+def asked():
+    """Return a question for each of all chips, works on record and precisions."""
     lines = observations.images()
     products = lines.groupby("work")["product"].nunique()
     known = lines[lines["work"].isin(products.index[products >= observations.FEWEST_PRODUCTS])]
@@ -45,12 +46,16 @@ def answers():
         (line.network, line.image_size if line.image_size > 0 else 0) for line in known.itertuples()
     }
     names = chips.table()["bandwidth_gb_s"].dropna().index
-    asked = list(itertools.product(names, sorted(works), ORDER))
-    questions = [
-        Question(chip, name, precision, image_size=size or None)
-        for chip, (name, size), precision in asked
-    ]
-    found = zip(asked, predict.rates(questions), strict=True)
+    return {
+        (chip, (name, size), precision): Question(chip, name, precision, image_size=size or None)
+        for chip, (name, size), precision in itertools.product(names, sorted(works), ORDER)
+    }
+
+
+@pytest.fixture(scope="module")
+def answers(asked):
+    """Return a line for each answer."""
+    found = zip(asked, predict.rates([*asked.values()]), strict=True)
     lines = [
         (*key, *(getattr(rate, bound) for bound in BOUNDS))
         for key, rate in found
@@ -104,7 +109,13 @@ def test_no_answer_is_above_its_chips_peak_or_wider_than_allowed(answers):
     )
     assert not (answers["high"] > peaks * (1 + 1e-9)).any()
     assert answers["value"].between(answers["low"], answers["high"]).all()
-    assert (answers["high"] <= predict.WIDEST * answers["low"] * (1 + 1e-9)).all()
+
+
+def test_no_range_is_over_a_factor_of_8_before_it_is_cut(asked):
+    targets = [predict._targets(question) for question in asked.values()]
+    targets = [of_question[0] for of_question in targets if isinstance(of_question, list)]
+    _, deviations = rules.regression().predict(pandas.DataFrame(targets))
+    assert 3 < math.exp(2 * rules.DEVIATIONS * deviations.max()) <= 8  # else: refuse these
 
 
 def test_no_precision_is_slower_than_a_wider_one_where_matrix_units_exist(answers):

@@ -21,7 +21,6 @@ PRECISIONS = tuple(
     name for name in precisions.PRECISIONS if name != "fp64"
 )  # the record has no rates of fp64
 MEASURED, PUBLISHED, PREDICTED = "measured", "published", "predicted"
-WIDEST = 8.0  # factor from the lower to the upper bound, before it is cut
 NEAREST = 3
 
 
@@ -118,7 +117,7 @@ def rates(questions: Sequence[Question]) -> list[Estimate | Unknown]:
     targets = [target for each in asked if isinstance(each, list) for target in each]
     found = rules.regression().predict(pandas.DataFrame(targets)) if targets else ((), ())
     for target, speed, deviation in zip(targets, *found, strict=True):
-        width = target["width"] = rules.DEVIATIONS * deviation
+        width = rules.DEVIATIONS * deviation
         bounds = speed + numpy.array([-width, 0, width])
         target["bounds"] = numpy.minimum(bounds, target["limit"])
     answers = zip(questions, asked, strict=True)
@@ -238,7 +237,7 @@ def _unknown_work(name: str) -> Unknown:
     return Unknown(f"work {name!r} is not on record; {hint}")
 
 
-def _answer(question: Question, targets: list[dict]) -> Estimate | Unknown:
+def _answer(question: Question, targets: list[dict]) -> Estimate:
     """Return the answer from the question's target, which is the first, and those of faster
     precisions."""
     bounds = numpy.min([target["bounds"] for target in targets], axis=0)
@@ -246,12 +245,6 @@ def _answer(question: Question, targets: list[dict]) -> Estimate | Unknown:
         bounds -= max(0.0, bounds[2] - math.log(question.batch_size / shortest_step()))
     low, high = map(float, numpy.exp(bounds[[0, 2]]))
     chip, vendor, family = (targets[0][name] for name in ("chip", "vendor", "family"))
-    wide = math.exp(2 * targets[0]["width"])  # before any cut, which makes no prediction surer
-    if not wide <= WIDEST:
-        named = f"{chip} in {question.precision}"
-        return Unknown(
-            f"{named}: the range would be a factor of {wide:.1f}; allowed: {WIDEST:g}", question
-        )
     value = min(float(numpy.exp(bounds[1])), math.sqrt(low * high))
     work = networks.describe(question.work, question.image_size, question.sequence_length)
     return Estimate(
