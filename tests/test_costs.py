@@ -124,18 +124,19 @@ def test_several_figures_are_kept(every):
     [
         (
             "Apple M4 Max",
-            r"none of this configuration; \$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB",
+            r"none of this configuration; \$2,000 \(2025-03.*\), whole computer: Mac Studio, 36 GB",
         ),
         (
             "Apple M4 Max (32-core GPU)",
-            r"\$2,000 \(2025-03.*\): whole computer at its launch: Mac Studio, 36 GB",
+            r"\$2,000 \(2025-03.*\), whole computer: Mac Studio, 36 GB",
         ),
         ("Apple M1", "none of this configuration; .*8 GB"),
         (
             "Apple M4 Pro",
             "none of this configuration; .*Mac mini",
         ),  # whose memory its source does not state
-        ("NVIDIA RTX 5090", r"\$2,000 \(20\d\d-\d\d.*\): the chip alone"),
+        ("NVIDIA RTX 5090", r"\$2,000 \(20\d\d-\d\d.*\), card$"),
+        ("NVIDIA A100 80GB SXM", r"\$17,[35]00 \(2025-03.*\), (card|1/8 of a server)$"),
     ],
 )
 def test_a_price_is_of_exactly_the_shown_configuration_or_names_another(chip, bought):

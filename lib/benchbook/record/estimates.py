@@ -150,6 +150,19 @@ def published(work: networks.Network, by: str = "chip") -> dict[tuple[str, int, 
     }
 
 
+@functools.cache
+def joules(work: networks.Network) -> dict[tuple[str, str], tuple[float, str]]:
+    """Return the published joules of training on an image, and where they were read, by chip and
+    family."""
+    figures = observations.usable()
+    is_work = figures["network"].eq(work.name) & figures["image_size"].eq(work.image_size)
+    own = figures[is_work & figures["metric"].eq("energy_per_image") & figures["phase"].eq("train")]
+    return {
+        key: (float(lines["value"].median()), lines["details"].iloc[0].get("energy_boundary"))
+        for key, lines in own.groupby(["chip", "family"])
+    }
+
+
 def find(questions: Sequence[Question]) -> list[Estimate | Unknown]:
     """Return the best evidence on each question: what is published, else a prediction, or the
     reason why there is none.

@@ -126,7 +126,8 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
         chip: its canonical name.
 
     Returns:
-        Columns: chip, usd, date, includes, source, and others. No lines if no price is known.
+        Columns: chip, usd, date, of (what, in a few words), includes (the record's note), source,
+        and others. No lines if no price is known.
     """
     bought, launched = _of_chip(chip, _purchases), _by(_launches, "chip").get(chip)
     return (
@@ -149,7 +150,8 @@ def in_words(chip: str, count: int = 1) -> dict[str, str]:
 
     Returns:
         hour (the rent of an hour), buy (the newest purchase price of exactly this configuration,
-        with what it includes), pays (the hours after which buying beats renting).
+        with what it is of), noted (the record's note on that price), pays (the hours after which
+        buying beats renting).
     """
     bought = purchase_prices(chip).to_dict("records")
     own, found = next((line for line in bought if _is_of(chip, line)), None), {}
@@ -165,9 +167,8 @@ def in_words(chip: str, count: int = 1) -> dict[str, str]:
         dollars = (
             f"{wording.price(count * line['usd'] if own else line['usd'])} ({_age(line['date'])})"
         )
-        found["buy"] = (
-            f"{'' if own else 'none of this configuration; '}{dollars}: {line['includes']}"
-        )
+        found["buy"] = f"{'' if own else 'none of this configuration; '}{dollars}, {line['of']}"
+        found["noted"] = line["includes"]
     if own and hourly:
         found["pays"] = (
             f"{wording.number(hours_to_pay(own['usd'], hourly))} hours of use, without electricity"
@@ -231,13 +232,21 @@ def _purchases() -> pandas.DataFrame:
         ~listed["notes"].str.contains("Estimat")
     ]  # an estimate, as for chips never sold, is not a price
     notes = listed["notes"].str.replace(r"\S*https?:\S*", "", regex=True).str.strip()
-    share = "the chip or its share of a machine: " + notes.replace("", "not stated")
-    includes = notes.where(notes.str.match("whole computer|the card"), share)
-    return listed.rename(columns={"price_usd": "usd"}).assign(includes=includes)
+    return listed.rename(columns={"price_usd": "usd"}).assign(includes=notes, of=notes.map(_of))
+
+
+def _of(note: str) -> str:
+    """Return what a purchase price with this note is of, in a few words."""
+    if note.startswith("whole computer"):
+        return note.replace(" at its launch", "")
+    if share := re.search(r"/ (\d+) =|ividing by (\d+)|\b(\d+)x? GPU", note):
+        return f"1/{next(filter(None, share.groups()))} of a server"
+    is_card = re.search("unit|card", note.lower())
+    return "card" if is_card else "card or share of a server, not stated"
 
 
 @functools.cache
 def _launches() -> pandas.DataFrame:
     launched = chips.table().dropna(subset="launch_price_usd")
     launched = launched.rename(columns={"launch_price_usd": "usd", "released": "date"})
-    return launched.assign(includes="the chip alone, price at its launch")
+    return launched.assign(includes="price at its launch", of="card")

@@ -113,15 +113,15 @@ def table(
         folder of the rows), each (the seconds of each of several figures, separated by "|"), chip
         (its name in the list of chips, else its own; empty if unknown), devices (that train
         together), memory_gb (of one device), time (in words), fits (the largest batch in that
-        memory, in words), usd and rent (of the task: number and words), hour, buy and pays (see
+        memory, in words), energy (kilowatt-hours that were measured or published, else a bound),
+        usd and rent (of the task: number and words), hour, buy, noted and pays (see
         `prices.in_words`), here (whether the reader's own machine measured it), estimate
         (the `Estimate`).
     """
     lines = []
     for task in TASKS:
-        network = networks.describe(task.network)
         own = of_task(task, evidence, memory)
-        lines += [{"task": task.key} | line | _described(line, network) for line in own]
+        lines += [{"task": task.key} | line | _described(task, line) for line in own]
     found = pandas.DataFrame(lines)
     return found.assign(here=found["source"].eq(MEASURED) & found["machine"].isin(here))
 
@@ -210,7 +210,11 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
         value, low, high, MEASURED, basis, sources, chip=line["chip"], work=task.work_name,
         family=line["family"], devices=int(line["device_count"]),
     )  # fmt: skip
-    return {"name": name, "basis": basis, "sources": sources, "estimate": estimate}
+    named = {"name": name, "basis": basis, "sources": sources, "estimate": estimate}
+    if point["energy_per_sample"] > 0:
+        read = f"measured; {point['energy_boundary']}"
+        named["energy"] = _kilowatt_hours(task.samples * point["energy_per_sample"], read)
+    return named
 
 
 def _of_estimate(task: Task, estimate: Estimate) -> dict:
@@ -279,10 +283,28 @@ def _rank(line: dict) -> tuple:
     return line["source"] == PREDICTED, line["seconds"], line["name"], line["family"]
 
 
-def _described(line: dict, network: networks.Network) -> dict:
+def _kilowatt_hours(joules: float, read: str) -> str:
+    return f"{wording.number(joules / 3.6e6)} kWh, {read}"
+
+
+def _energy(task: Task, line: dict) -> str:
+    """Return the published energy of a chip's line in words, else what its board's power and its
+    time allow; empty if neither is known."""
+    chip, count, seconds = line["chip"], line["devices"], line["seconds"]
+    published = estimates.joules(networks.describe(task.network)).get((chip, line["family"]))
+    if published and count == 1:
+        return _kilowatt_hours(task.samples * published[0], f"published; {published[1]}")
+    if not (watts := chips.specification(chip).get("tdp_watts")):
+        return ""
+    most = wording.number(count * watts * seconds / 3.6e6)
+    each = f"{count} x " if count > 1 else ""
+    return f"at most {most} kWh: {each}{watts:g} W x {wording.duration(seconds)}"
+
+
+def _described(task: Task, line: dict) -> dict:
     """Return the time of a line in words, the memory of its chip, what fits into it, and what it
     costs."""
-    ends = line["seconds"], line["low"], line["high"]
+    ends, network = (line["seconds"], line["low"], line["high"]), networks.describe(task.network)
     time, seconds = wording.duration_within(*ends), pandas.Series(ends)
     time += ", predicted" if line["source"] == PREDICTED else ""
     unit = "sequence" if network.sequence_length else "image"
@@ -296,7 +318,8 @@ def _described(line: dict, network: networks.Network) -> dict:
         fits += f"{', with flash attention' if network.sequence_length else ''}{by}"
     if chips.listed(chip) and memory is None:
         memory = chips.specification(chip).get("memory_gb")
-        priced = dict(prices.in_words(chip, count))
+        energy = line.get("energy") or _energy(task, line)
+        priced = {"energy": energy, **prices.in_words(chip, count)}
         if hourly := prices.usual_rent(chip):
             dollars = prices.rent(seconds, count * hourly)
             priced |= {"usd": dollars[0], "rent": wording.price(dollars[0])}

@@ -4,8 +4,8 @@ const {values, families, ignored, around, chips, forms, factors, near, nearest, 
 const TICKS = [[1, "1 s"], [60, "1 min"], [3600, "1 h"], [86400, "1 day"], [864000, "10 days"], [8640000, "100 days"], [315576000, "10 years"]];
 const FIRST = 24; // lines of the chart, as in page.css
 const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices", "loop"]];
-const LINES = {time: "Time", source: "Evidence", rent: "Rent for this task", buy: "Price", memory: "Memory", pays: "Buying beats renting after",
-  fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour", precision: "Precision"};
+const LINES = {time: "Time", precision: "Precision", source: "Evidence", rent: "Rent for this task", energy: "Electricity", buy: "Price",
+  memory: "Memory", pays: "Buying beats renting after", fits: "Largest batch, with Adam (predicted)", hour: "Rent of an hour"};
 const [marks, pairs, works] = ["marks", "pairs", "works"].map((name) => packed[name].lines.map((line) =>
   Object.fromEntries(packed[name].columns.map((column, place) => [column, values[line[place]]]))));
 const byId = (id) => document.getElementById(id);
@@ -114,7 +114,8 @@ function showCard([first, ...others]) {
   byId("card").replaceChildren(row("Chip", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
     ...Object.entries(LINES).map(([key, title]) => row(title, ...own.map((mark) => made("td", cell(mark, key), {className: key})))));
   byId("side").hidden = !own.length;
-  byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}`)));
+  byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}${
+    mark.noted ? `. Price: ${mark.noted}` : ""}`)));
 }
 function showChart(listed, own) {
   const ends = listed.flatMap((mark) => [mark.low ?? mark.seconds, mark.high ?? mark.seconds]).map(Math.log10);
