@@ -2,6 +2,7 @@
 {
 const {values, families, ignored, around, chips, forms, factors, near, nearest, ...packed} = window.benchbook;
 const TICKS = [[1, "1 s"], [60, "1 min"], [3600, "1 h"], [86400, "1 day"], [864000, "10 days"], [8640000, "100 days"], [315576000, "10 years"]];
+const DOLLARS = [0.01, 0.1, 1, 10, 100, 1000, 10000, 100000].map((at) => [at, `$${at.toLocaleString("en")}`]);
 const FIRST = 24; // lines of the chart, as in page.css
 const [CHIPS, OTHERS] = [["have", "consider", "third", "fourth"], ["train", "precision", "devices", "loop"]];
 const LINES = {time: "Time", precision: "Precision", source: "Evidence", rent: "Rent for this task", energy: "Electricity", buy: "Price",
@@ -17,6 +18,9 @@ function row(head, ...cells) {
   return line;
 }
 const product = (mark) => chips[mark.chip]?.[0];
+// Boards and sizes of a product share a line; what was measured has its own.
+const lineOf = (mark) => mark.source === "measured" || !product(mark) ? mark.name : `${product(mark)} ${mark.devices}`;
+const byLine = (own) => field("devices").value === "boards" ? own : own.filter((mark) => mark === own.find((first) => lineOf(first) === lineOf(mark)));
 const digits = (ratio) => ratio >= 10 ? Number(ratio.toPrecision(ratio >= 99.95 ? 3 : 2)).toLocaleString("en")
   : ratio.toPrecision(ratio >= 1 && ratio < 2 ? 3 : 2);
 
@@ -28,28 +32,30 @@ const known = new Map(Object.entries(chips).flatMap(([chip, [, aliases]]) =>
 const without = (text) => around.reduce((texts, [words, other]) =>
   [...texts, texts.at(-1).replace(new RegExp(words, "g"), other).trim()], [text.toLowerCase().trim()]);
 const chipOf = (text) => without(text).map((each) => known.get(wordsOf(each))).find(Boolean);
-function meant(own, text) {
-  return without(text).map((each) => named(own, each)).find((each) => each.length) ?? [];
+function meant(own, text) { // words are left out until the rest is a chip's name
+  const texts = without(text), last = texts.findIndex((each) => known.has(wordsOf(each)));
+  return texts.slice(0, last < 0 ? texts.length : last + 1).map((each) => named(own, each)).find((each) => each.length) ?? [];
 }
 function named(own, text) {
   const [words, chip] = [wordsOf(text), known.get(wordsOf(text))];
   const wanted = (text.toLowerCase().match(/[a-z0-9]+/g) ?? []).map((word) => new RegExp(
     `(?<![a-z0-9])${word.match(/[a-z]+|\d+/g).join("[^a-z0-9|]*")}(?!${/\d$/.test(word) ? "\\d" : "[a-z]"})`));
   const written = (mark) => `${mark.name}|${mark.chip}|${chips[mark.chip]?.[1] ?? ""}`.toLowerCase();
-  const [ofProduct, hasWords] = [(mark) => chip && product(mark) === chips[chip][0], (mark) => wanted.every((word) => word.test(written(mark)))];
+  const size = Number(text.match(/(\d+) ?gb/i)?.[1]); // typed, it is that of the chip
+  const ofProduct = (mark) => chip && product(mark) === chips[chip][0] && (!size || mark.memory_gb === size);
+  const hasWords = (mark) => wanted.every((word) => word.test(written(mark)));
   const rules = [(mark) => wordsOf(mark.name) === words, (mark) => chip && mark.chip === chip,
     (mark) => ofProduct(mark) && hasWords(mark), ofProduct, (mark) => !chip && hasWords(mark)]; // a chip's name is no other's
   const found = wanted.length ? rules.map((rule) => own.filter(rule)).find((each) => each.length) ?? [] : [];
   return found.filter((mark) => mark === found.find((first) => first.name === mark.name));
 }
-// The marks of the task, devices and precision; without a precision, the first that all typed names have.
+// The marks of the task and devices, in a precision or each name's fastest.
 function chosen() {
   const [train, precision, devices] = OTHERS.map((name) => field(name).value);
   const own = marks.filter((mark) => mark.task === train && (!devices || mark.devices === 1));
-  if (precision === "best") return own.filter((mark) => mark === own.find((first) => first.name === mark.name));
-  const of = [precision || "half", "fp32", "unknown"].map((family) => own.filter((mark) => mark.family === family));
-  const found = (each) => CHIPS.filter((name) => meant(each, field(name).value).length).length + (each.length > 0);
-  return precision ? of[0] : of.sort((a, b) => found(b) - found(a))[0];
+  if (precision) return own.filter((mark) => mark.family === precision);
+  const fastest = new Map([...own].sort((a, b) => b.seconds - a.seconds).map((mark) => [mark.name, mark]));
+  return own.filter((mark) => mark === fastest.get(mark.name));
 }
 // How many times as fast `one` is as `other`: the rules of estimates.ratio; the narrowest evidence answers.
 function ratio(one, other) {
@@ -96,7 +102,8 @@ function summary(own) {
 }
 // A chip without a time for this task may have pairs, or what was published nearest to it.
 function showCard([first, ...others]) {
-  const name = (mark) => mark.here ? "yours" : mark.name ?? mark.chip;
+  const isMixed = new Set([first, ...others].map((mark) => mark?.family)).size > 1;
+  const name = (mark) => `${mark.here ? "yours" : mark.name ?? mark.chip}${isMixed && mark.family ? ` in ${families[mark.family]}` : ""}`;
   const ofAnyPrecision = (other) => Object.keys(families).flatMap((family) =>
     ofPairs({...other, family}, {...first, family}).filter((pair) => !pair.task));
   const ratios = (other) => first.seconds && other.seconds ? [ratio(other, first)] : ofAnyPrecision(other);
@@ -117,13 +124,48 @@ function showCard([first, ...others]) {
   byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}${
     mark.noted ? `. Price: ${mark.noted}` : ""}`)));
 }
+// The logarithmic places of values between two ends, from 0 to 1, and those of the ticks there.
+function scale(values, ticks) {
+  const logs = values.map(Math.log10);
+  const [start, most] = [Math.min(...logs), Math.max(...logs) + 0.1];
+  const least = Math.min(most - 1, start - 0.5, ...ticks.map(([at]) => Math.log10(at)).filter((at) => at < start).slice(-1));
+  const place = (value) => (Math.log10(value) - least) / (most - least);
+  return {place, ticks: ticks.map(([at, text]) => [place(at), text]).filter(([at]) => at >= 0 && at <= 1)};
+}
+const percent = (part) => `${100 * part}%`;
+function drawn(tag, places, more = {}) { // places from 0 to 1
+  const shape = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, part] of Object.entries(places)) shape.setAttribute(name, percent(part));
+  for (const [name, value] of Object.entries(more)) name === "text" ? shape.textContent = value : shape.setAttribute(name, value);
+  return shape;
+}
+// Dollars of the task over its time, and the edge: the chips that no other beats in both.
+function showDollars(listed, own) {
+  const priced = listed.filter((mark) => mark.usd).sort((a, b) => a.seconds - b.seconds || a.usd - b.usd);
+  byId("dollars").hidden = priced.length < 2;
+  if (priced.length < 2) return;
+  const edge = priced.filter((mark, place) => priced.slice(0, place).every((faster) => faster.usd > mark.usd));
+  const [hours, dollars] = [scale(priced.map((mark) => mark.seconds), TICKS), scale(priced.map((mark) => mark.usd), DOLLARS)];
+  const at = (mark) => [hours.place(mark.seconds), 1 - dollars.place(mark.usd)];
+  const told = (mark) => `${mark.name}: ${mark.rent}, ${mark.time}`;
+  const dots = priced.map((mark) => {
+    const dot = drawn("circle", {cx: at(mark)[0], cy: at(mark)[1]}, {r: own.includes(mark) ? 6 : 4, class: mark.source});
+    dot.append(drawn("title", {}, {text: told(mark)}));
+    return dot;
+  });
+  const names = [...new Set([...edge, ...own.filter((mark) => mark.usd)])].map((mark) => drawn("text", {x: at(mark)[0], y: at(mark)[1]},
+    {dx: at(mark)[0] > 0.6 ? -8 : 8, dy: -6, "text-anchor": at(mark)[0] > 0.6 ? "end" : "start", text: mark.name.replace("NVIDIA ", "")}));
+  byId("dots").setAttribute("aria-label", `Dollars over time. The best: ${edge.map(told).join("; ")}`);
+  byId("dots").replaceChildren(...hours.ticks.flatMap(([x, text]) => [drawn("line", {x1: x, x2: x, y1: 0, y2: 1}), drawn("text", {x, y: 1}, {dy: 14, text})]),
+    ...dollars.ticks.flatMap(([y, text]) => [drawn("line", {x1: 0, x2: 1, y1: 1 - y, y2: 1 - y}), drawn("text", {x: 0, y: 1 - y}, {dy: -3, text})]),
+    ...edge.slice(1).map((mark, place) => drawn("line", {x1: at(edge[place])[0], y1: at(edge[place])[1], x2: at(mark)[0], y2: at(mark)[1]}, {class: "edge"})),
+    ...dots, ...names);
+}
 function showChart(listed, own) {
-  const ends = listed.flatMap((mark) => [mark.low ?? mark.seconds, mark.high ?? mark.seconds]).map(Math.log10);
-  const most = Math.max(...ends) + 0.1;
-  const least = Math.min(most - 1, Math.min(...ends) - 0.5, ...TICKS.map(([at]) => Math.log10(at)).filter((at) => at < Math.min(...ends)).slice(-1));
-  const place = (seconds) => `${100 * (Math.log10(seconds) - least) / (most - least)}%`;
+  const ends = listed.flatMap((mark) => [mark.low ?? mark.seconds, mark.high ?? mark.seconds]);
+  const {place: part, ticks: parts} = scale(ends, TICKS);
+  const [place, ticks] = [(seconds) => percent(part(seconds)), parts.map(([at, text]) => [percent(at), text])];
   byId("more").hidden = listed.length <= FIRST;
-  const ticks = TICKS.filter(([at]) => Math.log10(at) >= least && Math.log10(at) <= most).map(([at, text]) => [place(at), text]);
   const axis = made("td", "", {className: "axis"});
   axis.append(...ticks.map(([left, text]) => made("b", text, {style: `left: ${left}`})));
   const line = (left) => `linear-gradient(to right, transparent calc(${left} - 1px), var(--color-background-border) 0 ${left}, transparent 0)`;
@@ -170,7 +212,7 @@ function update() {
   byId("names").replaceChildren(...[...new Set(marks.filter((mark) => mark.task === train).map((mark) => mark.name))].map((name) => made("option", name)));
   for (const note of document.querySelectorAll("[data-task]")) note.hidden = note.dataset.task !== train;
   const every = chosen();
-  const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, meant(every, field(name).value)]);
+  const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, byLine(meant(every, field(name).value))]);
   byId("none").replaceChildren(...typed.filter(([, found]) => found.length !== 1).map(([name, found]) => {
     const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : `has no time for this task and precision${other(field(name).value)}.`}`);
     said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); field(name).focus(); }})));
@@ -178,9 +220,12 @@ function update() {
   }));
   const asked = typed.map(([name, found]) => found.length === 1 ? found[0] : !found.length && {chip: chipOf(field(name).value)});
   const own = [...new Set(asked.filter((mark) => mark.chip || mark.name))];
-  const first = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
+  const mine = field("have").value.trim() ? [] : every.filter((mark) => mark.here).slice(0, 1);
+  const timed = own.filter((mark) => mark.seconds), taken = timed.map(lineOf);
+  const listed = [...new Set([...mine, ...timed, ...byLine(every).filter((mark) => !taken.includes(lineOf(mark)))])];
   showCard(own);
-  showChart([...new Set([...first, ...own.filter((mark) => mark.seconds), ...every])], own);
+  showChart(listed, own);
+  showDollars(listed, own);
   showWorks(own);
   const choice = [...CHIPS, ...OTHERS].map((name) => [name, field(name).value]);
   history.replaceState(null, "", `#${new URLSearchParams(choice.filter(([name, value]) => value || name === "devices"))}`);
