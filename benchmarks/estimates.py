@@ -12,6 +12,7 @@ pairs of the start page that are decided.
 import functools
 import itertools
 import math
+import statistics
 from collections.abc import Collection
 
 import numpy
@@ -107,48 +108,61 @@ def hidden_pairs(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
     rule = rules.regression()
     publications = rule.lines["publication"].to_numpy(object)
     measured = fastest().set_index(FASTEST, drop=False)
-    single = fastest().groupby(FASTEST[1:])
-    known = {key: own.set_index("publication")["speed"] for key, own in single}
     table = pairs.table()
     table = table[table["product"] < table["product_over"]].assign(logs=numpy.log(table["ratio"]))
     of_work = table.groupby([*SIDES, "family", "publication", "task"])["logs"].median()
-    found = []
+    lines, known, alike, found = {}, {}, {}, []
+    for publication, own in measured.groupby(level="publication"):
+        hidden = numpy.flatnonzero(numpy.isin(publications, list(together or [publication])))
+        told = zip(own.to_dict("records"), *rule.predict(own, hidden), strict=True)
+        for side, (line, speed, deviation) in zip(own.index, told, strict=True):
+            lines[side] = line | {"predicted": speed, "deviation": deviation}
+            known.setdefault(side[1:], {})[publication] = line["speed"]
+    for (*key, publication, task), true in of_work.items():
+        alike.setdefault(tuple(key), {})[publication, task] = true
     for (*two, family, publication, task), true in of_work.items():
         sides = [(publication, task, family, product) for product in two]
         is_asked = not together or publication in together
-        if not is_asked or not all(side in measured.index for side in sides):
+        if not is_asked or not all(side in lines for side in sides):
             continue
-        a, b = (measured.loc[side] for side in sides)
-        gone = list(together or [publication])
-        hidden = numpy.flatnonzero(numpy.isin(publications, gone))
-        speeds, deviations = rule.predict(pandas.DataFrame([a, b]), hidden)
-        others = of_work.loc[*two, family].drop(gone, errors="ignore")
-        same = others[others.index.get_level_values("task") == task]
-        alone = [known[side[1:]].drop(gone, errors="ignore") for side in sides]
+        a, b = (lines[side] for side in sides)
+        gone, others = together or {publication}, {}
+        same = []
+        for (other, work), ratio in alike[*two, family].items():
+            if other not in gone:
+                others.setdefault(other, []).append(ratio)
+                same += [ratio] if work == task else []
+        levels = {name: statistics.median(own) for name, own in others.items()}
+        alone = [[x for name, x in known[side[1:]].items() if name not in gone] for side in sides]
         found.append({
             "publication": publication, "task": task, "family": family, **dict(zip(SIDES, two, strict=True)),
             "group": estimates.group_of(a["vendor"], b["vendor"]),
             "is_apple": "Apple" in (a["vendor"], b["vendor"]), "true": true,
-            PAIRS: same.mean(), OTHER_PAIRS: others.groupby("publication").median().mean(),
-            FIGURES: alone[1].median() - alone[0].median(), SPECIFICATIONS: speeds[1] - speeds[0],
+            PAIRS: _mean(same), OTHER_PAIRS: _mean(levels.values()),
+            FIGURES: statistics.median(alone[1]) - statistics.median(alone[0]) if all(alone) else math.nan,
+            SPECIFICATIONS: b["predicted"] - a["predicted"],
             BANDWIDTHS: b["bandwidth"] - a["bandwidth"], "count": max(1, len(same)),
-            OLDER: _before(others, alone, speeds, deviations),
+            OLDER: _before(levels, alone, a, b),
         })  # fmt: skip
     return pandas.DataFrame(found)
 
 
-def _before(others: pandas.Series, alone: list, speeds, deviations) -> tuple[float, float]:
+def _mean(values: Collection[float]) -> float:
+    return statistics.fmean(values) if values else math.nan
+
+
+def _before(levels: dict[str, float], alone: list, a: dict, b: dict) -> tuple[float, float]:
     """Return the value and width of the rule before: the interval of several publications' pairs;
     two predictions, each within a factor of 4, if no figure of either chip is published; else
     NaN, which decided nothing."""
-    levels = others.groupby("publication").median()
     if len(levels) > 1:
-        number = intervals.interval(numpy.exp(levels), levels.index, intervals.Deviations(0.25, 0))
+        rates = numpy.exp([*levels.values()])
+        number = intervals.interval(rates, [*levels], intervals.Deviations(0.25, 0))
         return math.log(number.value), math.log(number.high / number.value)
-    widths = rules.DEVIATIONS * deviations
-    if any(len(figures) for figures in alone) or max(widths) > math.log(4) / 2:
+    widths = [rules.DEVIATIONS * each["deviation"] for each in (a, b)]
+    if any(alone) or max(widths) > math.log(4) / 2:
         return math.nan, math.nan
-    return speeds[1] - speeds[0], math.hypot(*widths)
+    return b["predicted"] - a["predicted"], math.hypot(*widths)
 
 
 def bounds(singles: pandas.DataFrame, timed: pandas.DataFrame) -> pandas.DataFrame:
@@ -215,7 +229,7 @@ def answers(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
         The columns of `hidden_pairs`, and: kind (of the printed answer), and by rule its value
         and width in a column each; NaN without an answer.
     """
-    parts, asked = [], hidden_pairs(together)
+    parts, asked = [], hidden_pairs(together) if together else hidden_pairs()
     groups = [(together, asked)] if together else [
         ([publication], own) for publication, own in asked.groupby("publication")
     ]  # fmt: skip
