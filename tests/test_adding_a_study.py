@@ -78,6 +78,12 @@ def test_a_name_that_exists_is_refused(tmp_path, monkeypatch, command, path, mes
     assert re.search(message, said)
 
 
+def test_what_an_older_version_left_compiled_is_no_study(tmp_path, monkeypatch):
+    (tmp_path / "mnist_speedup" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(tmp_path)])
+    assert "mnist_speedup" in studies.folders.__wrapped__()
+
+
 def test_a_folder_that_is_not_there_is_refused_and_one_that_is_becomes_absolute(
     tmp_path, monkeypatch, command
 ):

@@ -30,6 +30,8 @@ def folders() -> frozenset[str]:
     """
     layout.notebooks()
     paths = [path for folder in __path__ for path in sorted(Path(folder).glob("[!_.]*"))]
+    # An older version's folder may be left with compiled modules alone.
+    paths = [path for path in paths if path.is_file() or any(path.glob("*.py"))]
     found = layout.by_name(paths).items()
     return frozenset(name for name, path in found if (path / "study.py").exists())
 
