@@ -189,6 +189,29 @@ def test_fresh_weights_keep_the_switch_that_the_compiler_set_on_the_optimiser(mo
     assert counters["frames"]["ok"] == compiled > 0
 
 
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+)  # torch's own
+@pytest.mark.parametrize("graphs", [False, True])
+def test_compiled_code_computes_the_loss_but_under_graphs(monkeypatch, graphs):
+    compiled = []
+
+    def backend(module, _, **__):
+        compiled.append(str(module.graph))
+        return module.forward
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
+    settings = Settings("amp_bf16", compiled=True, graphs=graphs)
+    plain = plants.tiny("amp_bf16")
+    own = replace(plants.tiny("amp_bf16"), settings=settings)
+    losses = []
+    for workload in (plain, own):
+        torch.manual_seed(0)  # of its dropout
+        losses.append([float(workload.step(batch)) for batch in workload.train_batches(0)])
+    assert losses[0] == losses[1]
+    assert any("cross_entropy" in code for code in compiled) == (not graphs)
+
+
 def test_autotuning_and_graphs_are_tried_on_an_nvidia_gpu_and_nowhere_else():
     having = {
         kind: {"autotuned", "graphs"} & set().union(*tuned.candidates(Device(kind, "a chip")))
@@ -213,5 +236,5 @@ def test_a_graph_of_the_gpu_is_what_torch_compiles_to_with_less_overhead(monkeyp
         digits, CPU, "tuned", data_resident=True, batch_size=4, settings=settings
     )
     train_window(workload, sensors.NO_SENSOR, itertools.islice(workload.batches(0), 3))
-    assert asked == [mode]
+    assert asked == ([mode] if graphs else [None, None])  # the network, and all with the loss
     assert len(steps) == (3 if graphs else 0)
