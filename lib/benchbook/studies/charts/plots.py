@@ -211,6 +211,7 @@ class Bars(Plot):
         axes.set(xlabel=self.axis_label(lines, len(best)))
         if self.ticks:
             axes.xaxis.set_major_formatter(self.ticks)
+            axes.locator_params(axis="x", nbins=5)  # "500,000" is wide
         if self.reference is not None:
             axes.axvline(self.reference, color=figures.LINE, linewidth=1)
         return figure
