@@ -20,7 +20,7 @@ from benchbook.judging.rules import Point
 from benchbook.machine import condition, layout
 from benchbook.rows import crosschecks
 from benchbook.running import profile_files
-from benchbook.studies.experiments.parameters import budget
+from benchbook.studies.experiments.parameters import budget, point_name
 
 STUDY = "mnist_speedup"
 RULES = {name: budget(STUDY) for name in ("quick", "paper")}
@@ -100,7 +100,7 @@ def false_alarms(processes: int, windows: int, noise: float, number: int) -> flo
 def pairs() -> Iterator[tuple[str, str, Interval, Interval, float]]:
     """Yield each point that two sessions of one machine measured: whether its steps kept their
     memory, its name, both rates, and the processes' part of the variance of their ratio."""
-    rows, described = crosschecks.read(layout.outputs() / "runs", print)
+    rows, described = crosschecks.read(layout.outputs() / "runs", print, point_name)
     conditions = condition.samples(described)
     measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
     for _, own in measured.groupby("machine"):

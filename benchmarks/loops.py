@@ -31,7 +31,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import benchbook
-from benchbook.loop import callbacks, scripts
+from benchbook.loop import callbacks
 from benchbook.loop import meter as loop
 from benchbook.loop.rate import Rate
 from benchbook.machine.launch import LOOPBACK
@@ -723,7 +723,7 @@ def run(made: Loop, **options) -> Rate:
     if made.step:
         return benchbook.measure(made.step, made.batches, made.samples, **given)
     made.fit(made.callback(**given))
-    return scripts.meters[-1].rate()
+    return loop.meters[-1].rate()
 
 
 def ratio(build: Callable[[Spend], Loop]) -> float:
@@ -759,7 +759,7 @@ def ratio(build: Callable[[Spend], Loop]) -> float:
             rate = run(made, most_seconds=SECONDS)
     finally:
         loop.Meter.tick, loop.Meter.paused = tick, paused
-    first = scripts.meters[-1]._first
+    first = loop.meters[-1]._first
     inside = [each for each in watch if first <= each[0] <= first + rate.steps]
     began, ended = inside[0][2], inside[-1][1]
     seconds = (
@@ -775,7 +775,7 @@ from torch import nn
 import benchbook
 from benchbook.loop import meter as loop
 from benchbook.loop import stretch
-from benchbook.machine import processes
+from benchbook.machine import context, processes
 stretch.WARM_UP_SECONDS, stretch.STRETCH_SECONDS, stretch.STRETCH_STEPS = (float(each) for each in sys.argv[1:4])
 torch.set_num_threads(1)
 torch.distributed.init_process_group("gloo")
@@ -801,8 +801,8 @@ def watched(meter, *given):
 loop.Meter.tick = watched
 rate = benchbook.measure(step, iter(range(int(sys.argv[5 + rank]))), 4 * (1 + rank))
 if rank == 1:  # the slower one
-    first = loop.scripts.meters[0]._first
-    print("OWN", len(processes.ranks & {each.pid for each in processes.own()}))
+    first = loop.meters[0]._first
+    print("OWN", len(set(context.current().ranks) & {each.pid for each in processes.own()}))
     print("RATIO", rate.samples_per_second * (done[-1] - begun[first - 1]) / (12 * rate.steps))
 """
 

@@ -11,7 +11,7 @@ import time
 from unittest import mock
 
 from benchbook.frameworks.torch import own_network
-from benchbook.loop import networks, scripts
+from benchbook.loop import meter, networks
 
 VISION, SMALL = "torchvision.models:", {"image_size": 64, "batch_size": 4}
 NAMES = """shufflenet_v2_x0_5 mnasnet1_0 mobilenet_v3_small mobilenet_v2 squeezenet1_1 regnet_y_400mf
@@ -45,7 +45,7 @@ def measured(network: str, chosen: dict) -> str:
     choices = networks.Choices(network.partition(" ")[0], **SMALL | chosen)
     with mock.patch.object(own_network, "build", watched):
         [rate], _, _ = networks.run(choices)
-    first = scripts.meters[-1]._first
+    first = meter.meters[-1]._first
     seconds = ends[first + rate.steps - 1] - ends[first - 1]
     ratio = rate.samples_per_second * seconds / (rate.steps * choices.batch_size)
     whole = time.perf_counter() - begun

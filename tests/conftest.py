@@ -15,11 +15,12 @@ from benchbook.frameworks import devices
 from benchbook.machine import context
 from benchbook.machine import processes as own_processes
 from benchbook.measuring import protocol, sensors, trials, window
-from benchbook.rows import files
 from made.fakes import Clock, run
 from made.processes import FRAMEWORK
 
-files.unexpected = ()  # a fault of the library fails a test, and leaves out no file or machine
+context.change(
+    strict=True
+)  # a fault of the library fails a test, and leaves out no file or machine
 os.environ["BENCHBOOK_PATIENCE"] = "0"  # tests run side by side: a study would wait for the others
 # Tests start hundreds of processes, each of which would compile the library again where this is
 # set.

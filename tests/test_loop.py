@@ -45,7 +45,7 @@ CALL = "benchbook.measure(lambda batch: time.sleep(wait), [0], samples=4)"
 @pytest.fixture(autouse=True)
 def now(monkeypatch, clock):
     """Return a function that lets time pass; nothing else does."""
-    monkeypatch.setattr(loop.scripts, "meters", [])
+    monkeypatch.setattr(loop, "meters", [])
     return clock.advance
 
 
@@ -98,7 +98,7 @@ def test_the_first_step_and_a_second_and_three_steps_do_not_count(now):
     )  # checked at steps 3, 6, 12, ...: after the second is over
     steps = []
     measure(lambda batch: now(steps.append(0) or next(seconds, 0.25)))
-    assert loop.scripts.meters[-1]._first == 192
+    assert loop.meters[-1]._first == 192
 
 
 def test_a_stretch_lasts_30_seconds_or_200_steps_and_most_seconds_says_that_it_cut_it(now):

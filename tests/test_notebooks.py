@@ -27,7 +27,7 @@ from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
 from benchbook.studies.experiments import notebook
 from benchbook.studies.experiments.measurement import Measurement
-from benchbook.studies.experiments.parameters import declared, nested
+from benchbook.studies.experiments.parameters import declared, nested, point_name
 from benchbook.studies.experiments.process import Process
 from made.cells import write_points
 from made.processes import run_cells
@@ -266,7 +266,7 @@ def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published
     )
     assert tmp_path not in folder.parents
     with pytest.raises(packing.PackError, match="trained a user's network"):
-        packing.checked(folder, print)
+        packing.checked(folder, point_name, print)
 
 
 @dataclass

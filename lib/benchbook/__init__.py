@@ -13,12 +13,12 @@ if sys.platform == "win32":
     )
 
 if TYPE_CHECKING:
-    from benchbook.judging.points import results
     from benchbook.loop import callbacks
     from benchbook.loop.meter import Meter, measure
+    from benchbook.studies.results.points import results
 
 __all__ = ["Meter", "callbacks", "measure", "results"]
-HOMES = {"callbacks": "loop.callbacks", "results": "judging.points"}  # else loop.meter
+HOMES = {"callbacks": "loop.callbacks", "results": "studies.results.points"}  # else loop.meter
 
 
 def __getattr__(name: str) -> Any:

@@ -208,7 +208,7 @@ def validate(
     if not paths:
         raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
-    rows = packing.checked(path, say, published=not in_runs)
+    rows = packing.checked(path, parameters.point_name, say, published=not in_runs)
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
@@ -229,7 +229,7 @@ def compare(
         _compare_results(*map(Path, names[:2]))
         return
     tell = partial(typer.echo, err=True) if as_json else say
-    rows, described = crosschecks.read(layout.outputs() / "runs", tell)
+    rows, described = crosschecks.read(layout.outputs() / "runs", tell, parameters.point_name)
     conditions = condition.samples(described)
     sides, fault = [], None
     try:
@@ -306,7 +306,7 @@ def pack(
 ) -> None:
     """Check the rows and manifests that this checkout measured, or those of --machine, and zip
     them for sending."""
-    path, rows = packing.pack(machine, to, say)
+    path, rows = packing.pack(parameters.point_name, machine, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
@@ -327,7 +327,7 @@ def add(
     faults = []
     for path in paths:
         try:
-            folder, rows = packing.add(path, say, name)
+            folder, rows = packing.add(path, parameters.point_name, say, name)
             say(
                 f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}"
             )

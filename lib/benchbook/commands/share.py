@@ -17,6 +17,7 @@ from benchbook.commands.output import say, short
 from benchbook.machine import identity, temporary
 from benchbook.machine.processes import output
 from benchbook.rows import packing, schema
+from benchbook.studies.experiments.parameters import point_name
 
 NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=owner/name"
 NO_GH = "No pull request: `gh` is missing or not logged in (https://cli.github.com, then `gh auth login`)."
@@ -41,7 +42,7 @@ def share(
     A second call updates the request while it is open. Without `gh`, the command prints where to
     attach the zip.
     """
-    archive, rows = packing.pack(machine, None, say)
+    archive, rows = packing.pack(point_name, machine, None, say)
     contents, repository = packing.read(archive), identity.repository()
     name = rows["machine"].iloc[0]
     for file, content in contents.items():

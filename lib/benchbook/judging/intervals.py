@@ -201,6 +201,12 @@ def of_processes(value: float, values: Sequence[float], processes: Sequence) -> 
     return Interval(value, value / factor, value * factor, INTERVAL)
 
 
+def _widest(numbers: Sequence[Interval]) -> str:
+    """Return the kind of the bounds of a result of these numbers."""
+    kinds = {number.kind for number in numbers}
+    return next((word for word in (RANGE, INTERVAL) if word in kinds), ROUNDING)
+
+
 def total(*numbers: Interval) -> Interval:
     """Return the sum of independent numbers: errors of intervals add in squares, other bounds
     enter with both their ends."""
@@ -211,9 +217,7 @@ def total(*numbers: Interval) -> Interval:
     high = value + math.hypot(*(number.high - number.value for number in sampled))
     low += sum(number.low - number.value for number in others)
     high += sum(number.high - number.value for number in others)
-    kinds = {number.kind for number in numbers}
-    kind = next((word for word in (RANGE, INTERVAL) if word in kinds), ROUNDING)
-    return Interval(value, low, high, kind)
+    return Interval(value, low, high, _widest(numbers))
 
 
 def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
@@ -253,9 +257,7 @@ def combine(function: Callable[..., float], *numbers: Interval) -> Interval:
             for place, width in zip(sampled, widths, strict=True) if length else ():
                 moved[place] *= math.exp(width * abs(width) / length)
             results.append(float(function(*moved)))
-    kinds = {number.kind for number in numbers}
-    kind = next((word for word in (RANGE, INTERVAL) if word in kinds), ROUNDING)
-    return Interval(value, min(results), max(results), kind)
+    return Interval(value, min(results), max(results), _widest(numbers))
 
 
 def divide(numerator: Interval, denominator: Interval) -> Interval:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchbook.frameworks import batches
-from benchbook.loop import meter, scripts
+from benchbook.loop import meter
 
 
 class _Speed:
@@ -22,10 +22,10 @@ class _Speed:
         self._options, self._pause = options, ExitStack()
         self._meter: Any = None
 
-    def _begin(self, samples: meter.Samples = lambda count: count) -> None:
-        if self._meter in scripts.meters and self._meter._result is None:
-            scripts.meters.remove(self._meter)  # the library gave up that training
-        self._meter, self._count = meter.Meter(samples, **self._options), 0.0
+    def _begin(self, samples: meter.Samples = lambda count: count, **more: Any) -> None:
+        if self._meter:
+            self._meter.give_up()
+        self._meter, self._count = meter.Meter(samples, **self._options, **more), 0.0
 
     def _tick(self, last: Any) -> bool:
         count, self._count = self._count, 0.0
@@ -61,8 +61,7 @@ class _Keras(_Speed):
         self._samples = samples
 
     def on_train_begin(self, logs=None) -> None:
-        self._begin(self._samples or 1)
-        self._meter._total = None if self._samples else self._counted
+        self._begin(self._samples or 1, total=None if self._samples else self._counted)
 
     def _own(self) -> float:
         getattr(self.model, "jax_state_sync", bool)()
@@ -78,7 +77,7 @@ class _Keras(_Speed):
 
     def _keep(self) -> None:
         """Keep the count: an evaluation and an epoch each reset it."""
-        if self._meter._total:
+        if not self._samples:
             self._earlier = self._counted()
         self._place, self._base = 0, 0.0
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchbook.frameworks import batches as loaders
 from benchbook.frameworks import devices
-from benchbook.loop import ranks, scripts, stretch
+from benchbook.loop import ranks, stretch
 from benchbook.loop.rate import Rate
 from benchbook.loop.stretch import Mark, Stretch
 from benchbook.machine import contention
@@ -28,6 +28,7 @@ from benchbook.measuring.window import Inputs
 
 IDLE_SHARE = 0.05  # of the time, between the last step and `rate`
 Samples = float | Callable[[Any], float]
+meters: list["Meter"] = []  # of this process
 
 
 class Meter:
@@ -46,6 +47,7 @@ class Meter:
         device: whose name, memory and joules are shown, such as cuda:1; None: that of what the
         step returned.
         most_seconds: of the stretch; a slow energy counter may need more.
+        total: returns all samples so far, in place of `samples`, if a library counts them.
 
     Raises:
         ValueError: a wrong argument.
@@ -58,6 +60,7 @@ class Meter:
         every: int | None = None,
         device: str | None = None,
         most_seconds: float = 60.0,
+        total: Callable[[], float] | None = None,
     ) -> None:
         for name, value in {
             "samples": samples,
@@ -75,14 +78,18 @@ class Meter:
             None,
         )  # the warm-up's; and the step before the stretch that counts
         self._steps, self._count, self._next, self._ticked = 0, 0.0, 1, 0.0
-        self._total: Callable[[], float] | None = None  # all samples so far, if a library counts
-        self._begun = 0.0  # what it had counted when the stretch began
+        self._total, self._begun = total, 0.0  # what it had counted when the stretch began
         # The rows of batches whose samples are a number, and that number.
         self._rows, self._stated = set[int](), 0.0
         self._empty = 0  # steps that returned nothing
         self._num_workers, self._has_inputs, self._result = None, False, None
-        scripts.meters.append(self)
-        self._ranks = ranks.Ranks(f"loop-{len(scripts.meters)}")
+        meters.append(self)
+        self._ranks = ranks.Ranks(f"loop-{len(meters)}")
+
+    def give_up(self) -> None:
+        """Forget the loop, unless its rate is known: its library gave up that training."""
+        if self._result is None and self in meters:
+            meters.remove(self)
 
     def inputs(self, batches: Iterable) -> Inputs:
         """Return the batches, with their attributes; the time spent waiting for them is the

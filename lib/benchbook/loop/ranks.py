@@ -5,7 +5,7 @@ import platform
 from typing import Any
 
 from benchbook.frameworks import devices
-from benchbook.machine import processes
+from benchbook.machine import context
 
 # The longest waits for other ranks: at the first step, at the end of a loop, and between.
 FIRST_SECONDS, END_SECONDS, USUAL_SECONDS = 120.0, 60.0, 600.0
@@ -51,7 +51,8 @@ class Ranks:
             table[0][:2] == own[:2],
         )
         if self.count > 1:
-            processes.ranks.update(process for node, process, *_ in table if node == own[0])
+            here = tuple(process for node, process, *_ in table if node == own[0])
+            context.change(ranks=here)
         if len(taken := {row[2] for row in table}) > 1:
             raise ValueError(
                 f"ranks took {' and '.join(map(str, sorted(taken)))} steps; allowed: as many in each"

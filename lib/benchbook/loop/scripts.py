@@ -5,11 +5,9 @@ import runpy
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
+from benchbook.loop import meter
 from benchbook.loop.rate import Rate
-
-meters: list[Any] = []  # each `loop.Meter` of this process
 
 
 def run(path: str, arguments: list[str], folder: str = "") -> tuple[list[Rate | str], str]:
@@ -35,9 +33,9 @@ def run(path: str, arguments: list[str], folder: str = "") -> tuple[list[Rate | 
         ended = traceback.format_exception_only(error)[-1].strip()
     atexit._run_exitfuncs()
     found: list[Rate | str] = []
-    for meter in meters:
+    for each in meter.meters:
         try:
-            found.append(meter.rate())
+            found.append(each.rate())
         except ValueError as error:
             found.append(str(error))
     return found, ended

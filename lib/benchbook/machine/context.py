@@ -25,6 +25,8 @@ class Context:
         process_seconds: the limit of one measuring process.
         patience: see `contention.patience`.
         limits: see `identity.limits`.
+        strict: whether a fault of this library ends a report, as in tests, or leaves out a file.
+        ranks: processes on this host of a loop that is measured in several.
         failed_downloads: why, by folder of the cache; they are not tried again.
     """
 
@@ -38,6 +40,8 @@ class Context:
     process_seconds: float | None = None
     patience: float | None = None
     limits: dict | None = None
+    strict: bool = False
+    ranks: tuple[int, ...] = ()
     failed_downloads: dict[str, str] = field(default_factory=dict)
 
 

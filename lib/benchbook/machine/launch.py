@@ -25,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import cloudpickle
 import psutil
@@ -38,7 +38,7 @@ LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
 POLL_SECONDS = 0.5  # between two calls of `on_wait`; frequent ones would disturb windows
 MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line
 FULL_BYTES = 2**20  # a disk with less free space counts as full
-listener: Callable[[Any], None] | None = None  # takes the messages of this process
+_messages: TextIO | None = None  # to the process that called this one
 
 
 class Died(RuntimeError):
@@ -146,10 +146,9 @@ def call(
 
 
 def send(message: Any) -> None:
-    """Send a message, which JSON can hold, to the process that called this one, or to
-    `listener`."""
-    if listener is not None:
-        listener(message)
+    """Send a message, which JSON can hold, to the process that called this one, if one did."""
+    if _messages:
+        print(json.dumps(message), file=_messages, flush=True)
 
 
 def _follow(
@@ -220,7 +219,7 @@ def _death(how: str, log: Path, kills: int) -> Failed:
 
 def main() -> None:
     """Call the function of the folder's task, and write its result or its error into the folder."""
-    global listener
+    global _messages
     folder, rank = Path(sys.argv[1]), os.environ.get("RANK", "0")
     parent = os.dup(0)
     with open(os.devnull) as nothing:  # noqa: PTH123 (a script that asks for input meets the end of a file)
@@ -228,8 +227,7 @@ def main() -> None:
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     os.dup(1)  # which is open until this process ends, as its caller expects
     if rank == "0":
-        messages = (folder / MESSAGES).open("w", encoding="utf-8")
-        listener = lambda message: print(json.dumps(message), file=messages, flush=True)  # noqa: E731
+        _messages = (folder / MESSAGES).open("w", encoding="utf-8")
     os.dup2(2, 1)
     try:
         function, arguments, given = pickle.loads((folder / "task").read_bytes())

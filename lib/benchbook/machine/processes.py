@@ -16,7 +16,6 @@ import psutil
 from benchbook.machine import context
 
 LAUNCHER = "benchbook.machine.launch"  # the module of the command line, see there
-ranks: set[int] = set()  # on this host, of a loop that is measured in several processes
 KILL_SECONDS = 10.0  # the longest wait for killed processes to end
 POLL_SECONDS = 0.5
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -116,9 +115,8 @@ def own() -> list[psutil.Process]:
             first = parent
     is_named = run_id not in (None, "none")  # none: torchrun's default
     others = with_variable("TORCHELASTIC_RUN_ID", run_id) if is_named else []
-    return list(
-        dict.fromkeys([*tree(first.pid), *others, *(each for rank in ranks for each in tree(rank))])
-    )
+    ranks = (each for rank in context.current().ranks for each in tree(rank))
+    return list(dict.fromkeys([*tree(first.pid), *others, *ranks]))
 
 
 def exit_at_once() -> NoReturn:

@@ -7,7 +7,7 @@ and process.
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +32,7 @@ class Run:
         phase: the current phase.
         manifest: what does not change within a run, and the machine's condition.
         ended_by_another: whether the run belongs to another process, which is gone.
+        tell: called with phase, status and rate of each row.
     """
 
     folder: Path
@@ -40,6 +41,7 @@ class Run:
     phase: str = "setup"
     manifest: dict = field(default_factory=dict)
     ended_by_another: bool = False
+    tell: Callable[[dict], object] = launch.send
 
     @property
     def path(self) -> Path:
@@ -114,7 +116,7 @@ class Run:
         # Before the row is written: an interrupt in between would give its index to another one.
         self._indices[self.phase, repeat] = row["index"] + 1
         records.append(self.path, row)
-        launch.send({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
+        self.tell({name: row.get(name) for name in ("phase", "status", "samples_per_second")})
         if "seconds" in measures:
             window = {"index": row["index"], "window_awake_seconds": awake_seconds}
             self._sample(repeat=repeat, energy_parts=energy_parts, **window)

@@ -20,6 +20,7 @@ from benchbook.rows import networks
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
 CONTRADICTION = 1.1  # factor between rates of one chip above which they contradict one another
+PEAKS = ["fp32_tflops", "fp16_tflops", "matrix_tflops"]
 SERIES = {
     "nvidia",
     "tesla",
@@ -133,9 +134,7 @@ def peak(chip: str, precision: str | None) -> float:
     """
     if chip not in table().index or not isinstance(precision, str):
         return numpy.nan
-    fp32, fp16, matrix = (
-        table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
-    )
+    fp32, fp16, matrix = table().loc[chip, PEAKS].astype(float)
     half = numpy.nan if numpy.isnan(matrix) else numpy.fmax(matrix, fp16)
     return float({"fp32": fp32, "tf32": half / 2}.get(precision, half))
 
@@ -211,9 +210,7 @@ def contradiction(chip: str) -> str:
     Sums in 32 bits are no faster than sums in 16 bits, and matrix units no slower than the
     shaders in fp32.
     """
-    fp32, fp16, matrix = (
-        table().loc[chip, ["fp32_tflops", "fp16_tflops", "matrix_tflops"]].astype(float)
-    )
+    fp32, fp16, matrix = table().loc[chip, PEAKS].astype(float)
     if not (matrix > CONTRADICTION * fp16 or fp32 > CONTRADICTION * matrix):
         return ""
     rates = f"fp32 {fp32:g}, fp16 {fp16:g}, matrix {matrix:g} TFLOP/s"

@@ -18,6 +18,7 @@ from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows import files as reading
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.experiments.parameters import point_name
 from benchbook.studies.results import answers
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.results.tables import is_measured
@@ -165,7 +166,7 @@ def merge(runs: Path) -> Aggregation:
     def make(names: list[str]) -> Aggregation:
         said, own = [*unread], rows[rows["machine"].isin(names)]
         known = {run: described[run] for run in own["run_id"].unique() if run in described}
-        measured = crosschecks.consistent(own, known, said.append)
+        measured = crosschecks.consistent(own, known, said.append, point_name)
         measured = crosschecks.by_owner(measured, known, mine)
         yours = frozenset(measured.loc[measured["session"].isin(mine), "machine"])
         every = pandas.concat([measured, articles.rows()], ignore_index=True)
@@ -182,7 +183,7 @@ def merge(runs: Path) -> Aggregation:
     gc.disable()  # its search for cycles takes an eighth of the time
     try:
         return make(names)
-    except reading.unexpected:
+    except reading.unexpected():
         make([])  # raises if the fault is in no machine
         find_faults(make, names, errors)
         if not errors:

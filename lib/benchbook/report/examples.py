@@ -8,7 +8,6 @@ for about a minute; its rows are not kept. The aggregation shows the rows in out
 import base64
 import io
 import itertools
-import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,12 +37,12 @@ def write(study: str) -> Path:
     source = layout.notebook(study)
     target = layout.root() / "outputs" / "examples" / source.name
     with temporary.folder() as folder:
-        given = {}
+        given, attended, executed = {}, {}, folder / source.name
         if study in studies.names():  # see `notebook.is_attended`
-            os.environ |= {"JPY_SESSION_NAME": "example", "BENCHBOOK_OUTPUTS": str(folder)}
+            attended = {"JPY_SESSION_NAME": "example", "BENCHBOOK_OUTPUTS": str(folder)}
             given = nested(study, AMOUNT | plan_of(study).EXAMPLE)
-        executed = folder / source.name
-        kernel.execute(source, executed, given)
+        with temporary.variables(**attended):
+            kernel.execute(source, executed, given)
         notebook = cleaning.read(executed)
     this = identity.identify()
     name = naming.computer(naming.chip_name(this.chip), this.physical_cores)
@@ -95,7 +94,6 @@ def _fewer_colours(picture: str) -> str:
 
 
 if __name__ == "__main__":
-    # The aggregation first: what runs after it has outputs of its own.
-    for name in sorted(sys.argv[1:] or layout.notebooks(), key=studies.folders().__contains__):
+    for name in sys.argv[1:] or layout.notebooks():
         print(write(name).relative_to(layout.root()), flush=True)
     index(layout.root() / "outputs" / "examples")

@@ -14,7 +14,7 @@ import pandas
 from benchbook.machine import sessions
 from benchbook.machine.identity import KIND_DIGITS
 from benchbook.machine.precisions import PRECISIONS
-from benchbook.rows import files, networks, points, records
+from benchbook.rows import files, networks, records
 from benchbook.rows import manifests as described_runs
 from benchbook.rows.schema import DTYPES
 
@@ -41,6 +41,9 @@ OF_WINDOWS = (
 )
 NUMBERS = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
 RUN = ["machine", "study", "point", "run_id"]
+# Returns a point's name from its study and parameters: `parameters.point_name`, which refers to the
+# defaults of the study's Plan.
+NameOf = Callable[[str, dict], str]
 
 
 def _source(row: Mapping, known: Mapping) -> str:
@@ -85,12 +88,15 @@ def _mismatch(row: Mapping, known: Mapping) -> str:
 RULES: tuple[Callable[[Mapping, Mapping], str], ...] = (_source, _rate, _steps, _mismatch)
 
 
-def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> dict[str, str]:
+def complaints(
+    rows: pandas.DataFrame, manifests: Mapping[str, dict], name_of: NameOf
+) -> dict[str, str]:
     """Return the first contradiction of each run that has one, as a line with its file.
 
     Args:
         rows: from `records.merge`, each run's in the order of its file.
         manifests: by run id; without one, a run's rows are only compared with each other.
+        name_of: see NameOf.
     """
     texts = rows[[name for name in DTYPES if name not in NUMBERS]].astype(object)
     table = rows[NUMBERS].astype(float).join(texts.where(texts.notna(), None))
@@ -99,8 +105,9 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> dict[st
         runs.setdefault(row["run_id"], []).append(row)
     for run_id, lines in runs.items():
         try:
-            fault = _fault(lines, manifests.get(run_id) or {})
-        except files.unexpected as error:  # it must not end a report of other runs
+            known = _known(manifests.get(run_id) or {}, lines[0]["study"], name_of)
+            fault = _fault(lines, known)
+        except files.unexpected() as error:  # it must not end a report of other runs
             fault = f"line 2: it cannot be checked ({type(error).__name__}: {error})"
         if run_id in copies and not fault:
             fault = "line 2: its {} are those of run {}".format(*copies[run_id])
@@ -109,24 +116,24 @@ def complaints(rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> dict[st
     return wrong
 
 
-def _fault(lines: list[dict], manifest: Mapping) -> str:
-    known = _known(manifest, lines[0]["study"])
+def _fault(lines: list[dict], known: Mapping) -> str:
     for number, row in enumerate(lines, 2):
         if reason := next(filter(None, (rule(row, known) for rule in RULES)), ""):
             return f"line {number}: {reason}"
     return ""
 
 
-def read(folder: Path, say: files.Say) -> tuple[pandas.DataFrame, dict[str, dict]]:
+def read(folder: Path, say: files.Say, name_of: NameOf) -> tuple[pandas.DataFrame, dict[str, dict]]:
     """Return the rows below a folder that no check refuses, and the manifests there by run id;
     see `by_owner`.
 
     Args:
         folder: of runs, or a file of rows.
         say: called with a line for what is left out.
+        name_of: see NameOf.
     """
     manifests = described_runs.read_all(folder, say)
-    rows = consistent(records.gather(folder, say), manifests, say)
+    rows = consistent(records.gather(folder, say), manifests, say, name_of)
     return by_owner(rows, manifests, sessions.own()), manifests
 
 
@@ -158,21 +165,21 @@ def by_owner(
 
 
 def consistent(
-    rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say
+    rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say, name_of: NameOf
 ) -> pandas.DataFrame:
     """Return the rows of runs without contradictions.
 
     Args:
-        rows, manifests: see `complaints`.
+        rows, manifests, name_of: see `complaints`.
         say: called with a line for each run that is left out.
     """
-    found = complaints(rows, manifests)
+    found = complaints(rows, manifests, name_of)
     for line in found.values():
         say(f"left out: {line}")
     return rows[~rows["run_id"].isin(found)]
 
 
-def _known(manifest: Mapping, study: str) -> dict[str, object]:
+def _known(manifest: Mapping, study: str, name_of: NameOf) -> dict[str, object]:
     """Return the values of a run's rows that its manifest determines, by column; 0, "" or None:
     any."""
     parameters, machine = manifest.get("parameters") or {}, manifest.get("machine") or {}
@@ -196,11 +203,7 @@ def _known(manifest: Mapping, study: str) -> dict[str, object]:
         context = networks.describe(str(parameters.get("model"))).sequence_length
         known["sequence_length"] = parameters.get("sequence_length") or context
         try:
-            known["point"] = (
-                points.name_of(study, parameters)
-                if points.name_of and "device" in parameters
-                else None
-            )
+            known["point"] = name_of(study, parameters) if "device" in parameters else None
         except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
             known["point"] = None
     return known

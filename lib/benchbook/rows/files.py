@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from benchbook.machine import context
 from benchbook.rows.schema import RUN_ID, listed
 
 Say = Callable[[str], object]  # takes a line for the user
@@ -13,9 +14,10 @@ Say = Callable[[str], object]  # takes a line for the user
 # unzip leaves next to it under a name that no run has.
 FOREIGN = re.compile(rf"(^|/)(\.(?!\./)|~\$|__MACOSX/)|{RUN_ID.pattern}(?![/\w]|\.\w+$)[^/]*$|/$")
 
-# After these, a reader names what it cannot read, and continues. In tests none: a fault of this
-# library fails them.
-unexpected: tuple[type[Exception], ...] = (Exception,)
+
+def unexpected() -> tuple[type[Exception], ...]:
+    """Return the errors after which a reader names what it cannot read, and continues."""
+    return () if context.current().strict else (Exception,)
 
 
 def read_plain(path: Path, most_bytes: int) -> bytes:

@@ -19,7 +19,7 @@ import pandas
 
 from benchbook.machine import identity, layout, sessions, temporary
 from benchbook.rows import crosschecks, files, manifests, records
-from benchbook.rows.crosschecks import RUN
+from benchbook.rows.crosschecks import RUN, NameOf
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
 
@@ -39,13 +39,14 @@ class PackError(ValueError):
 
 
 def pack(
-    machine_name: str = "", path: Path | None = None, say: Say = print
+    name_of: NameOf, machine_name: str = "", path: Path | None = None, say: Say = print
 ) -> tuple[Path, pandas.DataFrame]:
     """Write a zip of one machine's rows and manifests.
 
     Messages of failures are not packed: an error's text may hold folders, hosts and keys.
 
     Args:
+        name_of: see NameOf.
         machine_name: the machine of the rows, whoever measured them; empty: the sessions that
         this checkout measured on this computer.
         path: the zip to write; default: `<machine>.zip` in the outputs folder.
@@ -69,7 +70,7 @@ def pack(
         )
     if not folder.is_dir():
         raise PackError(f"machine {machine_name!r} has no rows; {_machines()}")
-    contents, rows = read(folder), _of_machine(folder, say)
+    contents, rows = read(folder), _of_machine(folder, name_of, say)
     is_own = rows["session"].isin(own)
     if is_by_name and not is_own.all():
         others, every = (each["run_id"].nunique() for each in (rows[~is_own], rows))
@@ -137,7 +138,9 @@ def _readable(text: str) -> str:
     return unicodedata.normalize("NFC", written)
 
 
-def add(path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.DataFrame]:
+def add(
+    path: Path, name_of: NameOf, say: Say = print, name: str = ""
+) -> tuple[Path, pandas.DataFrame]:
     """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right
     and fits the disk.
 
@@ -147,6 +150,7 @@ def add(path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.Data
 
     Args:
         path: the zip, or the folder unpacked from it.
+        name_of: see NameOf.
         say: called with what `checked` has to say.
         name: of the machine here; empty: the pack's.
 
@@ -172,7 +176,7 @@ def add(path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.Data
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             (folder,) = staged.iterdir()
-            rows, here, new = _of_machine(folder, say), records.gather(runs, str), set()
+            rows, here, new = _of_machine(folder, name_of, say), records.gather(runs, str), set()
             sent, name = folder.name, name or _name_here(folder, rows, here)
             if name != sent:
                 folder = _rename(folder, layout.check_name(name, "machine name"))
@@ -307,12 +311,13 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
     return dict(zip(found, names, strict=True))
 
 
-def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
+def checked(path: Path, name_of: NameOf, say: Say, published: bool = False) -> pandas.DataFrame:
     """Return the rows of a file, or of all files below a folder, after all checks of rows and
     manifests.
 
     Args:
         path: the file or folder.
+        name_of: see NameOf.
         say: called with a line that names unknown columns.
         published: whether rows may be published; only the measured ones are compared with
         manifests.
@@ -329,20 +334,20 @@ def checked(path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
     measured = rows[rows["source"] == "measured"] if published else rows
     for run in measured.loc[measured["model"].eq(records.YOURS), "run_id"]:
         raise PackError(f"run {run} trained a user's network in a notebook; allowed: the study's")
-    for complaint in crosschecks.complaints(measured, described).values():
+    for complaint in crosschecks.complaints(measured, described, name_of).values():
         raise PackError(complaint)
     for line in records.unused(rows):
         say(line)
     return rows
 
 
-def _of_machine(folder: Path, say: Say) -> pandas.DataFrame:
+def _of_machine(folder: Path, name_of: NameOf, say: Say) -> pandas.DataFrame:
     """Return the rows in a machine's folder, after all checks; each run is in the file of its name.
 
     Raises:
         PackError, SchemaError, ManifestError: see `add`.
     """
-    rows = checked(folder, say)
+    rows = checked(folder, name_of, say)
     places = {
         path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)
     }

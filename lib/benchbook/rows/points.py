@@ -1,11 +1,7 @@
 """What of a point's parameters may be published, and the work that its name says."""
 
 import re
-from collections.abc import Callable
 
-# Returns a point's name from its study and parameters. It refers to the defaults of the study's
-# Plan, which only packages above this one know: `studies.parameters` sets it.
-name_of: Callable[[str, dict], str] | None = None
 # Parameters that change no result: the data folder, when the processes are enough, and what else a
 # notebook shows.
 UNMEASURED = frozenset({"data_root", "try_seconds", "explore"})

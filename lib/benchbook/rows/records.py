@@ -191,7 +191,7 @@ def _validated(
     source = str(paths[numbers[0]]) if len(numbers) == 1 else "rows"
     try:
         return [validate(table.reset_index(drop=True), source).set_axis(table.index)]
-    except (SchemaError, *files.unexpected) as error:  # it must not end a report of other files
+    except (SchemaError, *files.unexpected()) as error:  # it must not end a report of other files
         if len(numbers) == 1:
             is_ours = isinstance(error, SchemaError)
             reason = (

@@ -28,7 +28,7 @@ from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
 from benchbook.studies.experiments.measurement import Measurement
-from benchbook.studies.experiments.parameters import budget
+from benchbook.studies.experiments.parameters import budget, point_name
 from benchbook.studies.experiments.process import CHECK
 
 NEEDED_BYTES = 200 * 2**20
@@ -309,7 +309,7 @@ def summary(
         Missing: a point has no rows; the message names each.
     """
     said = []  # the report says it as well
-    rows, described = crosschecks.read(layout.runs(machine_name), said.append)
+    rows, described = crosschecks.read(layout.runs(machine_name), said.append, point_name)
     summaries = verdicts.summarise(rows, condition.samples(described))
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
     excused = {point.key for point, _ in left_out}
@@ -337,7 +337,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         like it was measured yet), limit_seconds.
     """
     folder = layout.outputs() / "runs"
-    rows, described = crosschecks.read(folder, str)
+    rows, described = crosschecks.read(folder, str, point_name)
     trained = rows["phase"].eq("train")
     timed = rows.assign(seconds=rows["seconds"].where(trained, 0.0).astype(float))
     timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))
@@ -439,7 +439,7 @@ def _window(point: Point, here: pandas.DataFrame) -> tuple[float, float]:
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
-    rows, described = crosschecks.read(layout.runs(machine_name), str)
+    rows, described = crosschecks.read(layout.runs(machine_name), str, point_name)
     conditions = condition.samples(described)
     judged = verdicts.summarise(rows, conditions)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]

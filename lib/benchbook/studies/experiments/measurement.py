@@ -1,13 +1,13 @@
 """Measure a point in fresh processes, one after the other; see `process` for what each of them
 does."""
 
+import functools
 import math
 import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -85,7 +85,7 @@ class Measurement:
     patience: float | None = None
     network: type | None = None
 
-    @cached_property
+    @functools.cached_property
     def folder(self) -> Path:
         """Return the folder of the point's rows, which stays though the notebook may be edited
         meanwhile."""
@@ -213,10 +213,9 @@ class Measurement:
             else 1
         )
         if self.in_kernel and count == 1:
-            launch.listener = lambda row: on_row(number, row)
+            tell = functools.partial(on_row, number)
             with suppress(Exception):  # its row is written
-                process.run(self.study, given, run_id, number, network=self.network)
-            launch.listener = None
+                process.run(self.study, given, run_id, number, network=self.network, tell=tell)
             return
         variables = kinds.environment(given["device"], os.environ)
         if given["device"] == "cpu" and count > 1:
@@ -238,7 +237,7 @@ class Measurement:
             seconds=context.current().process_seconds or math.inf,
             variables=variables,
             num_ranks=count,
-            on_message=lambda row: on_row(number, row),
+            on_message=functools.partial(on_row, number),
         )
         if failed:
             self.fail(number, run_id, *failures.of_process(failed))

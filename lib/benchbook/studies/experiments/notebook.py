@@ -408,7 +408,7 @@ class Experiment(Process):
         if self.is_temporary:
             temporary = layout.runs(machine)
             with context.changed(outputs=""):
-                packing.add(temporary)
+                packing.add(temporary, point_name)
         with context.changed(outputs=""):
             print(f"Kept: {layout.runs(machine)}. Run 90_aggregate or `make report` to see them.")
 

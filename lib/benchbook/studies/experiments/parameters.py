@@ -230,9 +230,6 @@ def point_name(study: str, parameters: dict) -> str:
     return f"{'-'.join([*leading.values(), *words])[: points.MAX_LENGTH]}-{digest}"
 
 
-points.name_of = point_name
-
-
 def title(study: str, parameters: dict) -> str:
     """Return a point's title for people, such as `reference, CPU, TensorFlow, 64 px, batch 32`.
 

@@ -25,7 +25,7 @@ from benchbook.frameworks.devices import Device, Group
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import confirmation
 from benchbook.judging.agreement import Agreement
-from benchbook.machine import identity, kinds, processes
+from benchbook.machine import identity, kinds, launch, processes
 from benchbook.measuring import parity, protocol, runs, tuned
 from benchbook.measuring.writer import Run
 from benchbook.studies.experiments.parameters import plan_of, point_name
@@ -279,19 +279,20 @@ def run(
     number: int,
     waited: float = 0.0,
     network=None,
+    tell: Callable[[dict], object] = launch.send,
 ) -> None:
     """Do the work of one process of a point, and write its run; `launch.call` calls this.
 
     Args:
         study, parameters, run_id, number: see `begin`.
         waited: the seconds for which the measurement waited for a calm machine before.
-        network: see `Process`.
+        network, tell: see `Process` and `Run`.
 
     Raises:
         Exception: whatever ended the work; its row is written.
     """
     process = begin(study, parameters, run_id, number)
-    process.network = network
+    process.run.tell, process.network = tell, network
     process.run.manifest["waited_seconds"] = round(waited, 1)
     if kinds.keeps_memory():
         process.run.add_settings(keeps_memory=True)

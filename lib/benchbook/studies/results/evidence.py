@@ -11,6 +11,7 @@ from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
 from benchbook.record import articles, naming
 from benchbook.rows import ceilings, crosschecks
+from benchbook.studies.experiments.parameters import point_name
 
 SECONDS = {
     "milliseconds": 1e-3,
@@ -86,7 +87,7 @@ class Evidence:
         """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
         said = []
-        rows, described = crosschecks.read(folder / point, said.append)
+        rows, described = crosschecks.read(folder / point, said.append, point_name)
         if rows.empty and said:
             raise ValueError("; ".join(said))
         for line in said:

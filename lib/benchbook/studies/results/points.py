@@ -9,6 +9,7 @@ from benchbook.judging import verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
 from benchbook.rows import crosschecks
+from benchbook.studies.experiments.parameters import point_name
 
 
 def results(folder: str | Path | None = None, machine: str = "") -> pandas.DataFrame:
@@ -27,7 +28,8 @@ def results(folder: str | Path | None = None, machine: str = "") -> pandas.DataF
     runs = Path(folder) if folder else layout.outputs() / "runs"
     if not runs.is_dir():
         raise ValueError(f"{str(runs)!r} is not a folder; allowed: a folder of machines' rows")
-    rows, manifests = crosschecks.read(runs, lambda line: print(printable(line), file=sys.stderr))
+    say = lambda line: print(printable(line), file=sys.stderr)  # noqa: E731
+    rows, manifests = crosschecks.read(runs, say, point_name)
     names = sorted(set(rows["machine"]))
     if machine and machine not in names:
         raise ValueError(f"no machine {machine!r} in {runs}; allowed: {', '.join(names) or 'none'}")
