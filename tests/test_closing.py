@@ -13,6 +13,7 @@ from benchbook.judging import wording
 from benchbook.loop.rate import Rate
 from benchbook.record import estimates
 from benchbook.report import closing
+from benchbook.report import tables as report_tables
 from benchbook.running import progress
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.notebook import Experiment
@@ -62,7 +63,7 @@ def test_a_disturbed_point_says_so_in_notebook_and_terminal(words, tmp_path, mon
     found = experiment.end()
     assert set(found.measured["session"]) == {"s"}  # neither an earlier session nor another point
     assert set(found.measured["point"]) == {own["point"]}
-    said = closing.answer(found, studies.every()["mnist_speedup"])
+    said = closing.answer(found, studies.every()["mnist_speedup"]).data
     first = said.partition("\n")[0]
     assert re.match(r"\*\*\d+ seconds an epoch of MNIST \(\d+ to \d+", first)
     assert words in first.rpartition(" on ")[0]
@@ -86,7 +87,8 @@ def test_each_study_answers_with_one_figure_and_at_most_eight_columns(name, monk
     closing.show(Evidence(rows, own_first=True), STUDIES[name])
     answer, figure, note, table, folded = shown
     assert "Source: this machine" in note.data or name == "calibrate"
-    assert answer.data.startswith("**")
+    sentence = answer._repr_markdown_()[1]["sentence"]  # for pages
+    assert answer.data.startswith(f"**{report_tables.markdown(sentence)}**")
     assert figure._repr_png_()
     assert table.data.count("<th>") <= 8
     assert "NaN" not in table.data + re.sub('base64,[^"]*', "", folded.data)
@@ -101,17 +103,17 @@ def test_a_point_of_another_size_is_an_answer_too_and_a_failure_is_in_its_own_wo
         "idle_watts": 12.0,
     }
     other = evidence(windows((250.0, 320.0, 400.0), batch_size=7, **energy), published=True)
-    said = closing.answer(other, studies.every()["mnist_speedup"])
+    said = closing.answer(other, studies.every()["mnist_speedup"]).data
     assert re.match(r"\*\*188 seconds an epoch of MNIST \(150 to 240; .*, batch 7", said)
     assert "Energy: 0.50 J an image" in said
     assert "No GPU was measured here" in said
     assert "33.4 / 19.6 = 1.704" in said
     smaller = evidence(point("segmentation_scaling", image_size=128), published=True)
-    said = closing.answer(smaller, studies.every()["segmentation_scaling"]).partition("\n")[0]
+    said = closing.answer(smaller, studies.every()["segmentation_scaling"]).data.partition("\n")[0]
     assert re.match(r"\*\*\S+ ms an image \(.*\) training on a Chip A, 128 px", said)
     row = make_row(study="resnet50_cost", status="out_of_memory", message="no room") | NOTHING
     failed = evidence([row], published=True)
-    assert closing.answer(failed, studies.every()["resnet50_cost"]).startswith(
+    assert closing.answer(failed, studies.every()["resnet50_cost"]).data.startswith(
         "**Out of memory: no room.**"
     )
 

@@ -76,6 +76,7 @@ def test_a_notebook_is_committed_clean_and_short(path):
         )
         <= 30
     )
+    assert len([cell for cell in code if "answer" in cell.metadata.get("tags", ())]) == 1
     [title] = headings_of(path, "#")
     assert title.endswith("?")
     text = "\n".join(cell.source for cell in code)

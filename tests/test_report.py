@@ -354,7 +354,11 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     ):  # fmt: skip
         shown = [
             new_output("stream", text="Session\n"),
-            new_output("display_data", {"text/markdown": f"**{said}** More."}),
+            new_output(
+                "display_data",
+                {"text/markdown": f"**{said}** More."},
+                metadata={"text/markdown": {"sentence": said}},
+            ),
         ]
         for name in ("windows", "mnist-epochs"):  # only the latter is a table of the report
             about = {"image/png": {"alt": "figure", "table": name}}
@@ -367,7 +371,8 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
             *shown,
             html_output("<p>table</p>"),
             text="# Title\nWhy a window?",
-            source="closing.show(a)",
+            source="show(a)",
+            tags=["answer"],
         )
         with context.changed(session=session):
             kernel.keep(path, "mnist_speedup", point, variant == "reference")
@@ -392,7 +397,7 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
         "It takes 4 s.",
         "note",
         "Why a",
-        "closing",
+        "show",
         "Session",
         "table",
         "Other points",

@@ -19,12 +19,12 @@ ADDRESSES = (
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-def write_notebook(path: Path, *outputs, text="# Title", source="print(1)") -> Path:
+def write_notebook(path: Path, *outputs, text="# Title", source="print(1)", **metadata) -> Path:
     """Write an executed notebook with a cell of text and a cell of code with these outputs;
     return its path."""
     cells = [
         new_markdown_cell(text, id="text"),
-        new_code_cell(source, id="code", outputs=list(outputs)),
+        new_code_cell(source, id="code", outputs=list(outputs), metadata=metadata),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(new_notebook(cells=cells), path)

@@ -99,16 +99,17 @@ def _output(output: nbformat.NotebookNode, heading: str) -> nbformat.NotebookNod
         return new("stream", text=written) if output.name == "stdout" else None
     if kind == "error":
         return new("stream", text=f"{output.ename}: {output.evalue}\n")
-    data = output.get("data", {})
+    data, metadata = output.get("data", {}), output.get("metadata", {})
     picture = next((kind for kind in PICTURES if kind in data), None)
     if picture:
-        own = {"alt": f"Picture under: {heading}", "table": ""} | output.get("metadata", {}).get(
-            picture, {}
-        )
+        own = {"alt": f"Picture under: {heading}", "table": ""} | metadata.get(picture, {})
         own = {name: str(own[name]) for name in ("alt", "table")}
         return new("display_data", {picture: data[picture]}, metadata={picture: own})
     if "text/markdown" in data:
-        return new("display_data", {"text/markdown": _plain_markdown(data["text/markdown"])})
+        said = metadata.get("text/markdown", {}).get("sentence")
+        own = {"text/markdown": {"sentence": str(said)}} if said else {}
+        text = _plain_markdown(data["text/markdown"])
+        return new("display_data", {"text/markdown": text}, metadata=own)
     if "text/html" in data:
         return new(
             "display_data", {"text/html": markup(data["text/html"], f"Table under: {heading}")}

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import pandas
 from IPython.display import HTML, Markdown, display
+from matplotlib.axes import Axes
 
 from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.loop.rate import Rate
@@ -29,8 +30,13 @@ ROWS = [
     "samples",
     "seconds",
     "input_seconds",
+    "samples_per_second",
+    "energy_joules",
+    "loss",
+    "accuracy",
+    "status",
+    "message",
 ]
-ROWS += ["samples_per_second", "energy_joules", "loss", "accuracy", "status", "message"]
 
 
 def show(
@@ -47,7 +53,7 @@ def show(
         and verdict.
     """
     drawing, own = study.lead.draw(evidence, study.name), windows(evidence, study)
-    display(Markdown(answer(evidence, study, *more)))
+    display(answer(evidence, study, *more))
     drawing = drawing if drawing.figure and not _own_network(evidence) else own
     display(drawing)
     display(HTML(drawing.note))
@@ -71,14 +77,12 @@ def show_rate(rate: Rate) -> None:
     speed, low, high = wording.quantity(numbers, "samples a second")
     hours = wording.duration(1e6 / rate.samples_per_second)
     said = f"{speed} ({low} to {high}; one process) on this {rate.device}"
-    display(Markdown(f"**{said}**: a million samples take {hours}."))
+    display(_spoken(said, f": a million samples take {hours}."))
     table = pandas.DataFrame({"window": range(1, len(rate.rates) + 1), "rate": rate.rates})
     with figures.style():
         figure, axes = figures.canvas(2.8)
         axes.plot(table["window"], table["rate"], "o-")
-        axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")
-        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-        axes.locator_params(axis="x", integer=True)
+        _label(axes)
     display(Drawing(figure, table, "Samples per second over windows"))
     if lines := _elsewhere(rate):
         display(
@@ -105,13 +109,17 @@ def _elsewhere(rate: Rate) -> list[dict]:
     return lines
 
 
-def answer(evidence: Evidence, study: Study, *more: str) -> str:
-    """Return the answer of one point in Markdown: its number, what is published, and the proof."""
+def answer(evidence: Evidence, study: Study, *more: str) -> Markdown:
+    """Return the answer of one point: its number, what is published, and the proof."""
     first, *said = sentences(evidence, study)
-    first = f"**{tables.markdown(first)}**"
     compared = [] if _own_network(evidence) else [*more, _claim(evidence, study)]
     said = [*said, *compared, proof(evidence, study)]
-    return "\n\n".join([first, *map(tables.markdown, filter(None, said))])
+    return _spoken(first, "".join(f"\n\n{tables.markdown(each)}" for each in said if each))
+
+
+def _spoken(first: str, rest: str) -> Markdown:
+    """Return a text whose first sentence is bold; pages read it in the output's metadata."""
+    return Markdown(f"**{tables.markdown(first)}**{rest}", metadata={"sentence": first})
 
 
 def sentences(evidence: Evidence, study: Study, dated: bool = False) -> list[str]:
@@ -184,6 +192,12 @@ def _hiding(evidence: Evidence) -> list[str]:
     return sorted(own["hypervisor"].dropna().unique())
 
 
+def _label(axes: Axes) -> None:
+    axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.locator_params(axis="x", integer=True)
+
+
 def windows(evidence: Evidence, study: Study) -> Drawing:
     """Draw the rate of each window, and the point's interval as a band."""
     rows = statistics.timed_windows(evidence.measured)
@@ -199,9 +213,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
             axes.axhspan(
                 point["low"], point["high"], alpha=0.15, label=figures.WHISKERS[point["interval"]]
             )
-        axes.set(xlabel="window", ylabel="samples per second", title="The rate of each window")
-        axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-        axes.locator_params(axis="x", integer=True)
+        _label(axes)
         if len(rows):  # a calibration has none
             figure.legend(loc="outside lower center", ncols=2)
     note = sources("samples per second", rows, evidence, study.name)

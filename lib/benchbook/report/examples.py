@@ -7,7 +7,6 @@ for about a minute; its rows are not kept. The aggregation shows the rows in out
 
 import base64
 import io
-import itertools
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from PIL import Image
 from benchbook import studies
 from benchbook.machine import identity, layout, temporary
 from benchbook.record import naming
-from benchbook.report import cleaning, site
+from benchbook.report import cleaning, site, tables
 from benchbook.running import kernel
 from benchbook.studies.experiments.parameters import nested, plan_of
 
@@ -48,9 +47,8 @@ def write(study: str) -> Path:
     name = naming.computer(naming.chip_name(this.chip), this.physical_cores)
     made = {"machine": str(name), "day": f"{datetime.now(UTC):%Y-%m-%d}"}
     notebook.metadata = {**notebook.metadata, site.MADE: made}
-    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
-        if "image/png" in output.get("data", {}):
-            output.data["image/png"] = _fewer_colours(output.data["image/png"])
+    for output in _shown(notebook.cells, "image/png"):
+        output.data["image/png"] = _fewer_colours(output.data["image/png"])
     for count, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
         cell.execution_count = count
     target.parent.mkdir(exist_ok=True)
@@ -64,12 +62,8 @@ def index(folder: Path) -> None:
     lines = [HEAD]
     for path in sorted(folder.glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
-        answers = [cell for cell in cells if any(call in cell.source for call in site.ANSWERS[:2])]
-        outputs = itertools.chain.from_iterable(
-            cell.get("outputs", ()) for cell in answers or cells
-        )
-        shown = [output for output in outputs if "data" in output]
-        drawn = [output for output in shown if "image/png" in output.data]
+        answers = site.answering(cells)
+        drawn = _shown(answers, "image/png") or _shown(cells, "image/png")
         largest = max(drawn, key=lambda output: len(output.data["image/png"]))
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
@@ -78,12 +72,15 @@ def index(folder: Path) -> None:
             layout.question(path.stem.partition("_")[2]),
             largest.metadata["image/png"]["alt"],
         )
-        said = [
-            site.first_sentence(output) for output in shown if answers and site.is_markdown(output)
-        ]
-        answer = f"**{said[0]}**\n\n" if said else ""
+        said = "".join(map(site.sentence, _shown(answers, "text/markdown")))
+        answer = f"**{tables.markdown(said)}**\n\n" if said else ""
         lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")
     (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def _shown(cells: list, kind: str) -> list:
+    """Return the outputs of cells that have a kind of data."""
+    return [output for output in site.outputs(cells) if kind in output.get("data", {})]
 
 
 def _fewer_colours(picture: str) -> str:

@@ -22,8 +22,7 @@ from benchbook.running import execute, kernel
 
 LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
-# in the source of the cell that shows the answer
-ANSWERS = ("closing.show(", "closing.show_rate(", "merged.yours")
+ANSWER = "answer"  # the tag of the cell that shows it
 MADE = "made"  # in the metadata of an example: the machine that executed it, and the day
 WORDS = "docs/words"
 CODE = ("<code", '<span class="pre"')
@@ -220,13 +219,14 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
             lines.append(f"- [{name}](points/{path.stem}.html): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     link = ""  # of the figure above
-    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+    for output in outputs(notebook.cells):
         note = output.get("data", {}).get("text/html", "")
         if note.startswith("<small>"):
             output.data = {"text/html": f'<p class="note">{note} {link}</p>'}
-        for kind, own in output.get(
-            "metadata", {}
-        ).items():  # MyST-NB has one text for all pictures of a cell
+        for kind, own in output.get("metadata", {}).items():
+            if kind == "text/markdown":
+                continue
+            # MyST-NB has one text for all pictures of a cell.
             alt, data, name = html.escape(own["alt"]), html.escape(output.data[kind]), own["table"]
             files = {f"{name}.csv": "Numbers of all machines (CSV)", f"{name}.svg": "figure (SVG)"}
             link = ", ".join(
@@ -264,16 +264,11 @@ def _put_answer_first(notebook) -> str:
     """
     import nbformat
 
-    shown = [
-        cell
-        for cell in notebook.cells
-        if any(call in cell.source for call in ANSWERS) and "outputs" in cell
-    ]
     found = [
         (cell, place)
-        for cell in shown
+        for cell in answering(notebook.cells)
         for place, one in enumerate(cell.outputs)
-        if is_markdown(one)
+        if "text/markdown" in one.get("data", {})
     ]
     if not found:
         return ""
@@ -289,17 +284,22 @@ def _put_answer_first(notebook) -> str:
         nbformat.v4.new_code_cell("# the answer", id="answer", **hidden),
         nbformat.v4.new_markdown_cell(rest, id="question"),
     ]
-    return first_sentence(hidden["outputs"][0])
+    return tables.markdown(sentence(hidden["outputs"][0]))
 
 
-def first_sentence(output) -> str:
-    """Return the first sentence of an answer, which is in bold; empty without one."""
-    return "".join(output.data["text/markdown"].split("**")[1:2])
+def sentence(output) -> str:
+    """Return the first sentence of an answer; empty for another output."""
+    return output.metadata.get("text/markdown", {}).get("sentence", "")
 
 
-def is_markdown(output) -> bool:
-    """Return whether a notebook's output is a text."""
-    return "text/markdown" in output.get("data", {})
+def outputs(cells: list) -> Iterator:
+    """Yield the outputs of cells."""
+    return (output for cell in cells for output in cell.get("outputs", ()))
+
+
+def answering(cells: list) -> list:
+    """Return the cells of a notebook whose outputs are its answer."""
+    return [cell for cell in cells if ANSWER in cell.metadata.get("tags", ())]
 
 
 def _link_words(body: str, address: str) -> str:
