@@ -39,7 +39,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
 from benchbook.judging import wording
 from benchbook.judging.agreement import Agreement, verdict
-from benchbook.machine import context, layout, libraries
+from benchbook.machine import contention, context, layout, libraries
 from benchbook.machine import identity as machine
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.precisions import PRECISIONS
@@ -490,9 +490,13 @@ class Experiment(Process):
             workload = self._with(name, value)()
             train = trainer(workload)
             train(1)  # builds kernels
-            rate = train(steps_lasting(EXPLORED_SECONDS, train))["samples_per_second"]
-            rate *= unit(workload)[1]
+            num_steps, before = steps_lasting(EXPLORED_SECONDS, train), contention.cpu_seconds()
+            found = train(num_steps)
+            others, _ = contention.shares(before, contention.cpu_seconds(), found["seconds"])
+            rate = found["samples_per_second"] * unit(workload)[1]
             text = wording.number(rate) + in_task(rate, self.study_plan.TASK)
+            if others > contention.OTHERS_SHARE:
+                text += f"; other processes took {others:.0%} of the CPU"
             return {"rate": rate, "text": text}
         except Exception as error:  # frameworks raise anything for what a device lacks
             text = textwrap.shorten(failures.refusal(error)["message"], 70)
