@@ -496,10 +496,10 @@ class Experiment(Process):
             rate = found["samples_per_second"] * unit(workload)[1]
             text = wording.number(rate) + in_task(rate, self.study_plan.TASK)
             if others > contention.OTHERS_SHARE:
-                text += f"; other processes took {others:.0%} of the CPU"
+                text += f"\nothers took {others:.0%} of the CPU"  # a long line leaves no axes
             return {"rate": rate, "text": text}
         except Exception as error:  # frameworks raise anything for what a device lacks
-            text = textwrap.shorten(failures.refusal(error)["message"], 70)
+            text = textwrap.fill(textwrap.shorten(failures.refusal(error)["message"], 70), 40)
             return {"rate": None, "text": text}
 
 
