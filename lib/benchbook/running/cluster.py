@@ -53,16 +53,8 @@ def submit(profile: str, studies: str, machine: str, device: str, options: list[
     for job, names in jobs.items():
         command = ["env", f"BENCHBOOK_OUTPUTS={layout.outputs()}"]
         command += [f"{layout.STUDIES}={own}" for own in layout.folders()[1:]]
-        command += [
-            sys.executable,
-            "-m",
-            "benchbook",
-            "study",
-            "--profile",
-            profile,
-            "--studies",
-            names,
-        ]
+        command += [sys.executable, "-m", "benchbook", "study"]
+        command += ["--profile", profile, "--studies", names]
         command += ["--machine", machine, "--device", device]
         command += ["--state", str(folder / job), *options]
         words = [f"--job-name=benchbook-{machine or 'any'}-{job}"]

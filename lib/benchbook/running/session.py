@@ -19,7 +19,7 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, rules, verdicts, wording
-from benchbook.machine import condition, contention, context, identity, layout, temporary, variables
+from benchbook.machine import contention, context, identity, layout, temporary, variables
 from benchbook.machine.awake import awake
 from benchbook.machine.processes import Stopped
 from benchbook.measuring import runs, tuned
@@ -30,6 +30,7 @@ from benchbook.running.progress import Line
 from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.parameters import budget, point_name
 from benchbook.studies.experiments.process import CHECK
+from benchbook.studies.results import points as results
 
 NEEDED_BYTES = 200 * 2**20
 OUT_OF_MEMORY = "out_of_memory"
@@ -309,8 +310,7 @@ def summary(
         Missing: a point has no rows; the message names each.
     """
     said = []  # the report says it as well
-    rows, described = crosschecks.read(layout.runs(machine_name), said.append, point_name)
-    summaries = verdicts.summarise(rows, condition.samples(described))
+    summaries = results.summary(layout.runs(machine_name), said.append)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
     excused = {point.key for point, _ in left_out}
     missing = [point for point in points if point.key not in measured.keys() | excused]
@@ -439,9 +439,7 @@ def _window(point: Point, here: pandas.DataFrame) -> tuple[float, float]:
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
-    rows, described = crosschecks.read(layout.runs(machine_name), str, point_name)
-    conditions = condition.samples(described)
-    judged = verdicts.summarise(rows, conditions)
+    judged = results.summary(layout.runs(machine_name), str)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
     keys = {*zip(unstable["study"], unstable["point"], strict=True)}
     failed = {

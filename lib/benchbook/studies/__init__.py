@@ -26,7 +26,8 @@ def folders() -> frozenset[str]:
     """Return the names of the studies' folders, read once: each run's name of a point asks.
 
     Raises:
-        ValueError: a study of the user's own, or a page, has the name of another or of a module here.
+        ValueError: a study of the user's own, or a page, has the name of another, or of a module
+        here.
     """
     layout.notebooks()
     paths = [path for folder in __path__ for path in sorted(Path(folder).glob("[!_.]*"))]

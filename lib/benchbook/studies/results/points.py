@@ -8,8 +8,18 @@ import pandas
 from benchbook.judging import verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
-from benchbook.rows import crosschecks
+from benchbook.rows import crosschecks, files
 from benchbook.studies.experiments.parameters import point_name
+
+
+def summary(runs: Path, say: files.Say) -> pandas.DataFrame:
+    """Return the lines of `verdicts.summarise` of the rows below a folder that no check refuses.
+
+    Args:
+        runs, say: see `crosschecks.read`.
+    """
+    rows, manifests = crosschecks.read(runs, say, point_name)
+    return verdicts.summarise(rows, condition.samples(manifests))
 
 
 def results(folder: str | Path | None = None, machine: str = "") -> pandas.DataFrame:
@@ -28,12 +38,10 @@ def results(folder: str | Path | None = None, machine: str = "") -> pandas.DataF
     runs = Path(folder) if folder else layout.outputs() / "runs"
     if not runs.is_dir():
         raise ValueError(f"{str(runs)!r} is not a folder; allowed: a folder of machines' rows")
-    say = lambda line: print(printable(line), file=sys.stderr)  # noqa: E731
-    rows, manifests = crosschecks.read(runs, say, point_name)
-    names = sorted(set(rows["machine"]))
+    points = summary(runs, lambda line: print(printable(line), file=sys.stderr))
+    names = sorted(set(points["machine"]))
     if machine and machine not in names:
         raise ValueError(f"no machine {machine!r} in {runs}; allowed: {', '.join(names) or 'none'}")
-    points = verdicts.summarise(rows, condition.samples(manifests))
     points["verdict"] = points["verdict"].map(str, na_action="ignore")
     points.insert(0, "day", points["started_at"].str[:10])
     return points[points["machine"].eq(machine)] if machine else points
