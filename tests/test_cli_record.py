@@ -123,6 +123,39 @@ def test_chips_are_compared_by_the_narrowest_evidence(run):
     assert len(told["ratios"]) == 2
 
 
+def test_one_precision_for_all_chips_is_a_choice(run):
+    m4, card = estimates.find(
+        [
+            predict.Question(name, "resnet50", "tf32" * (name != "M4") or "fp32")
+            for name in ("M4", "RTX 4090")
+        ]
+    )
+    text = run("compare", "M4", "RTX 4090", "--precision", "fp32")
+    assert estimates.ratio(m4, card).in_words("NVIDIA RTX 4090", "Apple M4") in text
+    half = json.loads(run("compare", "A100", "RTX 4090", "--precision", "amp_bf16", "--json"))
+    assert {each["family"] for each in half["sides"]} == {"half"}
+    refused = run("compare", "M4", "RTX 4090", "--precision", "fp8", status=2)
+    assert "precision 'fp8'; allowed: fp32" in refused
+
+
+def test_what_the_record_says_is_json_as_well(run):
+    asked = ("predict", "--chip", "RTX 4090", "--work", "resnet50", "--precision", "amp_fp16")
+    [rate] = estimates.find([predict.Question("RTX 4090", "resnet50", "amp_fp16")])
+    told = json.loads(run(*asked, "--price", "0.5", "--images", "1000", "--json"))
+    assert list(told["rate"].values()) == pytest.approx([rate.value, rate.low, rate.high])
+    assert told["usd"]["value"] == pytest.approx(0.5 * 1000 / rate.value / 3600)
+    assert told["seconds"]["low"] < told["seconds"]["value"] < told["seconds"]["high"]
+    assert (told["unit"], told["images"]) == ("images/s", 1000)
+    assert told["sources"] == rate.sources.split(" | ")
+    tokens = json.loads(
+        run("predict", "--chip", "A100", "--work", "gpt2_124m", "--precision", "bf16", "--json")
+    )
+    assert (tokens["unit"], tokens["tokens"]) == ("tokens/s", 1e9)
+    listed = json.loads(run("chips", "4090", "--json"))["chips"]
+    assert [each["chip"] for each in listed] == list(chips.search("4090").index)
+    assert None in [value for each in listed for value in each.values()]  # not known: not NaN
+
+
 def test_a_machine_is_compared_with_a_chip_by_what_was_measured(outputs, run):
     rows = {"study": "resnet50_cost", "image_size": 224, "dataset": "imagenet", "precision": "fp32"}
     write(*windows([100.0] * 6, **rows, run_id="a"), *windows([100.0] * 6, **rows, run_id="b"))

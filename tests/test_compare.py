@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy
 import pandas
@@ -9,6 +10,7 @@ import pytest
 
 from benchbook.judging import compare, intervals, verdicts
 from benchbook.judging.intervals import Interval
+from benchbook.judging.verdicts import Verdict
 from benchbook.studies.experiments.parameters import declared, point_name
 from made.rows import make_rows, write
 from made.rows import windows as make_windows
@@ -29,6 +31,7 @@ def windows(rate=1000.0, seed=0, num_processes=3, **columns):
     return lines
 
 
+WRONG = Verdict((("parity", "off"),))
 ROWS = [
     *windows(session="s1"),
     *windows(session="s2"),
@@ -208,6 +211,46 @@ def test_the_command_compares_sessions_and_machines(outputs, command):
     assert point["low"] < point["ratio"] == pytest.approx(point["b"] / point["a"])
     write(*windows(seed=3, session="s2", point="tuned-cpu-12345678"))
     assert "no such point: tuned-cpu-12345678 of s2" in command("compare", "s1", "s2")[1]
+
+
+def test_a_geometric_mean_is_of_the_points_that_all_sides_have_and_trained_right():
+    def ratios(*values, wrong=""):
+        columns = ("ratio", "low", "high", "interval", "study", "point")
+        lines = [(each, each / 2, each * 2, "interval", "s", place) for place, each in values]
+        table = pandas.DataFrame(lines, columns=columns)
+        verdict = table["point"].map(lambda place: WRONG if place in wrong else None)
+        return table.assign(stability_a=None, stability_b=verdict)
+
+    one = ratios(("a", 2.0), ("b", 8.0), ("c", 100.0), ("d", 100.0))
+    count, [first, other] = compare.means(
+        [one, ratios(("b", 0.5), ("a", 0.5), ("c", 9.0), wrong="c")]
+    )
+    assert (count, first.value, first.low, first.high) == pytest.approx((2, 4.0, 2.0, 8.0))
+    assert other.value == pytest.approx(0.5)
+    assert compare.faster(first, ("A", "C")) == "C faster"
+    one.loc[0, "interval"] = "range"
+    assert compare.faster(compare.means([one])[1][0], ("A", "B")) == verdicts.TOO_FEW
+
+
+def test_the_command_compares_several_machines_with_the_first(outputs, command):
+    for seed, (machine, factor) in enumerate({"desk": 1, "attic": 2, "shed": 0.25}.items()):
+        own = {"machine": machine, "session": f"s{seed}", "seed": seed}
+        small = {"point": "reference-cpu-8", "batch_size": 8}
+        write(*windows(1000 * factor, **own), *windows(50 * factor, **small, **own))
+    small |= {"point": "reference-cpu-4", "batch_size": 4}
+    write(*windows(seed=4, session="s2", machine="shed", **small))
+    status, said = command("compare", "desk", "attic", "shed")
+    assert status == 0, said
+    assert re.search(r"Geometric mean of 2 points: B / A (1.9|2).* to .*, B faster", said)
+    assert re.search(r"Geometric mean of 2 points: C / A 0.2.* to .*, A faster", said)
+    assert "no such point: reference-cpu-4 of shed" in said
+    told = json.loads(command("compare", "desk", "attic", "shed", "--json")[1].splitlines()[0])
+    ratios = pandas.DataFrame(told["points"]).groupby("name")["ratio"]
+    assert set(ratios.size()) == {2}
+    for mean in told["means"]:
+        own = math.exp(numpy.log(ratios.get_group(mean["name"])).mean())
+        assert mean["ratio"] == pytest.approx(own)
+    assert told["alone"] == {"desk": [], "attic": [], "shed": ["reference-cpu-4"]}
 
 
 def test_the_command_leaves_out_what_contradicts_itself(outputs, command):

@@ -1,4 +1,5 @@
 import itertools
+import json
 import mmap
 import os
 import resource
@@ -510,8 +511,11 @@ def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_r
     assert error or sensor.read().keys() == {"cpu_total_mj", "gpu_mj", "dram_mj"}
     answer = survey.Answer((device,))
     monkeypatch.setattr(survey, "ask", lambda framework: answer)
-    _, said = command("machine")
-    assert ("apple_ioreport" if not error else str(error)[:40]) in said
+    sought = "apple_ioreport" if not error else str(error)[:40]
+    assert sought in command("machine")[1]
+    told = json.loads(command("machine", "--json")[1])
+    assert sought in str(told["devices"])
+    assert told["machine"]["name"]
 
 
 def test_a_chip_whose_cpu_is_not_counted_has_no_sensor(monkeypatch, forgetful_zeus):

@@ -1,12 +1,10 @@
 """The command line: `benchbook --help` lists the commands."""
 
-import json
 import math
 import os
 import signal
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,28 +12,27 @@ import pandas
 import typer
 
 from benchbook.commands import measure, record, share
+from benchbook.commands.compare import compare
 from benchbook.commands.output import (
     SOME_FAILED,
     SOME_LEFT_OUT,
     check_device,
     number,
     say,
+    say_json,
     say_table,
     say_wrapped,
     short,
 )
 from benchbook.frameworks import devices, survey
-from benchbook.judging import compare as comparison
-from benchbook.judging import confirmation, intervals, statistics, verdicts, wording
-from benchbook.loop import results
+from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
-from benchbook.record import articles, prices
-from benchbook.rows import crosschecks, packing, records
+from benchbook.record import prices
+from benchbook.rows import packing, records
 from benchbook.running import cluster, profiles, series, session
 from benchbook.studies.experiments import parameters
-from benchbook.studies.results.evidence import Evidence
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 # The panels of `benchbook --help`.
@@ -212,91 +209,6 @@ def validate(
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
-@app.command(rich_help_panel=REPORT)
-def compare(
-    names: Annotated[
-        list[str],
-        typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
-    ],
-    work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """Compare two machines or sessions point by point, or a machine and chips by the best
-    evidence: how many times as fast they are."""
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")
-    if all(name.endswith(".json") for name in names):
-        _compare_results(*map(Path, names[:2]))
-        return
-    tell = partial(typer.echo, err=True) if as_json else say
-    rows, described = crosschecks.read(layout.outputs() / "runs", tell, parameters.point_name)
-    conditions = condition.samples(described)
-    sides, fault = [], None
-    try:
-        sides = [comparison.rows_of(name, rows, conditions) for name in names]
-    except ValueError as error:
-        fault = error
-    if len(sides) != 2:
-        every = pandas.concat([rows, articles.rows()], ignore_index=True)
-        record.compare_estimates(names, work, Evidence(every, conditions), as_json, fault)
-        return
-    _compare_points(names, sides, conditions, described, as_json)
-
-
-def _compare_results(a: Path, b: Path) -> None:
-    """Print how many times as fast the results of a second `measure` are."""
-    for name, ratio in results.ratios(results.read(a), results.read(b)):
-        bounds = wording.bounds(ratio.low, ratio.high, ratio.kind, "{:.3g}".format)
-        say(f"{name}: B is {ratio.value:.3g} times as fast as A ({bounds})")
-
-
-def _compare_points(names, sides, conditions, described, as_json) -> None:
-    """Print the points of two machines or sessions, and which is faster."""
-    a, b = names
-    rows = pandas.concat(sides)
-    titles = parameters.titles(rows, described)
-    cores = [comparison.cores(side, described) for side in sides]
-    lines, alone = comparison.table(*sides, conditions=conditions)
-    shown = pandas.DataFrame({"setting": lines["point"].map(titles)})
-    shown["A"], shown["B"] = lines["a"].map(wording.rate), lines["b"].map(wording.rate)
-    shown["B / A"] = lines["ratio"].map("{:.3f}".format)
-    bounds = lines[["low", "high", "interval"]].itertuples(index=False)
-    shown["bounds"] = [
-        wording.bounds(low, high, kind, "{:.3f}".format) for low, high, kind in bounds
-    ]
-    shown["verdict"] = lines["verdict"]
-    if as_json:
-        told = lines[["study", "point", "a", "b", "ratio", "low", "high", "interval"]]
-        pairs = json.loads(told.join(shown[["setting", "verdict"]]).to_json(orient="records"))
-        say(json.dumps({"sides": names, "points": pairs, "alone": alone}))
-        return
-    for study, group in shown.groupby(lines["study"]):
-        say_table(f"{study}, samples/s: A is {a}, B is {b}", group)
-    if cores[0] != cores[1]:
-        say(f"A computed on {cores[0]}, B on {cores[1]}.")
-    for line in lines.to_dict("records"):
-        for side, name in (("a", a), ("b", b)):
-            variant, stability = line[f"variant_{side}"], line[f"stability_{side}"]
-            remarks = (
-                [variant]
-                if variant in (confirmation.NOTHING_FASTER, confirmation.UNCONFIRMED)
-                else []
-            )
-            for remark in remarks + [stability] * stability.is_doubtful:
-                say(f"{titles[line['point']]} of {name}: {remark}")
-        if pandas.notna(line["energy_ratio"]):
-            note = f"; {line['energy_note']}" if line["energy_note"] else ""
-            bounds = wording.bounds(
-                line["energy_low"], line["energy_high"], line["energy_interval"]
-            )
-            times = f"{wording.times(line['energy_ratio'])} times the energy of A"
-            say(f"{titles[line['point']]}: B takes {times} per sample ({bounds}{note})")
-    for name, points in ((a, alone["a"]), (b, alone["b"])):
-        if points:
-            settings = "; ".join(map(titles.get, points))
-            say(f"Not compared, because the other side has no such point: {settings} of {name}")
-
-
 @app.command(rich_help_panel=SHARE)
 def pack(
     machine: PackedName = "",
@@ -338,12 +250,12 @@ def add(
 
 
 @app.command(name="machine", rich_help_panel=MEASURE)
-def show_machine() -> None:
+def show_machine(
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
     """Show this computer, and the devices and energy sensors of each framework; all of it may be
     published."""
     values = asdict(identity.identify()) | condition.read()
-    shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
-    say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
     lines = []
     for framework in devices.FRAMEWORKS:
         if framework not in devices.installed():
@@ -366,11 +278,17 @@ def show_machine() -> None:
         if answer.refused:
             remark = f"not used: {failures.anonymous(answer.refused.reason)}"
             lines.append({"framework": framework, "device": answer.refused.kind, "remark": remark})
+    if as_json:
+        say_json({"machine": values, "devices": lines})
+        return
+    shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
+    say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
     columns = ["framework", "device", "name", "energy sensor", "remark"]
     say_table("Devices of each framework", pandas.DataFrame(lines, columns=columns))
 
 
 app.command(rich_help_panel=MEASURE)(measure.measure)
+app.command(rich_help_panel=REPORT)(compare)
 for command in (record.predict, record.chips):
     app.command(rich_help_panel=RECORD)(command)
 app.command(rich_help_panel=SHARE)(share.share)

@@ -25,6 +25,11 @@ def say(*lines: str) -> None:
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def say_json(document: dict) -> None:
+    """Print an object as JSON on one line; a missing value is null."""
+    say(pandas.Series(document, dtype=object).to_json())
+
+
 def say_wrapped(text: str) -> None:
     """Print a sentence in lines of the terminal's width, indented as its first."""
     indent = text[: len(text) - len(text.lstrip())]

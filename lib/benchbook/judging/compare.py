@@ -1,6 +1,7 @@
 """Compare two machines, or two sessions of one: which is faster, point by point, and is that
 more than chance?"""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy
@@ -65,7 +66,10 @@ def cores(rows: pandas.DataFrame, described: Mapping[str, dict]) -> str:
 
 
 def table(
-    a: pandas.DataFrame, b: pandas.DataFrame, conditions: pandas.DataFrame | None = None
+    a: pandas.DataFrame,
+    b: pandas.DataFrame,
+    conditions: pandas.DataFrame | None = None,
+    names: tuple[str, str] = ("A", "B"),
 ) -> tuple[pandas.DataFrame, dict[str, list[str]]]:
     """Compare two sets of rows, point by point.
 
@@ -75,6 +79,7 @@ def table(
     Args:
         a, b: rows of one machine, as `rows_of` returns them.
         conditions: from `condition.samples`, for the stability of each side.
+        names: of the sides, in words.
 
     Returns:
         A line per pair: study; point; one_session (whether one session measured both); a, b
@@ -89,9 +94,9 @@ def table(
     """
     points_a, points_b = (_points(verdicts.summarise(side, conditions)) for side in (a, b))
     pairs = [(point, points_b[key]) for key, point in points_a.items() if key in points_b]
-    lines = [_line(*pair, ratio) for pair, ratio in zip(pairs, ratios(pairs), strict=True)]
+    lines = [_line(*pair, ratio, names) for pair, ratio in zip(pairs, ratios(pairs), strict=True)]
     if not lines:
-        counts = f"none of {len(points_a)} measured points of A is like one of {len(points_b)} of B"
+        counts = f"none of {len(points_a)} measured points of {names[0]} is like one of {len(points_b)} of {names[1]}"
         raise ValueError(f"{counts}; allowed: points with the same {', '.join(PAIRED_BY)}")
     sides = ("a", points_a, points_b), ("b", points_b, points_a)
     alone = {
@@ -149,20 +154,48 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
     return found
 
 
-def _line(a: Mapping, b: Mapping, ratio: Interval) -> dict:
+def faster(ratio: Interval, names: tuple[str, str]) -> str:
+    """Return which of two sides is the faster one, if their ratio shows it."""
+    if ratio.kind == intervals.RANGE:
+        return verdicts.TOO_FEW
+    name = names[1] if ratio.low > 1 else names[0] if ratio.high < 1 else ""
+    return f"{name} faster" if name else "no difference shown"
+
+
+def means(tables: Sequence[pandas.DataFrame]) -> tuple[int, list[Interval]]:
+    """Return the number of points that several tables share and that trained right, and the
+    geometric mean of each table's ratios over them.
+
+    Its bounds are the means of the points' bounds, as if they all erred in one direction: the
+    session's part of the error is in all of them.
+    """
+    sound = []
+    for each in tables:
+        sides = each[["stability_a", "stability_b"]]
+        is_wrong = sides.map(lambda verdict: verdicts.has(verdict, verdicts.WRONG)).any(axis=1)
+        sound.append(each[~is_wrong].set_index(["study", "point"]))
+    shared = functools.reduce(lambda one, other: one.intersection(other), [t.index for t in sound])
+    found = []
+    for own in (each.loc[shared] for each in sound):
+        value, low, high = numpy.exp(numpy.log(own[["ratio", "low", "high"]].astype(float)).mean())
+        is_range = own["interval"].eq(intervals.RANGE).any()
+        kind = intervals.RANGE if is_range else intervals.INTERVAL
+        found.append(Interval(value, low, high, kind))
+    return len(shared), found
+
+
+def _line(a: Mapping, b: Mapping, ratio: Interval, names: tuple[str, str]) -> dict:
     one_session = a["machine"] == b["machine"] and a["session"] == b["session"]
     line = {"study": a["study"], "point": a["point"], "one_session": one_session}
     line |= ratio.columns("ratio")
     if wrong := [
-        name for name, side in (("A", a), ("B", b)) if verdicts.has(side["verdict"], verdicts.WRONG)
+        name
+        for name, side in zip(names, (a, b), strict=True)
+        if verdicts.has(side["verdict"], verdicts.WRONG)
     ]:
         line["verdict"] = f"{' and '.join(wrong)} trained wrong"
-    elif ratio.kind == intervals.RANGE:
-        line["verdict"] = verdicts.TOO_FEW
     else:
-        line["verdict"] = (
-            "B faster" if ratio.low > 1 else "A faster" if ratio.high < 1 else "no difference shown"
-        )
+        line["verdict"] = faster(ratio, names)
     for name, side in (("a", a), ("b", b)):
         line |= {
             name: side["samples_per_second"],

@@ -5,7 +5,7 @@ Measured times are the studies' headlines; all other evidence comes from `record
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import pandas
@@ -130,6 +130,18 @@ def of_task(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> list
     """Return the lines of a task in the order of `table`, without what follows from their chip."""
     own = of_study(task, evidence, memory) if task.study else []
     return sorted([*own, *_of_chips(task, own)], key=_rank)
+
+
+def fastest(lines: Iterable[dict], family: str = "") -> list[dict]:
+    """Return the fastest line of each name, in a family of precisions or any; the fastest first.
+
+    The start page (start.js) chooses in the same way.
+    """
+    found: dict[str, dict] = {}
+    for line in sorted(lines, key=lambda line: line["seconds"]):
+        if family in ("", line["family"]):
+            found.setdefault(line["name"], line)
+    return list(found.values())
 
 
 def of_chip(task: Task, chip: str) -> list[dict]:

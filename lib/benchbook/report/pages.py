@@ -33,13 +33,12 @@ def files(merged) -> dict[str, str]:
         loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
     usual = merged.costs[merged.costs["task"].eq(costs.TASKS[0].key)]
-    usual = usual[usual["devices"].eq(1)].sort_values("seconds", kind="stable")
-    usual = usual.drop_duplicates("name").fillna({"rent": ""})
+    usual = usual[usual["devices"].eq(1)].fillna({"rent": ""}).to_dict("records")
     start = templates.get_template("start.html").render(
         machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
         repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES,
-        usual=usual.to_dict("records"), **made,
+        usual=costs.fastest(usual), **made,
     )  # fmt: skip
     shown = {
         "summary": summary,
