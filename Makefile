@@ -91,11 +91,11 @@ lint: $(READY) #- Check the style of modules and notebooks, and that notebooks h
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/nbstripout --verify notebooks/*.ipynb docs/toy/*.ipynb
 
-bench: $(READY) #- Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|parity|loops|rates|compiled (OTHER=folder of another checkout)
-	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale parity loops rates compiled,$(STUDIES))); do \
+bench: $(READY) #- Compare the measured loop with a plain one and with Keras's fit: STUDIES="..."; or STUDIES=intervals|soak|scale|loops|rates|compiled (OTHER=folder of another checkout)
+	@for study in $(if $(filter all,$(STUDIES)),mnist_speedup mobilenetv2_energy,$(filter-out intervals soak scale loops rates compiled,$(STUDIES))); do \
 		$(BIN)/python benchmarks/overhead.py --study $$study || exit 1; done
-	@for bench in $(filter intervals soak scale parity loops rates compiled,$(STUDIES)); do \
-		PYTHONPATH=tests $(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
+	@for bench in $(filter intervals soak scale loops rates compiled,$(STUDIES)); do \
+		$(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
 
 derived: $(READY) #- Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
 	@$(BIN)/python benchmarks/fit_memory.py

@@ -105,10 +105,6 @@ def plain(spend: Spend) -> Loop:
     return Loop(trained(network(), spend), loader())
 
 
-def adam(spend: Spend) -> Loop:
-    return Loop(trained(network(), spend, optimizer=torch.optim.Adam), loader(shuffle=True))
-
-
 def accumulated(count: int, dear: float, spend: Spend) -> Loop:
     """Update the weights after `count` batches, with clipping and a schedule; the update costs
     `dear` batches."""
@@ -155,23 +151,8 @@ def saved(model: nn.Module) -> None:
             torch.save(model.state_dict(), Path(folder, "weights"))
 
 
-def validated(model: nn.Module) -> None:
-    """Compute the loss of other images."""
-    with torch.no_grad():
-        for pictures, labels in loader(512):
-            F.cross_entropy(model(pictures), labels)
-
-
 def checkpoint(spend: Spend) -> Loop:
     return now_and_then(20, 10, saved, spend)
-
-
-def validation_counts(spend: Spend) -> Loop:
-    return now_and_then(40, 20, validated, spend)
-
-
-def synchronised_rarely(spend: Spend) -> Loop:
-    return now_and_then(3, 2, lambda model: float(next(model.parameters()).sum()), spend)
 
 
 def cycles_too_long(spend: Spend) -> Loop:
@@ -262,106 +243,6 @@ def list_of_images(spend: Spend) -> Loop:
     return Loop(step, [pictures[:4], pictures[4:]], len, 7 / 2, {"every": 2})
 
 
-def dictionaries(spend: Spend) -> Loop:
-    inner = trained(network(), spend)
-    batches = [{"pixels": pictures, "labels": labels} for pictures, labels in loader()]
-    return Loop(lambda batch: {"loss": inner((batch["pixels"], batch["labels"]))}, batches)
-
-
-def two_optimizers(spend: Spend) -> Loop:
-    model = network()
-    optimizers = [
-        torch.optim.SGD(model[1].parameters(), 0.01),
-        torch.optim.Adam(model[3].parameters()),
-    ]
-
-    def step(batch):
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss = F.cross_entropy(model(batch[0]), batch[1])
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            spend(0.5)
-        return loss
-
-    return Loop(step, loader())
-
-
-def adversarial(spend: Spend) -> Loop:
-    """Train two networks against each other; the maker is updated after each second batch."""
-    judge, maker = network(), nn.Sequential(nn.Linear(16, sizes.side**2), nn.Tanh())
-    optimizers = [torch.optim.Adam(part.parameters(), 2e-4) for part in (judge, maker)]
-    number = itertools.count(1)
-
-    def step(batch):
-        made = maker(torch.randn(len(batch[0]), 16))
-        optimizers[0].zero_grad()
-        loss = judge(made.detach()).mean() - judge(batch[0]).mean()
-        loss.backward()
-        optimizers[0].step()
-        spend(1)
-        if next(number) % 2 == 0:
-            optimizers[1].zero_grad()
-            (-judge(made).mean()).backward()
-            optimizers[1].step()
-            spend(1)
-        return loss
-
-    return Loop(step, loader(), BATCH, 2 * BATCH / 3, {"every": 2})
-
-
-def sharpness_aware(spend: Spend) -> Loop:
-    """Compute each gradient twice, the second time at weights that are moved uphill."""
-    model = network()
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-
-    def step(batch):
-        for sign in (1, -1):
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(batch[0]), batch[1])
-            loss.backward()
-            if sign == 1:
-                moved = [0.05 * weight.grad for weight in model.parameters()]
-            with torch.no_grad():
-                for weight, change in zip(model.parameters(), moved, strict=True):
-                    weight.add_(change, alpha=sign)
-            spend(0.5)
-        optimizer.step()
-        return loss
-
-    return Loop(step, loader())
-
-
-def averaged(spend: Spend) -> Loop:
-    model = network()
-    inner, mean = trained(model, spend), torch.optim.swa_utils.AveragedModel(model)
-
-    def step(batch):
-        loss = inner(batch)
-        mean.update_parameters(model)
-        return loss
-
-    return Loop(step, loader())
-
-
-def scaled(spend: Spend) -> Loop:
-    model, scaler = network(), torch.amp.GradScaler("cpu")
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-
-    def step(batch):
-        optimizer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = F.cross_entropy(model(batch[0]), batch[1])
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        spend(1)
-        return loss
-
-    return Loop(step, loader())
-
-
 def compiled(spend: Spend) -> Loop:
     """Compile the network; the last batch of an epoch is short, so that a second shape is
     compiled in the warm-up."""
@@ -371,39 +252,14 @@ def compiled(spend: Spend) -> Loop:
     )
 
 
-def channels_last(spend: Spend) -> Loop:
-    pictures = torch.randn(BATCH, 3, sizes.side, sizes.side).to(memory_format=torch.channels_last)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(10))
-    model(pictures)
-    model.to(memory_format=torch.channels_last)
-    return Loop(trained(model, spend), [(pictures, torch.randint(10, (BATCH,)))])
-
-
 def returns_outputs(spend: Spend) -> Loop:
     """Return all outputs of the step, which nothing may keep."""
     inner = trained(network(), spend)
     return Loop(lambda batch: (inner(batch), torch.zeros(1000, sizes.width)), loader())
 
 
-def returns_a_number(spend: Spend) -> Loop:
-    inner = trained(network(), spend)
-    return Loop(lambda batch: inner(batch).item(), loader())
-
-
 def workers(spend: Spend) -> Loop:
     return Loop(trained(network(), spend), loader(num_workers=1, persistent_workers=True))
-
-
-def generator(spend: Spend) -> Loop:
-    def batches():
-        random = numpy.random.default_rng(1)
-        while True:
-            pictures = torch.from_numpy(
-                random.standard_normal((BATCH, 1, sizes.side, sizes.side), numpy.float32)
-            )
-            yield pictures, torch.from_numpy(random.integers(10, size=BATCH))
-
-    return Loop(trained(network(), spend), batches())
 
 
 def generator_that_ends(spend: Spend) -> Loop:
@@ -437,25 +293,6 @@ def policy_gradient(spend: Spend) -> Loop:
         return loss
 
     return Loop(step, [None], lambda batch: moves[-1], 15, {"every": 3})
-
-
-def tied(spend: Spend) -> Loop:
-    """Train a small language model whose first and last layer share weights; a sample is a
-    token."""
-    words = nn.Embedding(64, sizes.width // 8 + 4)
-    optimizer = torch.optim.AdamW(words.parameters())
-
-    def step(batch):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(
-            (words(batch[:, :-1]) @ words.weight.T).flatten(0, 1), batch[:, 1:].flatten()
-        )
-        loss.backward()
-        optimizer.step()
-        spend(1)
-        return loss
-
-    return Loop(step, [torch.randint(64, (8, 33))], 8 * 32, 8 * 32)
 
 
 def distributed(spend: Spend) -> Loop:
@@ -661,13 +498,9 @@ def transformers_trainer(spend: Spend) -> Loop:
 
 LOOPS: dict[str, Callable[[Spend], Loop]] = {
     "plain": plain,
-    "Adam, shuffled": adam,
     "accumulation 4": lambda spend: accumulated(4, 4, spend),
-    "accumulation 8, dear optimiser": lambda spend: accumulated(8, 16, spend),
     "accumulation 64": lambda spend: accumulated(64, 32, spend),
     "checkpoint": checkpoint,
-    "validation that counts": validation_counts,
-    "synchronised every third step": synchronised_rarely,
     "cycles that do not fit": cycles_too_long,
     "short last batch, in a number": short_batch_in_a_number,
     "short last batch": short_batch,
@@ -675,22 +508,12 @@ LOOPS: dict[str, Callable[[Spend], Loop]] = {
     "time-major": time_major,
     "graphs": graphs,
     "list of images": list_of_images,
-    "dictionaries": dictionaries,
-    "two optimisers": two_optimizers,
-    "GAN": adversarial,
-    "SAM": sharpness_aware,
-    "EMA": averaged,
-    "scaler": scaled,
     "torch.compile, short last batch": compiled,
-    "channels last": channels_last,
     "returns its outputs": returns_outputs,
-    "returns a number": returns_a_number,
     "workers": workers,
-    "generator": generator,
     "generator that ends": generator_that_ends,
     "prefetching thread": prefetched,
     "policy gradient": policy_gradient,
-    "tied weights": tied,
     "DistributedDataParallel": distributed,
     "NumPy": numpy_alone,
     "JAX, donated buffers": jax_donated,

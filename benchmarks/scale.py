@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy
 
-from made.rows import COMMITTED
+from benchbook.machine import layout
 
+ORIGINALS = layout.root() / "outputs" / "runs" / "amd-epyc-2core-24gb"
 FILES_OF_MACHINE = 50
 # copies are up to this share faster than their original, so that their windows never overlap
 FASTEST = 0.1
@@ -117,7 +118,7 @@ def main() -> None:
         help="how many, ascending",
     )
     options = parser.parse_args()
-    originals = sorted(COMMITTED.rglob("*Z-*.csv"))
+    originals = sorted(ORIGINALS.rglob("*Z-*.csv"))
     broken, before = [], None
     print(
         f"{'files':>6} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14} {'MB':>6} {'largest page, MB':>17}"

@@ -24,11 +24,11 @@ import psutil
 import yaml
 
 from benchbook.commands.output import SOME_FAILED
-from benchbook.machine import processes
+from benchbook.machine import layout, processes
 from benchbook.rows import records
-from made.toy import copy_project
 
 ENDED, REFUSED = 0, 2
+STUDY = "softmax_digits"
 LIMIT_OF_POINT_SECONDS = 60.0  # per point of the study, counted from the last fault
 LIMIT_OF_REPORT_SECONDS = 600.0  # for the report after that
 PAUSE_SECONDS = (1.0, 30.0)  # between two faults: some happen during a start, some during a point
@@ -37,11 +37,11 @@ STOPPED_SECONDS = (1.0, 60.0)
 
 
 class Soak:
-    """A study in a copy of the project, and its faults.
+    """The study of docs/toy in a copy, and its faults.
 
     Args:
         folder: for the copy; its outputs are on a disk of their own if this user may mount one.
-        num_points: of the toy study.
+        num_points: of the study.
         chance: chooses the faults.
         only_kills: kill processes, and do nothing else.
     """
@@ -49,7 +49,8 @@ class Soak:
     def __init__(
         self, folder: Path, num_points: int, chance: random.Random, only_kills: bool
     ) -> None:
-        self.library, self.outputs, self.chance = copy_project(folder), folder / "disk", chance
+        self.studies, self.outputs, self.chance = folder / "mine", folder / "disk", chance
+        shutil.copytree(layout.root() / "docs" / "toy", self.studies)
         self.only_kills, self.seen = only_kills, set()
         self.temporary = (
             folder / "tmp"
@@ -66,16 +67,19 @@ class Soak:
             str(self.outputs),
         ]
         self.mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-        points = [{"variant": "reference", "device": "cpu", "seed": list(range(1, num_points + 1))}]
-        profile = {"toy": {"time_limit_minutes": 2, "points": points}}
-        (folder / "notebooks" / "profiles" / "soak.yaml").write_text(yaml.safe_dump(profile))
+        rates = [number / 1000 for number in range(1, num_points + 1)]
+        points = [{"variant": "reference", "device": "cpu", "learning_rate": rates}]
+        [smoke] = yaml.safe_load((self.studies / "profiles" / "smoke.yaml").read_text()).values()
+        smoke["parameters"]["budget"]["num_parity_steps"] = 0  # one run a point
+        profile = self.studies / "profiles" / "soak.yaml"
+        profile.write_text(yaml.safe_dump({STUDY: smoke | {"points": points}}))
         self.study: Any = None  # a process, from `start` on
         self.statuses = Counter()
 
     def start(self) -> None:
         """Start or continue the study."""
         variables = {
-            "PYTHONPATH": str(self.library),
+            "BENCHBOOK_STUDIES": str(self.studies),
             "BENCHBOOK_OUTPUTS": str(self.outputs),
             "BENCHBOOK_PATIENCE": "0",
         }
@@ -88,7 +92,7 @@ class Soak:
             "--profile",
             "soak",
             "--studies",
-            "toy",
+            STUDY,
         ]
         with (self.temporary / "log").open("w") as log:
             output = {"stdout": log, "stderr": log, "start_new_session": True}
@@ -155,7 +159,7 @@ class Soak:
 
     def tear_notebook(self) -> str:
         """Cut the notebook in half for a while, as an editor or a synchronised folder does."""
-        (notebook,) = (self.library.parent / "notebooks").glob("*_toy.ipynb")
+        (notebook,) = self.studies.glob("*.ipynb")
         text = notebook.read_text()
         notebook.write_text(text[: len(text) // 2])
         time.sleep(3)
