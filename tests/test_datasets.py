@@ -15,8 +15,7 @@ import numpy
 import pytest
 from PIL import Image
 from scipy.ndimage import binary_dilation
-from scipy.spatial import Delaunay, KDTree
-from scipy.stats import mode
+from scipy.spatial import Delaunay
 
 from benchbook import datasets
 from benchbook.datasets import sources
@@ -429,29 +428,6 @@ def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others
     assert numpy.bincount(first.train_labels).tolist() == [20] * 10
     assert not (first.test_images[:100] == first.train_images[:100]).all(axis=(1, 2, 3)).any()
     assert not (datasets.shapes(20, 10, seed=1).train_images == first.train_images).all()
-
-
-def test_shapes_can_be_learnt_but_not_from_their_mean_colour():
-    data = datasets.shapes(100, 20)
-    pixels = [
-        images.reshape(len(images), -1).astype(float)
-        for images in (data.train_images, data.test_images)
-    ]
-    means = [images.mean(axis=(1, 2)) for images in (data.train_images, data.test_images)]
-    (
-        learnt,
-        coloured,
-    ) = (  # the share of test images of which most of the five nearest have the class
-        (
-            mode(data.train_labels[KDTree(train).query(test, 5)[1]], axis=1).mode
-            == data.test_labels
-        ).mean()
-        for train, test in (pixels, means)
-    )
-    assert learnt > 0.35  # chance is 0.1
-    assert (
-        coloured < 0.35
-    )  # warm or cold alone tells five classes from five: 0.2, and a ring from a square a little
 
 
 @pytest.mark.parametrize(("size", "seed"), [(512, 42), (128, 7)])

@@ -3,9 +3,7 @@ import functools
 import importlib.util
 import json
 import os
-import pkgutil
 import platform
-import re
 import runpy
 import sys
 from pathlib import Path
@@ -16,8 +14,6 @@ import pytest
 import torch
 import yaml
 
-import benchbook
-from benchbook import studies
 from benchbook.frameworks import devices
 from benchbook.frameworks.devices import Device, DeviceUnavailable
 from benchbook.frameworks.workload import Settings
@@ -395,47 +391,6 @@ def test_windows_is_told_to_use_wsl_in_one_line():
         AssertionError, match=r"^error: benchbook runs on Linux and macOS; .* WSL: \S+\n"
     ):
         run_python("import sys; sys.platform = 'win32'; import benchbook")
-
-
-def test_only_modules_that_train_import_a_framework():
-    names = [
-        "benchbook",
-        *(module.name for module in pkgutil.walk_packages(benchbook.__path__, "benchbook.")),
-    ]
-    named = "results|charts|tables|matrix|money|scaling|plan"
-    trains = re.compile(rf"benchbook\.(frameworks\.\w+\.|studies\.(?!figures)\w+\.(?!{named}))")
-    names = [name for name in names if not trains.match(name)]
-    assert {
-        "benchbook.frameworks.devices",
-        "benchbook.frameworks.operations",
-        "benchbook.rows.records",
-    } <= set(names)
-    program = f"""
-import importlib, sys
-for name in {names!r}:
-    importlib.import_module(name)
-    imported = {{"torch", "tensorflow", "jax", "keras", "mlx"}} & set(sys.modules)
-    assert not imported, f"{{name}} imports {{imported}}"
-print("imported", len({names!r}))
-"""
-    assert run_python(program) == f"imported {len(names)}\n"
-
-
-def test_only_the_frameworks_distinguish_kinds_of_devices():
-    kinds, roots = "|".join(set(devices.KINDS) - {"cpu"}), (*benchbook.__path__, *studies.__path__)
-    # Code that compares a value with the name of a kind (but not a column of rows), or looks a
-    # value up by it.
-    distinguishing = re.compile(
-        rf'(?<!\]) (==|!=|in) [(\[{{]?"({kinds})"|"({kinds})"(:| [=!]=| in )'
-    )
-    places = [
-        f"{path}: {line.strip()}"
-        for path in sorted(path for root in roots for path in Path(root).rglob("*.py"))
-        if "frameworks" not in path.parts and path.name not in ("kinds.py", "libraries.py")
-        for line in path.read_text().splitlines()
-        if distinguishing.search(line)
-    ]
-    assert places == []
 
 
 def test_frameworks_that_are_not_installed_are_named_and_so_are_those_that_are(monkeypatch):

@@ -1,19 +1,15 @@
 """What labels say, how they fit, and what is not drawn; how points look is in the golden set
 (edges.py)."""
 
-import itertools
-
 import matplotlib
 import pandas
 import pytest
-from matplotlib.text import Text
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record.naming import Name, Names
 from benchbook.studies.charts import figures
-from benchbook.studies.charts.plots import Bars, pooled
+from benchbook.studies.charts.plots import pooled
 from benchbook.studies.mobilenetv2_energy import study as mobilenet
-from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
 from made.edges import line
 from made.rows import make_row, make_rows
@@ -88,34 +84,24 @@ def test_a_loss_that_stays_that_of_guessing_has_no_figure(last, is_drawn):
     assert (chart.draw(Evidence(make_rows(lines))).figure is not None) == is_drawn
 
 
-def test_long_labels_are_wrapped_and_do_not_touch_and_the_figure_is_no_taller_without_them():
-    heights = {}
-    for count in (3, 20):
-        lines = pandas.DataFrame(
-            {"machine": "desk", "device": "cpu", "value": [1.0, 2.0, 3.0], "source": "measured"}
-        )
-        lines["setting"] = [", ".join([f"a setting {n}"] * count) for n in range(3)]
-        words = {
-            "title": Template("A title", "value"),
-            "label": ("setting",),
-            "text": "{value}",
-        }
-        chart = Bars("name", table=lambda _, lines=lines: lines, xlabel="value", **words)
-        figure = chart.draw(Evidence(make_rows([make_row()]))).figure
-        figure.draw_without_rendering()
-        labels = figure.axes[0].get_yticklabels()
-        assert (
-            max(len(text) for label in labels for text in label.get_text().split("\n"))
-            <= figures.LABEL_LETTERS
-        )
-        boxes = [label.get_window_extent() for label in labels]
-        assert all(below.y1 <= above.y0 for above, below in itertools.pairwise(boxes))
-        assert all(box.x1 <= figure.bbox.x1 for box in boxes)
-        pixels = 358 / figure.get_figwidth() / 72  # on a phone, of a point
-        texts = [text for text in figure.findobj(Text) if text.get_text()]
-        assert min(text.get_fontsize() for text in texts) * pixels >= 9
-        heights[count] = figure.get_figheight()
-    assert heights[3] < heights[20]
+def test_a_bar_ends_at_its_value_a_whisker_at_the_bounds_and_a_doubt_or_failure_is_said():
+    failed = {"status": "out_of_memory", "verdict": None}
+    lines = [
+        line(7.0, verdict=Verdict((("drift", 0.09),)), low=6.0, high=8.0),
+        line(9.0, low=8.5, high=11.0),
+        line(None, low=None, high=None, num_windows=0) | failed,
+    ]
+    table = pandas.DataFrame(lines).assign(label=[*"abc"], text=["7.0", "9.0", ""])
+    with figures.style():
+        _, axes = figures.canvas(3)
+        ranked = figures.ranked(table, "value")
+        figures.draw_bars(axes, ranked, "value", figures.machine_colours({"desk"}), {})
+    assert [bar.get_width() for bar in axes.patches] == [9.0, 7.0]
+    assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, True]
+    [whiskers] = [part for box in axes.containers for part in getattr(box, "lines", [[]])[-1]]
+    assert [ends[:, 0].tolist() for ends in whiskers.get_segments()] == [[8.5, 11.0], [6.0, 8.0]]
+    said = [text.get_text().strip() for text in axes.texts]
+    assert said == ["9.0, n=6", "7.0, n=6, unstable", "out of memory"]
 
 
 DARK = {"text.usetex": True, "figure.facecolor": "black", "axes.facecolor": "black"}

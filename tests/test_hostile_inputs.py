@@ -8,7 +8,7 @@ import resource
 import shlex
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -306,79 +306,6 @@ def test_what_is_accepted_a_report_draws_and_the_rest_is_named(tmp_path):
             assert all(
                 tables.harmless(cell) == cell for line in csv.reader(written) for cell in line
             ), path
-
-
-# Numbers that the committed manifest lacks: of a sample, of the machine and of the run.
-SAMPLED = {"cpu_throttle_count": 1, "cpu_throttle_seconds": 0.5}
-SAMPLED |= {"cpu_cores": 2, "cpu_busy_seconds": 9.0, "cpu_own_seconds": 9.0}
-SAMPLED |= {"cpu_stolen_seconds": 0.5, "window_awake_seconds": 0.0}
-SAMPLED |= {"gpus": [{"thermal_slowdown_seconds": 0.5}]}
-OF_RUN = {"misplaced_operations": {"Cast": 1}, "waited_seconds": 0.5, "process": 1}
-
-
-def places(value: object) -> Iterator[tuple]:
-    """Yield the keys that lead to each number of a manifest; of a list those of its last item."""
-    if isinstance(value, dict | list):
-        keys = value if isinstance(value, dict) else range(len(value))[-1:]
-        for key in keys:
-            yield from ((key, *more) for more in places(value[key]))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield ()
-
-
-def with_value(value: object, place: tuple, number: float) -> object:
-    """Return a copy of a manifest with another number at a place."""
-    if not place:
-        return number
-    copy = value.copy()
-    copy[place[0]] = with_value(value[place[0]], place[1:], number)
-    return copy
-
-
-@pytest.mark.slow
-def test_a_number_of_a_manifest_is_refused_by_name_or_ends_no_command(
-    tmp_path, monkeypatch, command
-):
-    """One machine for each number of a manifest at 0, -1 and 1e15: those that a reader accepts
-    are added, compared, planned with and drawn, side by side."""
-    files = strangers.base()
-    runs = {place: files[place] for place in files if strangers.FIRST in place}
-    [path] = [place for place in runs if place.endswith(".json")]
-    whole = json.loads(runs[path]) | OF_RUN
-    whole["conditions"] = [sample | SAMPLED for sample in whole["conditions"]]
-    whole["machine"] |= {"cpu_quota": 1.5}
-    for name in ("condition_before", "condition_after"):  # which nothing reads
-        del whole[name]
-    cases = [(place, number) for place in places(whole) for number in (0, -1, 10**15)]
-    machines, refused, draw = {}, {}, random.Random(83)
-    for count, (place, number) in enumerate([(("a key of nobody",), 0), *cases]):
-        content = as_json(with_value({place[0]: 0} | whole, place, number))
-        changed = strangers.a_machine(count, draw, runs | {path: content})
-        [(name, text)] = [each for each in changed.items() if each[0].endswith(".json")]
-        (tmp_path / "m.json").write_bytes(text)
-        error = refusal(lambda: manifests.read(tmp_path / "m.json"), manifests.ManifestError)
-        if error:
-            refused[place, number] = error
-        else:
-            machines[f"m{count:03}"] = changed
-    assert all(str(place[-1]) in error for (place, _), error in refused.items())
-    assert (("process",), 10**15) in refused
-    negative = {place[-1] for place, number in refused if number < 0}
-    assert negative >= (SAMPLED.keys() | OF_RUN.keys()) - {"gpus", "misplaced_operations"}
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
-    for name, changed in machines.items():
-        write_machine(name, changed)
-    theirs = sorted((tmp_path / "theirs" / "runs").iterdir())
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
-    status, said = command("add", *theirs)
-    added = sorted(path.name for path in (tmp_path / "outputs" / "runs").iterdir())
-    assert status == 2 * (len(added) < len(machines)), said
-    assert len(added) > 40
-    ended = [command("plan", "--profile", "smoke", "--machine", added[0])]
-    ended += [command("compare", added[0], machine) for machine in added[1:]]
-    assert [said for status, said in ended if status] == []
-    merged = aggregation.merge(tmp_path / "outputs" / "runs")
-    assert set(merged.evidence.measured["machine"]) == {*added}
 
 
 @pytest.mark.parametrize("place", ["crosschecks.by_owner", "pages.files"])

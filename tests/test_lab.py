@@ -19,7 +19,6 @@ from nbformat.v4 import new_output
 from benchbook.machine import layout, processes
 from benchbook.report import tables
 from benchbook.rows import records
-from benchbook.studies.experiments.notebook import Source
 from made.pages import html_output, write_notebook
 from test_browser import browser  # noqa: F401, a fixture
 
@@ -130,35 +129,6 @@ def test_a_reader_changes_parameters_runs_all_cells_and_sees_numbers(page, tmp_p
     assert set(rows["dataset"].dropna()) == {"digits-28px"}
 
 
-def test_an_interrupt_keeps_rows_and_the_cell_continues_when_it_runs_again(page, tmp_path):
-    runs, code = tmp_path / "runs", page.locator(".jp-CodeCell")
-    measure = next(
-        number
-        for number, text in enumerate(code.all_inner_texts())
-        if "experiment.measure()" in text
-    )
-    wait_for_prompt(page, measure, r"\*")
-    while not any(",train," in path.read_text() for path in runs.rglob("*.csv")):
-        page.wait_for_timeout(50)
-    page.keyboard.press("Escape")
-    page.locator(".lm-MenuBar-item", has_text=re.compile("^Kernel$")).click()
-    page.locator(".lm-Menu-item", has_text=re.compile("^Interrupt Kernel")).click()
-    wait_for_prompt(page, measure, "[0-9]")
-    before = rows_in(tmp_path)
-    assert before["status"].eq("interrupted").sum() == 1
-    code.nth(measure).click()
-    page.keyboard.press("Shift+Enter")
-    wait_for_prompt(page, measure, r"\*")
-    wait_for_prompt(page, measure, "[0-9]")
-    rows = rows_in(tmp_path)
-    assert rows["session"].nunique() == 1
-    assert len(rows.merge(before, "inner", ["run_id", "phase", "status"])) >= len(before), (
-        "no row was lost"
-    )
-    ended = rows.groupby("run_id")["status"].last()
-    assert sorted(ended) == ["interrupted", "ok", "ok", "ok"], "the comparison and two processes"
-
-
 def test_dollars_of_an_answer_and_of_a_table_are_no_formula(visit, tmp_path):
     text = r"228 hours, $228 at $1.00 an hour; \$3, $$4$$ & <b>"
     outputs = new_output("display_data", {"text/markdown": f"**{tables.markdown(text)}** all"})
@@ -179,16 +149,3 @@ def test_lab_changes_no_notebook_by_itself_and_shows_no_news(visit, lab):
     page = visit(NOTEBOOK)
     page.locator(".jp-CodeCell .cm-line").first.wait_for()
     assert page.get_by_text("Would you like to get notified").count() == 0
-
-
-def test_printed_sources_and_code_cells_break_no_line_at_1280_pixels(visit, tmp_path):
-    text = "\n".join(f"def f{number}(): return {'x' * 80}" for number in range(3))
-    html = Source(text)._repr_html_()
-    write_notebook(tmp_path / "notebooks" / "wide.ipynb", html_output(html), source="#" + "x" * 98)
-    page = visit("wide.ipynb")
-    for selector in (".jp-OutputArea-output pre", ".jp-CodeCell .cm-content"):
-        box = page.locator(selector).first
-        box.wait_for()
-        lines = box.inner_text().rstrip().count("\n") + 1
-        assert box.evaluate("box => box.clientHeight") < 20 * lines + 20
-        assert box.evaluate("box => box.scrollWidth <= box.clientWidth")

@@ -100,58 +100,6 @@ def test_the_library_imports_no_guest():
     assert found <= guests
 
 
-def test_studies_draw_what_results_hold_and_experiments_show_both():
-    assert (
-        upwards(
-            (
-                "studies.experiments.parameters",
-                "studies.results",
-                "studies.charts",
-                "studies.experiments",
-            ),
-            lazy=False,
-        )
-        == []
-    )
-
-
-CHANGING = {"append", "extend", "update", "add", "remove", "discard", "clear", "pop", "setdefault"}
-
-
-def set_elsewhere(path: Path) -> list[str]:
-    """Return the lines of a module that set or change a global of another module of the library."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    others = {
-        alias.asname or alias.name
-        for node in nodes
-        for alias in node.names
-        if f"{node.module}.{alias.name}".removeprefix("benchbook.") in modules()
-    }
-
-    def is_global(node: ast.AST) -> bool:
-        return (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in others
-        )
-
-    found = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute(ctx=ast.Store() | ast.Del()) if is_global(node):
-                found.append(node)
-            case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in CHANGING:
-                found += [node] if is_global(value) else []
-            case ast.Call(func=ast.Name("setattr"), args=[ast.Name(name), *_]) if name in others:
-                found.append(node)
-    return [f"{path}:{node.lineno}: {ast.unparse(node)}" for node in found]
-
-
-def test_no_module_sets_a_global_of_another():
-    assert [line for path in modules().values() for line in set_elsewhere(path)] == []
-
-
 def test_no_module_imports_itself_through_others():
     assert [
         *graphlib.TopologicalSorter(imports(lazy=False)).static_order()

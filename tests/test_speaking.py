@@ -17,15 +17,16 @@ POINTS = ("quick", "paper")
 def history(draw: random.Random) -> list[dict]:
     """Return random sessions: whose, when, of which point, how many processes, how steady."""
     days = draw.sample(range(10, 29), draw.randint(1, 8))
+    is_dated = draw.random() < 0.7  # else names alone tell the order
     return [
         {
-            "session": f"202611{day}T000000Z-{number}",
+            "session": f"{draw.randrange(10**6) if is_dated else day}-{number}",
             "owner": draw.choice(list(KINDS)),
             "point": draw.choice(POINTS),
             "processes": draw.choice((0, 1, 1, 2, 3)),
             "apart": draw.choice((1.0, 1.5)),
             "slept": draw.choice((False, False, True)),  # in the first process
-            "started_at": f"2026-11-{day}T00:00:00Z",
+            "started_at": f"2026-11-{day}T00:00:00Z" if is_dated else None,
         }
         for number, day in enumerate(days)
     ]
@@ -53,11 +54,14 @@ def measured(sessions: list[dict]) -> tuple[pandas.DataFrame, dict, pandas.DataF
 
 def by_rule(sessions: list[dict]) -> dict:
     """Return the session that speaks: an interval before a range before none, then the newest."""
-    ranks = [(min(each["processes"], 2), each["started_at"], each) for each in sessions]
+    ranks = [
+        (min(each["processes"], 2), each["started_at"] or each["session"], each)
+        for each in sessions
+    ]
     return max(ranks, key=lambda rank: rank[:2])[2]
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(60))
 def test_the_session_that_speaks_is_the_rules(seed):
     sessions = history(random.Random(seed))
     rows, manifests, conditions, own = measured(sessions)
@@ -74,7 +78,8 @@ def test_the_session_that_speaks_is_the_rules(seed):
     for each in sessions:
         groups.setdefault((names[each["owner"]], each["point"]), []).append(each)
     assert spoken == {key: by_rule(group)["session"] for key, group in groups.items()}
-
+    if sessions[0]["started_at"] is None:
+        return
     alike = statistics.speaking(evidence.summary, ["machine"])  # of quick and paper, one
     expected: dict[str, list[dict]] = {}
     for key, group in groups.items():

@@ -6,7 +6,7 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import statistics, verdicts
+from benchbook.judging import statistics
 from made.rows import make_row, make_rows, windows
 
 
@@ -19,35 +19,6 @@ def test_the_spread_is_half_the_noise_of_windows_around_their_process_without_it
     quiet = statistics.warmed_up([100, 80, 100, 125, 700, 700], list("aaaabb"))
     assert statistics.spread(quiet) == pytest.approx(0.6745 * math.log(1.25) * (2 / 4) ** 0.5)
     assert statistics.spread([numpy.array([5.0])]) == 0
-
-
-def speaking(rows):
-    table = make_rows(rows)
-    return verdicts.speaking(table, verdicts.runs(table))
-
-
-def test_the_last_session_of_a_point_is_the_one_that_started_last():
-    assert speaking([]).empty
-    by_name = [  # where no row has a time
-        make_row(session="old", run_id="20260101-a"),
-        make_row(session="new", run_id="20260301-a"),
-        make_row(session="new", run_id="20260302-b"),
-        make_row(session="old", run_id="20260102-b"),
-        make_row(session="old", run_id="20260101-c", machine="attic"),
-        make_row(session="old", run_id="20260101-d", point="other"),
-    ]
-    kept = speaking(by_name)["run_id"].tolist()
-    assert kept == ["20260301-a", "20260302-b", "20260101-c", "20260101-d"]
-    by_time = [
-        make_row(session="z", run_id="20260101-a", started_at="2026-01-01T00:00:00Z"),
-        make_row(session="a", run_id="00-named-by-hand", started_at="2026-02-01T00:00:00Z"),
-        make_row(
-            session="a", run_id="00-named-by-hand", index=1, started_at="2026-02-01T00:00:09Z"
-        ),
-        make_row(session="no-time", run_id="20270101-a"),
-    ]
-    for rows in (by_time, by_time[::-1]):
-        assert set(speaking(rows)["session"]) == {"a"}
 
 
 def failure(status, message=None, **columns):

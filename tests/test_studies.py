@@ -11,12 +11,11 @@ import numpy
 import pandas
 import pytest
 
-from benchbook import datasets, studies
+from benchbook import studies
 from benchbook.judging import wording
 from benchbook.report import closing
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.results.evidence import Evidence
-from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
 from made import edges
@@ -170,25 +169,3 @@ def test_pictures_and_the_reading_say_how_far_off_they_are():
     shares = {75.0: "takes 17 % (15 to 20; one process)", 62.0: "not distinguishable from 0"}
     for rate, said in shares.items():
         assert said in simclr.reading(evidence(own, tried(own[3], "resident", (rate,))))
-
-
-def test_masks_are_drawn_over_their_images_with_their_overlap():
-    data = datasets.triangles(5, 2, 128)
-    triangles = data.test_labels == 1
-    before, after = (
-        numpy.stack([triangles[0] & keeps, triangles[1] & keeps]) for keeps in (False, True)
-    )
-    rows = {
-        "image": data.test_images,
-        "triangle": triangles,
-        "before training": before,
-        "after training": after,
-    }
-    drawing = segmentation.pictures(rows)
-    assert re.findall(r"\d\.\d\d", title(drawing)) == ["0.00", "1.00"]
-    [shown] = [image.get_array() for image in drawing.figure.axes[0].images]
-    plain, masked = numpy.split(shown, 2)
-    coloured = numpy.ptp(masked, axis=2) > 0
-    assert numpy.ptp(plain, axis=2).max() == 0
-    numpy.testing.assert_array_equal(coloured, numpy.hstack(triangles))
-    assert segmentation.iou(before[0], before[0]) == 1

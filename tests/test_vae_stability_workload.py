@@ -2,7 +2,6 @@
 
 import math
 
-import numpy
 import pytest
 import torch
 
@@ -61,13 +60,3 @@ def test_a_loss_that_is_not_finite_is_a_diverged_row_and_does_not_end_the_run(
     assert list(rows["phase"]) == ["train", "evaluate"]
     assert list(rows["status"]) == ["diverged", "diverged"]
     assert record.marker.exists()
-
-
-def test_pictures_are_pixels_and_leave_the_random_state_alone(tiny):
-    workload = resident(tiny)
-    state = torch.get_rng_state()
-    pictures = [*network_torch.draw_images(workload, tiny, count=6).values()]
-    assert [picture.shape for picture in pictures] == [(6, 28, 28)] * 3
-    assert all(0 <= picture.min() <= picture.max() <= 1 for picture in pictures)
-    assert numpy.array_equal(pictures[0], (tiny.test_images[:6] / numpy.float32(255)))
-    assert torch.equal(torch.get_rng_state(), state)

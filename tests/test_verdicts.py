@@ -8,7 +8,7 @@ import pandas
 import pytest
 import yaml
 
-from benchbook.judging import compare, statistics, verdicts
+from benchbook.judging import compare, verdicts
 from benchbook.judging.rules import Point
 from benchbook.judging.verdicts import Verdict
 from benchbook.rows import records
@@ -264,28 +264,6 @@ def session(name, *rates, **columns):
 
 
 BUSY, SLEEP = {"power_source": "battery"}, {"elapsed_seconds": 4160.0}
-CRASHED = [make_row(session="s2", run_id="s2-0", samples_per_second=None, status="crashed")]
-
-
-@pytest.mark.parametrize(
-    ("second", "disturbed", "rate"),
-    [
-        (session("s2", 1190, 1210), {}, 1200),
-        (session("s2", 209), {}, 1000),  # one process has no interval
-        (session("s2", 209, 211), BUSY, 210),  # its interval speaks, and says that it is unstable
-        (session("s2", 209, 1190, 1210), SLEEP, 1200),  # the process that slept counts nowhere
-        (CRASHED, {}, 1000),
-    ],
-)
-def test_the_newest_session_with_an_interval_speaks(second, disturbed, rate):
-    rows = make_rows([*session("s1", 990, 1010), *session("s1", 500, point="other"), *second])
-    conditions = pandas.DataFrame([sample | {"run_id": "s2-0"} for sample in samples(**disturbed)])
-    evidence = Evidence(rows, conditions)
-    for lines in (evidence.summary, statistics.summarise(evidence.counting("mnist_speedup"))):
-        found = lines.set_index("point")["samples_per_second"].to_dict()
-        assert found == pytest.approx({"reference-cpu": rate, "other": 500}, rel=0.01)
-    spoken = evidence.measured.query("point == 'reference-cpu'")["session"]
-    assert set(spoken) == {"s1" if rate == 1000 else "s2"}
 
 
 def test_a_disturbed_repeat_of_one_process_changes_no_reader_of_rows(outputs):
@@ -306,20 +284,6 @@ def test_a_point_that_lost_its_patience_is_known_by_its_undisturbed_processes(ou
     slept = [sample | {"run_id": "sZ-0"} for sample in samples(**SLEEP)]
     (measurement.folder / "sZ-0.json").write_text(json.dumps({"conditions": slept}))
     assert measurement.left() == []
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "counts"),
-    [
-        (session("s1", 100), session("s2", 200), "s2"),  # both are one process
-        (session("s1", 100), CRASHED, "s1"),
-        (CRASHED, [row | {"session": "s3", "run_id": "s3"} for row in CRASHED], "s3"),
-    ],
-)
-def test_without_an_interval_a_range_speaks_and_then_the_newest(first, second, counts):
-    rows = make_rows([*first, *second])
-    assert set(verdicts.speaking(rows, verdicts.runs(rows))["session"]) == {counts}
-    assert len(verdicts.runs(make_rows([]))) == 0
 
 
 WRONG, UNPROVEN = Verdict((("parity", "off"),)), Verdict((("drift", 0.1), ("few_steps", 1, 3)))

@@ -7,8 +7,8 @@ import numpy
 import pytest
 
 from benchbook.frameworks import devices
-from benchbook.frameworks.keras.runtime import arithmetic, import_keras, to_host, zero_kernels
-from benchbook.frameworks.keras.training import cross_entropy, flops_per_sample
+from benchbook.frameworks.keras.runtime import arithmetic, import_keras, to_host
+from benchbook.frameworks.keras.training import cross_entropy
 from benchbook.frameworks.workload import Settings
 from benchbook.measuring import float64, parity
 from made import small
@@ -217,35 +217,8 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
 
 
 @of_any
-def test_kernels_that_will_be_set_are_not_drawn_and_others_are():
-    def kernel_and_scale(make):
-        kernel, scale = [to_host(weight.value) for weight in make().weights][:2]
-        assert kernel.shape == (3, 3, 3, 4)
-        return kernel.any(), scale.all()
-
-    import_keras(FRAMEWORK)
-    assert kernel_and_scale(small.keras_model) == (True, True)
-    with zero_kernels():
-        assert kernel_and_scale(small.keras_model) == (
-            False,
-            True,
-        )  # a batch norm's scale is not drawn at random
-    assert kernel_and_scale(zero_kernels()(small.keras_model)) == (False, True)
-    assert kernel_and_scale(small.keras_model) == (True, True)
-
-
-@of_any
 def test_settings_that_keras_does_not_have_are_unsupported(data):
     with pytest.raises(NotImplementedError, match="allowed with Keras: precision and compiled"):
         workload(data, settings=Settings(channels_last=True))
     with pytest.raises(NotImplementedError, match="has no tf32; allowed: cuda"):
         workload(data, settings=Settings(precision="tf32"))
-
-
-@of_any
-def test_arithmetic_of_a_layer_that_cannot_be_counted_is_an_error():
-    import keras
-
-    recurrent = keras.Sequential([keras.Input((4, 3)), keras.layers.SimpleRNN(2, name="memory")])
-    with pytest.raises(ValueError, match="'memory' is a SimpleRNN; allowed with weights: Conv1D"):
-        flops_per_sample(recurrent)

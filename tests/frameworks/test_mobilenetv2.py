@@ -201,13 +201,6 @@ def test_a_step_moves_every_layer_and_a_tenth_of_the_way_every_statistic(unfroze
     assert learning_rate(unfrozen) == pytest.approx(5e-4, rel=1e-6)
 
 
-def test_batch_norms_keep_what_is_recorded(frozen, unfrozen):
-    for made, kept in ((frozen, 0.999), (unfrozen, 0.9)):
-        layers = made.network.model.layers if IS_KERAS else made.model.modules()
-        found = [layer.momentum for layer in layers if hasattr(layer, "momentum")]
-        assert found == pytest.approx([kept if IS_KERAS else 1 - kept] * 52)
-
-
 def test_the_learning_rate_falls_by_four_percent_in_50_000_steps(frozen):
     fresh, batch = frozen.snapshot(), next(frozen.batches(0))
     assert learning_rate(frozen) == pytest.approx(5e-4, rel=1e-7)

@@ -6,20 +6,14 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import pandas
-from matplotlib.colors import to_hex
-from matplotlib.container import ErrorbarContainer
-from matplotlib.figure import Figure
 
 from benchbook.judging.verdicts import Verdict
 from benchbook.record import articles
 from benchbook.studies.calibrate import study as calibrate
-from benchbook.studies.charts import figures
-from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.gpt_tokens import study as gpt
 from benchbook.studies.mnist_speedup import study as mnist
 from benchbook.studies.mobilenetv2_energy import study as mobilenetv2
 from benchbook.studies.resnet50_cost import study as resnet50
-from benchbook.studies.results.answers import Template
 from benchbook.studies.segmentation_scaling import study as segmentation
 from benchbook.studies.simclr_epochs import study as simclr
 from benchbook.studies.vae_stability import study as vae
@@ -150,8 +144,8 @@ def of_mobilenet() -> Iterator[Edge]:
         {"rates": (9.0, 9.0)},
         {"settings": {"trainable": True}}, {"accuracy": 0.24, "settings": {"trainable": True}},
     )  # fmt: skip
-    for change in columns:
-        yield f"converged with {change}", mobilenetv2.convergence, evidence(net(**change))
+    runs = [net(**change, machine=f"{change}") for change in columns]
+    yield "converged", mobilenetv2.convergence, evidence(*runs)
     trained = net((10, 20), settings={"trainable": True}, device="metal", **BOARD)
     others = [
         net(device="metal", batch_size=32),
@@ -160,9 +154,8 @@ def of_mobilenet() -> Iterator[Edge]:
     claimed = evidence(trained, net((60,), device="metal"), *others, net())
     yield "the article's setting on an accelerator", mobilenetv2.STUDY.quantities, claimed
     stuck = {"losses": (2.1, 2.1), "device": "metal"}
-    yield "stuck", mobilenetv2.STUDY.quantities, evidence(net(**stuck))
-    slower = evidence(net(settings={"learning_rate": 1e-4}, **stuck))
-    yield "stuck at a lower rate", mobilenetv2.STUDY.quantities, slower
+    slower = net(settings={"learning_rate": 1e-4}, machine="slower", **stuck)
+    yield "stuck", mobilenetv2.STUDY.quantities, evidence(net(**stuck), slower)
     package = {"energy_joules": 640.0, "energy_method": "rapl", "energy_boundary": "package"}
     both = evidence(net((10, 20), **BOARD), net((10, 20), **package, machine="attic"))
     yield "joules of board and package", mobilenetv2.settings, both
@@ -174,15 +167,14 @@ def of_mobilenet() -> Iterator[Edge]:
         {"framework": "torch"}, {"device": "cpu"}, {"image_size": 160}, {"variant": "tuned"},
     )  # fmt: skip
     # the article's crash is a fault that ends TensorFlow while it trains on more than 196 pixels
+    crashed = [net(machine="not crashed", **own)]
     for end in ends:
         last = {"message": DIED, "phase": "train"} | end
         shared = {name: last[name] for name in last.keys() - {"message", "phase", "status"}}
-        rows = [
-            row | (last if row["status"] == "crashed" else {})
-            for row in net((), ended="crashed", **own)
-        ]
-        yield f"crashed with {end}", mobilenetv2.STUDY.quantities, evidence(changed(rows, **shared))
-    yield "not crashed", mobilenetv2.STUDY.quantities, evidence(net(**own))
+        rows = net((), ended="crashed", machine=f"{end}", **own)
+        rows = [row | (last if row["status"] == "crashed" else {}) for row in rows]
+        crashed.append(changed(rows, **shared))
+    yield "crashed", mobilenetv2.STUDY.quantities, evidence(*crashed)
     died = changed(net((), ended="crashed", **own), run_id="other", message=DIED)
     some = evidence(net(**own), died, net(device="metal"), net(**stuck, batch_size=32))
     yield "an event in some processes or points", mobilenetv2.STUDY.quantities, some
@@ -429,118 +421,7 @@ def line(value=2.0, **columns):
     return told | {"value": value} | columns
 
 
-def drawn(lines: list[dict], draw=figures.draw_bars) -> dict:
-    """Return what a reader sees of lines drawn as bars, or as points."""
-    table, colours = pandas.DataFrame(lines), figures.machine_colours({"desk", "attic"})
-    with figures.style():
-        axes = Figure().subplots()
-        if draw is figures.draw_bars:
-            named = {
-                "label": list(map(str, range(len(lines)))),
-                "text": table["value"].fillna(0).map("{:.1f}".format),
-            }
-            draw(axes, figures.ranked(table.assign(**named), "value"), "value", colours, {})
-        else:
-            draw(axes, table, "batch_size", "value", "a label", {"fmt": "o-", "color": "black"})
-            figures.legend(axes.figure, figures.looks(table), [], on_points=True)
-        return seen(axes)
-
-
-def charted(table: pandas.DataFrame, column="value", kind=Bars, **options) -> dict | None:
-    """Return what a reader sees of a study's chart of a table."""
-    chart = kind("name", table=lambda _: table, title=Template("A title", column), **options)
-    figure = chart.draw(evidence([make_row()])).figure
-    return figure and seen(figure.axes[0]) | {"inches": round(figure.get_figheight(), 1)}
-
-
-def seen(axes) -> dict:
-    """Return the bars, marks, whiskers and words of axes as numbers and texts."""
-    axes.figure.draw_without_rendering()
-    legends = [*axes.figure.legends, *filter(None, [axes.get_legend()])]
-    errors = [
-        part
-        for box in axes.containers
-        if isinstance(box, ErrorbarContainer)
-        for part in box.lines[2]
-    ]
-    return {
-        "bars": [
-            [b.get_width(), b.get_hatch(), to_hex(b.get_facecolor(), keep_alpha=True)]
-            for b in axes.patches
-        ],
-        "edges": [
-            to_hex(bar.get_edgecolor()) for bar in axes.patches if bar.get_facecolor()[3] == 0
-        ],
-        "marks": [
-            [mark.get_marker(), [*mark.get_xdata()], mark.get_markerfacecolor()]
-            for mark in axes.lines
-        ],
-        "at the foot": [mark.get_transform() == axes.get_xaxis_transform() for mark in axes.lines],
-        "whiskers": [segment.tolist() for part in errors for segment in part.get_segments()],
-        "words": [[*text.get_position(), text.get_text().strip()] for text in axes.texts],
-        "ticks": [
-            [float(label.get_position()[1]), label.get_text()] for label in axes.get_yticklabels()
-        ],
-        "legend": [text.get_text() for legend in legends for text in legend.get_texts()],
-        "axis": axes.get_xlabel(),
-    }
-
-
-def of_figures() -> Iterator[Edge]:
-    printed = line(source="published", verdict=None, num_windows=None)
-    failed = line(
-        status="out_of_memory", value=None, low=None, high=None, num_windows=0, verdict=None
-    )
-    unstable, diverged, interval = (
-        line(verdict=Verdict((("drift", 0.09),))),
-        line(status="diverged"),
-        "interval",
-    )
-    points = functools.partial(drawn, draw=figures.draw_points)
-    for name, lines in {
-        "unstable": [unstable], "diverged": [diverged], "stopped midway": [line(status="interrupted")],
-        "diverged without a length": [line(None, low=None, high=None, status="diverged")],
-        "without bounds": [line(low=None, high=None)],
-        "an interval, a range, a rounding": [line(interval=interval), line(interval="range"), printed, failed],
-        "both views": [line(variant=variant) for variant in ("tuned", "reference", "tuned, other", "controlled")],
-        "one view": [line(), line(variant="controlled")],
-        "colours": [line(9), line(8, device="cuda"), line(7, machine="attic"), printed, line(5, source="predicted")],
-        "by value": [line(1.0), failed, line(3.0), line(2.0), line(5.0, variant="tuned")],
-    }.items():  # fmt: skip
-        yield f"bars: {name}", drawn, lines
-    for lines in ([unstable], [diverged], [line(), failed | {"batch_size": 16}]):
-        yield f"points: {[each['status'] for each in lines]} {lines[0]['verdict']}", points, lines
-    many = [
-        {"rate": float(number), "source": "measured", "num_windows": 6} for number in range(1, 100)
-    ]
-    many = pandas.DataFrame([*many, {"rate": 0.5, "source": "published"}]).assign(
-        machine="desk", device="cpu"
-    )
-    yield (
-        "very many bars",
-        functools.partial(charted, column="rate", text="{rate}", xlabel="rate"),
-        many,
-    )
-    least = functools.partial(figures.ranked, column="rate", least_first=True)
-    yield "the least of very many", lambda table: sorted(least(table)["rate"]), many
-    machines, sizes = ["desk", "attic", *["desk"] * 5], [64, 64, 64, *[128] * 4]
-    works = pandas.DataFrame(
-        {"machine": machines, "image_size": sizes, "batch_size": [2**n for n in range(7)]}
-    )
-    works = works.assign(value=1.0, device="cpu")
-    alike = {"alike": ("image_size",), "xlabel": "images"}
-    lined = {"kind": Points, "x": "batch_size", "by": ["machine"], "ylabel": "value"}
-    yield "bars of one work", functools.partial(charted, text="{value}", **alike), works
-    yield "points of one work", functools.partial(charted, **lined, **alike), works
-    for names in ("aba", "abc"):  # a line needs two points
-        table = pandas.DataFrame(
-            {"machine": [*names], "batch_size": (8, 8, 16), "value": 1.0, "device": "cpu"}
-        )
-        yield f"lines of {names}", functools.partial(charted, **lined, xlabel="batch"), table
-
-
 EVERY = (
-    of_figures,
     of_mnist,
     of_calibration,
     of_mobilenet,
