@@ -76,7 +76,9 @@ def line(random, level, session):
     """Return a summary's line of three processes that are 5 % apart."""
     rates = level * numpy.exp(0.05 * random.normal(size=3))
     rate = intervals.interval(rates, range(3)).columns("samples_per_second")
-    return rate | {"machine": "desk", "session": session, "num_processes": 3}
+    sessions = intervals.UNPAIRED.session
+    named = {"machine": "desk", "session": session, "between_sessions": sessions}
+    return rate | named | {"num_processes": 3}
 
 
 @pytest.mark.parametrize(

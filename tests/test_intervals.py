@@ -26,7 +26,7 @@ def test_the_interval_is_students_t_over_the_medians_of_processes_and_one_assume
         0.04,
         0.0,
     )  # the session's part is a constant
-    for deviations in (intervals.UNPAIRED, intervals.PAIRED):
+    for deviations in (intervals.UNPAIRED, intervals.PAIRED, intervals.VIRTUAL):
         part = stats.t.ppf(0.975, 3) * math.sqrt(
             (deviations.process**2 + 2 * levels.var(ddof=1)) / 3 / 3
         )

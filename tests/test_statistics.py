@@ -6,7 +6,8 @@ import numpy
 import pandas
 import pytest
 
-from benchbook.judging import statistics
+from benchbook.judging import intervals, statistics
+from benchbook.machine import condition
 from made.rows import make_row, make_rows, windows
 
 
@@ -83,6 +84,26 @@ def test_a_failure_is_its_points_outcome_unless_another_run_measured_it(rows, ex
     message = None if pandas.isna(line["message"]) else line["message"]
     assert (line["status"], message, line["num_windows"]) == expected
     assert pandas.isna(line["samples_per_second"]) == (expected[2] == 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "stolen", "hypervisor", "between"),
+    [
+        ("cpu", 0.5, None, intervals.VIRTUAL.session),
+        ("cpu", 0.0, "WSL", intervals.VIRTUAL.session),
+        ("cpu", 0.0, None, intervals.UNPAIRED.session),
+        ("cuda", 0.5, "WSL", intervals.UNPAIRED.session),
+    ],
+)
+def test_sessions_of_a_virtual_machines_cpu_differ_by_more(device, stolen, hypervisor, between):
+    runs = "run-1", "run-2"
+    rows = make_rows([row for run in runs for row in windows([100] * 3, run_id=run, device=device)])
+    told = {"cpu_stolen_seconds": stolen, "hypervisor": hypervisor}
+    virtual = condition.virtual(pandas.DataFrame([{"run_id": run} | told for run in runs]))
+    [line] = statistics.summarise(rows, virtual).to_dict("records")
+    assert line["between_sessions"] == between
+    parts = 1.96 * between, intervals.half_widths(0.0, 2)[0]
+    assert math.log(line["high"] / line["low"]) / 2 == pytest.approx(math.hypot(*parts), rel=1e-3)
 
 
 def test_a_summary_has_the_medians_of_the_training_windows_alone():

@@ -141,12 +141,19 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
         and a["machine"] == b["machine"]
         and a["session"] != b["session"]
     ]
-    counts = [[side["num_processes"] for side in pairs[place]] for place in known]
-    own = [[intervals.processes_half(rate) for rate in rates[place]] for place in known]
+    counts, sessions = (
+        [[side[name] for side in pairs[place]] for place in known]
+        for name in ("num_processes", "between_sessions")
+    )
+    own = [
+        [intervals.processes_half(*each) for each in zip(rates[place], between, strict=True)]
+        for place, between in zip(known, sessions, strict=True)
+    ]
     halves = numpy.array(own).reshape(-1, 2)
     errors = halves / intervals.half_width(1.0, numpy.array(counts).reshape(-1, 2), 1)
     logs = numpy.log([found[place].value for place in known])
-    parts = intervals.sessions_parts(logs, numpy.square(errors).sum(axis=1))
+    stated = numpy.square(sessions).reshape(-1, 2).sum(axis=1)
+    parts = intervals.sessions_parts(logs, numpy.square(errors).sum(axis=1), stated)
     widths = numpy.exp(numpy.hypot(numpy.hypot(*halves.T), parts)).tolist()
     for place, width in zip(known, widths, strict=True):
         value = found[place].value

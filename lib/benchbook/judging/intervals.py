@@ -33,9 +33,11 @@ class Deviations(NamedTuple):
     session: float
 
 
-UNPAIRED = Deviations(
-    0.03, 0.04
-)  # of rates, and of ratios whose sides were measured in different processes
+# Of rates, and of ratios whose sides were measured in different processes. Between sessions it is
+# an assumption: no row tests it yet.
+UNPAIRED = Deviations(0.03, 0.04)
+# Of the same on the CPU of a virtual machine, whose host others use: from the committed rows.
+VIRTUAL = Deviations(0.03, 0.10)
 PAIRED = Deviations(0.02, 0.0)  # of ratios whose sides alternate in each process
 # Of what a session measures once, such as an evaluation, between two sessions: 16 pairs of them in
 # the committed rows.
@@ -106,29 +108,35 @@ def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
     return part, numpy.hypot(part, half_width(deviations.session**2, numpy.inf, 1))
 
 
-def processes_half(rate: Interval) -> float:
-    """Return the processes' part of half a rate's interval."""
-    session = half_width(UNPAIRED.session**2, math.inf, 1)
+def processes_half(rate: Interval, between_sessions: float) -> float:
+    """Return the processes' part of half a rate's interval, which holds this deviation between
+    sessions."""
+    session = half_width(between_sessions**2, math.inf, 1)
     return math.sqrt(max(0.0, math.log(rate.high / rate.value) ** 2 - session**2))
 
 
-def sessions_parts(logs: numpy.ndarray, variances: numpy.ndarray) -> numpy.ndarray:
+def sessions_parts(
+    logs: numpy.ndarray, variances: numpy.ndarray, stated: numpy.ndarray
+) -> numpy.ndarray:
     """Return the sessions' part of half the interval of each ratio of two sessions of a machine.
 
-    The stated deviation is too small for two sessions in which the other points' ratios scatter
-    by more than it and their processes explain: their scatter counts in its place.
+    With enough other points, the scatter of their ratios that their processes do not explain
+    counts in place of the stated variance, and at least that of UNPAIRED.
 
     Args:
         logs: of the points' ratios.
         variances: the processes' part of the variance of each.
+        stated: the sessions' part of the variance of each.
     """
-    stated, others = 2 * UNPAIRED.session**2, len(logs) - 1
-    parts = numpy.full(len(logs), half_width(stated, numpy.inf, 1))
-    for place in range(len(logs)) if others >= FEWEST_OTHERS else ():
+    least, others = 2 * UNPAIRED.session**2, len(logs) - 1
+    if others < FEWEST_OTHERS:
+        return half_width(stated, numpy.inf, 1)
+    parts = numpy.full(len(logs), half_width(least, numpy.inf, 1))
+    for place in range(len(logs)):
         rest = (numpy.delete(each, place) for each in (logs, variances))
         scatter = next(rest).var(ddof=1) - next(rest).mean()
-        if scatter > stated:
-            parts[place] = max(parts[place], half_width(scatter, others - 1, 1))
+        if scatter > least:
+            parts[place] = half_width(scatter, others - 1, 1)
     return parts
 
 

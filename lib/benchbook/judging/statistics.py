@@ -1,7 +1,7 @@
 """One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its
 measured windows."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy
 import pandas
@@ -62,6 +62,7 @@ _MEASURES = [
     "low",
     "high",
     "interval",
+    "between_sessions",
     "seconds_per_step",
 ]
 _MEASURES += [
@@ -85,7 +86,7 @@ _WINDOW_NUMBERS = [
     "energy_joules",
 ]
 _WINDOW_NUMBERS += ["idle_watts"]
-_WINDOW_TEXTS = ["run_id", "energy_method", "energy_boundary"]
+_WINDOW_TEXTS = ["run_id", "device", "energy_method", "energy_boundary"]
 
 
 def warmed_up(rates: Sequence[float], runs: Sequence) -> list[numpy.ndarray]:
@@ -144,18 +145,20 @@ def timed_windows(rows: pandas.DataFrame) -> pandas.DataFrame:
     return rows[(rows["phase"] == "train") & (rows["samples_per_second"] > 0).fillna(False)]
 
 
-def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
+def summarise(rows: pandas.DataFrame, virtual: Collection[str] = ()) -> pandas.DataFrame:
     """Return one line per point, from its training windows: rate, spread, interval, energy,
     accuracy and outcome.
 
     Args:
         rows: measured rows, of one session of each point; see `verdicts.speaking`.
+        virtual: runs on virtual machines, see `condition.virtual`.
 
     Returns:
         Columns: the point's key and description (from its windows, if it has any);
         num_processes; num_windows; samples_per_second (the geometric mean over processes of each
         process's median); spread (of windows); low, high and interval (the bounds of
-        samples_per_second and their kind); num_samples (in all windows); seconds_per_step;
+        samples_per_second and their kind); between_sessions (the deviation between sessions that
+        they hold); num_samples (in all windows); seconds_per_step;
         input_share_waited (the median over windows), waited_low and waited_high (its range);
         accuracy (at the end of training, the median over repeats); energy_per_sample (J, idle
         power included; if several methods read it, only windows of the last method count),
@@ -165,7 +168,7 @@ def summarise(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     windows = timed_windows(rows)
     measures = {
-        key: _measures(columns)
+        key: _measures(columns, virtual)
         for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(rows, windows).items()]
@@ -349,12 +352,15 @@ def _describe(
     }
 
 
-def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
+def _measures(windows: Mapping[str, numpy.ndarray], virtual: Collection[str]) -> dict:
     runs, rates = windows["run_id"], windows["samples_per_second"]
-    rate = intervals.interval(rates, runs)
+    on_virtual = windows["device"][0] == "cpu" and not set(runs).isdisjoint(virtual)
+    deviations = intervals.VIRTUAL if on_virtual else intervals.UNPAIRED
+    rate = intervals.interval(rates, runs, deviations)
     waited = _present(windows["input_seconds"] / windows["seconds"])
     sizes = _present(windows["batch_size"])
     measures = rate.columns("samples_per_second") | {
+        "between_sessions": deviations.session,
         "num_processes": len(set(runs)),
         "num_windows": len(runs),
         "spread": spread(warmed_up(rates, runs)),
@@ -375,7 +381,8 @@ def _measures(windows: Mapping[str, numpy.ndarray]) -> dict:
         return measures
     method, boundary = (windows[name][read[-1]] for name in ("energy_method", "energy_boundary"))
     read = read[windows["energy_method"][read] == method]
-    joules = intervals.interval((windows["energy_joules"] / windows["samples"])[read], runs[read])
+    energies = (windows["energy_joules"] / windows["samples"])[read]
+    joules = intervals.interval(energies, runs[read], deviations)
     idle = _present(windows["idle_watts"][read])
     is_short = float(numpy.fmin.reduce(windows["seconds"][read])) < SHORTEST_WINDOW
     note = f"windows under {SHORTEST_WINDOW:g} s are short for a sensor" if is_short else ""

@@ -21,6 +21,7 @@ import pandas
 from benchbook.judging import agreement, confirmation, rules, statistics
 from benchbook.judging.rules import Point, Reason
 from benchbook.judging.statistics import POINT_KEY
+from benchbook.machine import condition
 from benchbook.rows import ceilings
 
 WRONG, UNPROVEN, CHANGED, UNSTABLE = "wrong", "unproven", "changed", "unstable"
@@ -115,7 +116,7 @@ def summarise(
     """
     judged = runs(rows, conditions) if judged is None else judged
     every = speaking(rows, judged)
-    summary = statistics.summarise(counting(every, judged))
+    summary = statistics.summarise(counting(every, judged), condition.virtual(conditions))
     disturbed = judged[judged["speaks"] & judged["is_disturbed"] & ~judged["counts"]]
     left_out = disturbed.groupby(POINT_KEY).size().to_dict()
     named = confirmation.table(every).set_index(POINT_KEY)["outcome"].to_dict()

@@ -57,7 +57,9 @@ class Result:
         """Return the result of a loop's rates in each process."""
         if len(rates) > 1:
             values = [each.samples_per_second for each in rates]
-            whole = intervals.interval(values, range(len(values)))
+            on_virtual = not rates[0].chip and contention.is_virtual()
+            deviations = intervals.VIRTUAL if on_virtual else intervals.UNPAIRED
+            whole = intervals.interval(values, range(len(values)), deviations)
         else:
             [one] = rates
             values = [one.samples_per_second]

@@ -85,6 +85,19 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
     return pandas.DataFrame(lines, columns=None if lines else ["run_id"])
 
 
+def virtual(conditions: pandas.DataFrame | None) -> frozenset[str]:
+    """Return the runs on virtual machines: those of a hypervisor that hides its host's load, or
+    from which a hypervisor took time of the CPU.
+
+    Args:
+        conditions: from `samples`.
+    """
+    if conditions is None or "cpu_stolen_seconds" not in conditions:
+        return frozenset()
+    stolen = conditions["cpu_stolen_seconds"].astype(float) > 0
+    return frozenset(conditions.loc[stolen | conditions["hypervisor"].notna(), "run_id"])
+
+
 def seconds_asleep(before: Mapping, after: Mapping) -> float:
     """Return how long the machine slept between two samples: during sleep, one of the two clocks
     stops."""

@@ -43,6 +43,11 @@ def cpu_seconds() -> dict[str, float]:
     }
 
 
+def is_virtual() -> bool:
+    """Return whether a hypervisor hides this computer's host, or took time of its CPU."""
+    return bool(identity.hypervisor() or cpu_seconds()["cpu_stolen_seconds"])
+
+
 def shares(before: dict, after: dict, seconds: float) -> tuple[float, float]:
     """Return the shares of CPU time that other processes and the hypervisor took between two
     moments.

@@ -3,6 +3,7 @@ rows fold away."""
 
 import base64
 import itertools
+from collections.abc import Mapping
 from contextlib import suppress
 
 import pandas
@@ -169,11 +170,7 @@ def proof(evidence: Evidence, study: Study) -> str:
         wording.count(point["num_windows"], "window"),
         *wording.causes(point["verdict"], verdicts.UNPROVEN, "variables"),
         *(f"how busy the host was is hidden ({word})" for word in _hiding(evidence)),
-        *(
-            [f"sessions are assumed to differ by {intervals.UNPAIRED.session:.0%}"]
-            if point["interval"] == intervals.INTERVAL
-            else []
-        ),
+        *([_between(point)] if point["interval"] == intervals.INTERVAL else []),
         *statistics.days(evidence.measured)[-1:],
     ]
     said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
@@ -181,6 +178,14 @@ def proof(evidence: Evidence, study: Study) -> str:
         said += " Steps keep the memory that they free; a plain script's may not."
     has_none = study.by_accelerator and point["device"] == "cpu"
     return said + " No GPU was measured here." * has_none
+
+
+def _between(point: Mapping) -> str:
+    """Return by how much sessions differ, as the point's interval holds it."""
+    deviation = point["between_sessions"]
+    is_assumed = deviation == intervals.UNPAIRED.session
+    whose = "sessions are assumed to" if is_assumed else "sessions of virtual machines' CPUs"
+    return f"{whose} differ by {deviation:.0%}"
 
 
 def _hiding(evidence: Evidence) -> list[str]:
