@@ -23,6 +23,7 @@ from benchbook.frameworks import survey
 from benchbook.frameworks.devices import Device
 from benchbook.judging import wording
 from benchbook.machine import context, identity, layout
+from benchbook.machine import sessions as sessions_of_reader
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 from benchbook.running.profiles import Point
@@ -127,6 +128,20 @@ def test_a_point_without_rows_is_an_error_that_names_it(outputs):
     point = Point("mnist_speedup", "reference-cpu-00000000", {}, 60)
     with pytest.raises(session.Missing, match="mnist_speedup/reference-cpu-00000000"):
         session.summary([point], identity.identify().name)
+
+
+def test_a_session_ends_with_the_readers_lines_though_another_computer_has_the_machines_name(
+    outputs,
+):
+    point, name = Point("mnist_speedup", "reference-cpu", {}, 60), "desk"
+    for session_name, rate, run_id in (("mine", 100, "a"), ("theirs", 900, "b")):
+        own = {"machine": name, "session": session_name, "point": point.name, "run_id": run_id}
+        write(*windows([rate] * 3, **own))
+        path = outputs / "runs" / name / point.study / point.name / f"{run_id}.json"
+        path.write_text(json.dumps({"run_id": run_id, "machine": {"fingerprint": "eddb"}}))
+    sessions_of_reader.remember("mine")
+    [line] = session.summary([point], name).to_dict("records")
+    assert (line["machine"], line["samples_per_second"]) == (name, pytest.approx(100))
 
 
 def test_a_study_does_not_begin_where_it_cannot_write(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy
@@ -310,7 +310,7 @@ def summary(
         Missing: a point has no rows; the message names each.
     """
     said = []  # the report says it as well
-    summaries = results.summary(layout.runs(machine_name), said.append)
+    summaries = _judged(machine_name, said.append)
     measured = {(each["study"], each["point"]): each for each in summaries.to_dict("records")}
     excused = {point.key for point, _ in left_out}
     missing = [point for point in points if point.key not in measured.keys() | excused]
@@ -319,6 +319,12 @@ def summary(
         raise Missing("; ".join([f"no rows for {names}", *said]))
     lines = [measured[point.key] for point in points if point.key in measured]
     return pandas.DataFrame(lines, columns=summaries.columns)
+
+
+def _judged(machine_name: str, say: Callable[[str], object]) -> pandas.DataFrame:
+    """Return the summary of a machine's rows, without those of others under its name."""
+    judged = results.summary(layout.runs(machine_name), say)
+    return judged[judged["machine"] == machine_name]
 
 
 def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame:
@@ -439,7 +445,7 @@ def _window(point: Point, here: pandas.DataFrame) -> tuple[float, float]:
 
 def _unreliable(points: list[Point], machine_name: str) -> list[Point]:
     """Return the points that failed, and those that are unstable."""
-    judged = results.summary(layout.runs(machine_name), str)
+    judged = _judged(machine_name, str)
     unstable = judged[judged["verdict"].map(verdicts.is_unstable).astype(bool)]
     keys = {*zip(unstable["study"], unstable["point"], strict=True)}
     failed = {
