@@ -24,7 +24,7 @@ import psutil
 import yaml
 
 from benchbook.commands.output import SOME_FAILED
-from benchbook.machine import layout, processes
+from benchbook.machine import layout, processes, stopping
 from benchbook.rows import records
 
 ENDED, REFUSED = 0, 2
@@ -105,7 +105,7 @@ class Soak:
             return self.kill_one()
         faults = [
             self.kill_one,
-            *(lambda number=number: self.signal(number) for number in processes.STOP_SIGNALS),
+            *(lambda number=number: self.signal(number) for number in stopping.STOP_SIGNALS),
         ]
         faults += [self.kill_one, self.stop_all, self.write_garbage, self.tear_notebook]
         return self.chance.choice(

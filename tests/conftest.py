@@ -12,8 +12,7 @@ import pytest
 
 from benchbook.__main__ import main
 from benchbook.frameworks import devices
-from benchbook.machine import context
-from benchbook.machine import processes as own_processes
+from benchbook.machine import context, stopping
 from benchbook.measuring import protocol, sensors, trials, window
 from made.fakes import Clock, run
 from made.processes import FRAMEWORK
@@ -150,7 +149,7 @@ def command(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "200")
 
     def typed(*words, answer: str = "") -> tuple[int, str]:
-        monkeypatch.setattr(own_processes, "stop_on_signals", lambda: None)
+        monkeypatch.setattr(stopping, "stop_on_signals", lambda: None)
         monkeypatch.setattr(sys, "argv", ["benchbook", *map(str, words)])
         monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
         status = 0

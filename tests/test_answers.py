@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchbook import studies
-from benchbook.commands import cli
+from benchbook.commands import study as command
 from benchbook.judging import wording
 from benchbook.judging.verdicts import REASONS, Verdict
 from benchbook.record.naming import Name, Names
@@ -153,12 +153,12 @@ def test_the_terminal_shows_the_answer_of_this_machine_in_80_columns(
     tmp_path, monkeypatch, capsys, is_steady
 ):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(cli, "_write_report", lambda: tmp_path / "index.html")
+    monkeypatch.setattr(command, "_write_report", lambda: tmp_path / "index.html")
     rates = (100.0, 101.0, 99.0) if is_steady else (50.0, 150.0, 60.0, 140.0, 55.0, 145.0)
     evidence = Evidence(make_rows(starts(5, rates)), own_first=True)
     monkeypatch.setattr(Evidence, "of_machine", lambda machine: evidence)
     own = [SimpleNamespace(key=(STUDY.name, evidence.summary["point"].item()), title="MNIST, CPU")]
-    cli._show(own, evidence.summary, [], math.inf)
+    command._show(own, evidence.summary, [], math.inf)
     shown = capsys.readouterr().out
     assert str(answers.of_study(STUDY, evidence)) in " ".join(shown.split())
     assert max(map(len, shown.splitlines()[:-1])) <= 80  # the last is a path

@@ -3,9 +3,11 @@ errors stay the same."""
 
 import re
 import sys
+import threading
 
 import pytest
 
+from benchbook.commands import study
 from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device, DeviceUnavailable, FrameworkMissing
 from benchbook.machine import identity, layout
@@ -20,8 +22,8 @@ PLANNING = """
 import sys
 from typer.testing import CliRunner
 from benchbook.commands import cli
-from benchbook.frameworks import devices
-from benchbook.machine import layout
+from benchbook.frameworks import devices, survey
+from benchbook.machine import identity, launch, layout
 from benchbook.rows import records
 from benchbook.running import execute, profiles, session
 
@@ -29,8 +31,13 @@ devices.installed = lambda: ("torch",)  # the others are asked alike, for second
 def run(*command):
     done = CliRunner().invoke(cli.app, command)
     assert done.exit_code == 0, done.output
+begun, call = [], launch.call
+launch.call = lambda *given, **options: begun.append(given) or call(*given, **options)
 run("plan", "--profile", "smoke", "--studies", "calibrate mnist_speedup")
+assert identity.present() or not begun  # the CPU needs no answer
+survey.ANSWERS.clear()
 run("machine")
+assert begun
 run("chips", "4090")
 run("predict", "--chip", "T4", "--work", "resnet50")
 execute.launch.call = lambda *given, **options: (None, execute.launch.Failed("", "it died"))
@@ -103,7 +110,7 @@ def test_kinds_and_names_come_from_a_process_that_is_started_once(jax_is, machin
 
 
 def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_replace_it(
-    jax_is, machine_says, command
+    jax_is, machine_says, capsys
 ):
     jax_is(JAX.format("neuron"))
     with pytest.raises(
@@ -112,11 +119,9 @@ def test_an_accelerator_that_the_table_lacks_is_named_and_the_cpu_does_not_repla
     ):
         survey.device("best", "jax")
     assert survey.device("cpu", "jax").kind == "cpu"
-    status, said = command(
-        "plan", "--profile", "paper", "--studies", "calibrate"
-    )  # torch's points remain
-    assert status == 0
-    assert "Left out: 'neuron' of jax" in said
+    _, points = study._planned("paper", "calibrate", "", "all")  # torch's remain
+    assert points
+    assert "Left out: 'neuron' of jax" in capsys.readouterr().out
     with pytest.raises(DeviceUnavailable, match="jax is not measured on 'neuron' here"):
         profiles.points_of(
             "mobilenetv2_energy",
@@ -145,19 +150,17 @@ devices = default_backend
 
 @pytest.mark.parametrize("reason", [BUSY, OLD])
 def test_a_framework_that_cannot_open_its_device_ends_its_own_points_alone(
-    jax_is, outputs, command, reason
+    jax_is, outputs, capsys, monkeypatch, reason
 ):
     jax_is(FAILING_JAX.format(reason))
-    status, said = command(
-        "plan", "--profile", "smoke", "--studies", "calibrate mobilenetv2_energy"
-    )
-    assert status == 0
+    monkeypatch.setenv("COLUMNS", "300")
+    _, points = study._planned("smoke", "calibrate mobilenetv2_energy", "", "all")
+    said = capsys.readouterr().out
     assert (
         f"Left out: all points of jax: jax cannot open its devices here (JaxRuntimeError: {reason})"
         in said
     )
-    assert "PyTorch" in said
-    assert "JAX" not in said
+    assert {point.framework for point in points} == {*devices.installed()} - {"jax"}
     with pytest.raises(DeviceUnavailable, match=reason[:20]):
         profiles.points_of("mobilenetv2_energy", {"points": [{"framework": "jax"}]} | LIMIT, "all")
     assert (
@@ -200,6 +203,22 @@ def test_a_broken_framework_is_an_error_that_names_it_and_is_not_asked_for_a_cpu
         assert re.search(
             r"jax +│ +│ +│ +│ jax could not be asked for its devices: the process", machine_says()
         )
+
+
+def test_frameworks_are_asked_side_by_side(monkeypatch):
+    monkeypatch.setattr(survey, "ANSWERS", {})
+    both = threading.Barrier(2)
+
+    def ask(framework: str) -> survey.Answer:
+        both.wait(timeout=60)  # for the other's process
+        return survey.Answer((Device("cpu", framework),))
+
+    monkeypatch.setattr(survey, "_ask_elsewhere", ask)
+    survey.ask_together(["one", "other"])
+    assert {name: survey.ask(name).devices[0].name for name in ("one", "other")} == {
+        "one": "one",
+        "other": "other",
+    }
 
 
 @pytest.mark.skipif("tensorflow" not in devices.installed(), reason="needs points of tensorflow")

@@ -126,15 +126,15 @@ def has_row(point: Point) -> bool:
 ALONE = f"""{PLAN}
 import json, os, signal, sys
 from pathlib import Path
-from benchbook.machine import layout, processes
-for number in processes.STOP_SIGNALS:
+from benchbook.machine import layout, stopping
+for number in stopping.STOP_SIGNALS:
     signal.signal(number, signal.SIG_DFL)  # tests may run where one is ignored
-processes.stop_on_signals()
+stopping.stop_on_signals()
 layout.notebooks = lambda: {{"faults": Path(os.environ["FAULTS_NOTEBOOK"])}}
 from benchbook.running import profiles, session
 try:
     sys.exit(len(session.Session([profiles.Point(**json.loads(sys.argv[1]))], "tester").run()))
-except processes.Stopped as stop:
+except stopping.Stopped as stop:
     sys.exit(stop.status)
 """
 

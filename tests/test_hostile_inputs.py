@@ -402,6 +402,7 @@ def test_nothing_that_rows_name_is_imported_called_or_opened(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
+    monkeypatch.setattr(survey, "ask_together", set)
     monkeypatch.setattr(costs, "TASKS", costs.TASKS[:1])  # each takes seconds
     named = {
         "network": f"{TOKEN}:call",
@@ -509,6 +510,7 @@ def test_no_command_changes_or_removes_what_the_library_did_not_make(
     outputs, report, draw = tmp_path / "outputs", tmp_path / "outputs/report", random.Random(seed)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(outputs))
     monkeypatch.setattr(survey, "ask", lambda name: survey.Answer((Device("cpu", "a chip"),)))
+    monkeypatch.setattr(survey, "ask_together", set)
     monkeypatch.setattr(costs, "TASKS", costs.TASKS[:1])
 
     def write() -> Path:  # Sphinx and the notebook's kernel take long

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import benchbook
 from benchbook import studies
 
@@ -126,8 +128,20 @@ def test_the_environment_has_what_a_user_sets_and_the_path_of_one_file():
     }
 
 
-def test_a_measuring_process_imports_no_drawing_and_no_notebook():
-    code = "import benchbook.studies.experiments.process\nimport sys\n"
-    code += "print({'matplotlib', 'IPython', 'papermill'} & set(sys.modules))"
+NO_DRAWING = {"matplotlib", "IPython", "papermill"}
+
+
+@pytest.mark.parametrize(
+    ("begun", "without"),
+    [
+        ("import benchbook.studies.experiments.process", NO_DRAWING),
+        (
+            "from benchbook.commands import cli; cli.app(['--help'], standalone_mode=False)",
+            NO_DRAWING | {"pandas", "scipy", "numpy", "pydantic", "torch"},
+        ),
+    ],
+)
+def test_what_begins_often_imports_only_what_it_needs(begun, without):
+    code = f"{begun}\nimport sys\nprint(*{without} & set(sys.modules), sep=', ')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.splitlines()[-1] == ""

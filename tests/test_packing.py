@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchbook.machine import identity, layout, sessions
-from benchbook.rows import crosschecks, manifests, packing, records
+from benchbook.rows import crosschecks, manifests, packing, records, staging
 from benchbook.studies.experiments.parameters import point_name
 from made.processes import ended_after
 from made.rows import contents, make_row, make_zip, write
@@ -196,7 +196,7 @@ def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start
         if (status := ended_after(count, lambda: packing.add(sent, point_name, str))) == 0:
             break
         assert status == 9
-        packing.tidy()
+        staging.tidy()
         there = {name for name, text in contents(outputs).items() if text is not None}
         assert there in (set(), {f"runs/{name}" for name in names}), count
         found.add(len(there))

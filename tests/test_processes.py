@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from benchbook.__main__ import describe
-from benchbook.machine import launch, processes
+from benchbook.machine import launch, processes, stopping
 from made.processes import run_python
 
 
@@ -26,15 +26,15 @@ def start(code: str, **variables: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize("number", processes.STOP_SIGNALS)
+@pytest.mark.parametrize("number", stopping.STOP_SIGNALS)
 def test_the_first_signal_stops_and_those_that_follow_wait(number):
     code = (
-        "import os, signal, sys, time\nfrom benchbook.machine import processes\n"
+        "import os, signal, sys, time\nfrom benchbook.machine import stopping\n"
         # the tests may run under nohup
-        "for each in processes.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"
-        "processes.stop_on_signals()\n"
+        "for each in stopping.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"
+        "stopping.stop_on_signals()\n"
         "try:\n    print(flush=True)\n    time.sleep(30)\n"
-        "except processes.Stopped as stop:\n"
+        "except stopping.Stopped as stop:\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n    sys.exit(stop.status)"
     )
     process = start(code)
@@ -45,8 +45,8 @@ def test_the_first_signal_stops_and_those_that_follow_wait(number):
 
 def test_nohup_stays_in_force():
     code = (
-        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook.machine import processes\n"
-        "processes.stop_on_signals()\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
+        "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook.machine import stopping\n"
+        "stopping.stop_on_signals()\nassert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN"
     )
     run_python(code)
 
@@ -105,7 +105,7 @@ def test_the_birth_of_a_process_stays_the_same_when_the_clock_is_set(monkeypatch
 @pytest.mark.parametrize(
     ("error", "status", "words"),
     [
-        (processes.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). Finished windows are kept"),
+        (stopping.Stopped(signal.SIGTERM), 143, "Stopped (SIGTERM). Finished windows are kept"),
         (KeyboardInterrupt(), 130, "Stopped. Finished windows are kept"),
         (ValueError("profile 'x'; allowed: [quick]"), 2, "error: profile 'x'; allowed: [quick]"),
         (

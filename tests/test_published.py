@@ -6,7 +6,6 @@ from decimal import Decimal
 import pandas
 import pytest
 
-from benchbook import record
 from benchbook.machine import layout
 from benchbook.record import articles, claims, observations
 from benchbook.rows import records
@@ -158,7 +157,7 @@ def test_no_row_holds_a_measure_that_is_not_in_the_list(rows):
 
 def test_each_row_of_the_language_models_is_a_figure_of_the_record(rows):
     """The same article, chip and value; so that nothing is learnt from it twice."""
-    figures, own = record.read(), rows[rows["study"] == LANGUAGE]
+    figures, own = articles.read(), rows[rows["study"] == LANGUAGE]
     units = {"min": 60, "tokens/s": 1 / 1024, "nats/char": 1}
     listed = figures[figures["unit"].isin(list(units))].assign(
         printed=lambda table: table["value"] * table["unit"].map(units)

@@ -5,7 +5,6 @@ import json
 import pandas
 import pytest
 
-from benchbook import record
 from benchbook.machine import layout
 from benchbook.record import articles, chips
 from benchbook.rows import networks
@@ -13,7 +12,7 @@ from benchbook.rows import networks
 
 @pytest.fixture(scope="module")
 def figures():
-    return record.read()
+    return articles.read()
 
 
 def two(**changes):
@@ -127,8 +126,8 @@ def test_mlperf_is_marked_unofficial_and_sources_without_a_licence_are_named(fig
     bare = figures["note"].str.contains("no licence")
     assert figures.loc[bare, "caveats"].str.contains("states no licence").all()
     line = figures[bare].iloc[0].to_dict()
-    assert line["source"] in record.citation(line)
-    assert "licence" in record.citation(line)
+    assert line["source"] in articles.citation(line)
+    assert "licence" in articles.citation(line)
 
 
 def test_fp32_of_an_ampere_gpu_that_may_be_tf32_is_tf32_and_of_an_older_one_fp32(figures):

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import yaml
 
-from benchbook.commands import cli
+from benchbook.commands import output
 from benchbook.frameworks import survey
 from benchbook.frameworks.devices import Device
 from benchbook.judging import wording
@@ -87,7 +87,7 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
         project, outputs, "MACHINE=007", "DEADLINE=10", **hang
     )  # which the end takes
     text = again.communicate(timeout=120)[0]
-    assert f"Error {cli.SOME_LEFT_OUT}" in text
+    assert f"Error {output.SOME_LEFT_OUT}" in text
     assert re.search(r"Left out: A toy: controlled, CPU \(needs about \d+ s, 0 s were left\)", text)
     assert "run the same command again" in text
     rows = records.merge(folder)

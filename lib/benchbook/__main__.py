@@ -16,9 +16,9 @@ STOPPED = " Finished windows are kept; the same command continues from there."  
 def main() -> None:
     """Run the command line; docs/troubleshooting.md lists the statuses it exits with."""
     try:
-        from benchbook.machine import processes
+        from benchbook.machine import stopping
 
-        processes.stop_on_signals()
+        stopping.stop_on_signals()
         from benchbook.commands import cli
 
         sys.exit(cli.app(sys.argv[1:] or ["--help"], prog_name="benchbook", standalone_mode=False))
@@ -44,7 +44,7 @@ def describe(error: BaseException) -> tuple[str, int]:
     kept = STOPPED * (sys.argv[1:2] == ["study"])
     if isinstance(error, KeyboardInterrupt):  # before `stop_on_signals`
         return f"Stopped.{kept}", 130
-    if hasattr(error, "status"):  # processes.Stopped, whose import may have failed
+    if hasattr(error, "status"):  # stopping.Stopped, whose import may have failed
         return f"Stopped ({text}).{kept}", error.status
     if hasattr(error, "format_message"):  # words that typer does not understand
         command = getattr(getattr(error, "ctx", None), "command_path", "benchbook")

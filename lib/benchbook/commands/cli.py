@@ -1,45 +1,23 @@
-"""The command line: `benchbook --help` lists the commands."""
+"""The command line: `benchbook --help` lists the commands, and imports nothing of what they do."""
 
+import functools
+import importlib
 import math
-import os
-import signal
-import time
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import pandas
 import typer
 
-from benchbook.commands import measure, record, share
-from benchbook.commands.compare import compare
-from benchbook.commands.output import (
-    SOME_FAILED,
-    SOME_LEFT_OUT,
-    check_device,
-    number,
-    say,
-    say_json,
-    say_table,
-    say_wrapped,
-    short,
-)
-from benchbook.frameworks import devices, survey
-from benchbook.judging import intervals, statistics, verdicts, wording
-from benchbook.machine import condition, context, identity, layout, processes
+from benchbook.commands.output import check_device, number, say
 from benchbook.machine.kinds import KINDS
-from benchbook.measuring import failures, sensors
-from benchbook.record import prices
-from benchbook.rows import packing, records
-from benchbook.running import cluster, profiles, series, session
-from benchbook.studies.experiments import parameters
+from benchbook.machine.precisions import PRECISIONS
+from benchbook.rows import staging
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 # The panels of `benchbook --help`.
 MEASURE, REPORT = "Measure this machine", "Compare and report"
 SHARE, RECORD = "Check and share rows", "Ask the public record (no measuring)"
-
-REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
 Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
 Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
@@ -56,6 +34,8 @@ DeviceKind = Annotated[
 
 def _version(is_asked: bool) -> None:
     if is_asked:
+        from benchbook.machine import identity
+
         say(identity.version())
         raise typer.Exit
 
@@ -71,10 +51,30 @@ def benchbook(
     `benchbook study` measures this machine and writes a report, which also shows the rows of
     other machines.
     """
-    packing.tidy()
+    staging.tidy()
 
 
-@app.command(rich_help_panel=MEASURE)
+def command(panel: str, home: str, name: str = "") -> Callable:
+    """Return a decorator that makes a function's signature a command.
+
+    Args:
+        panel: of the help.
+        home: the module of this package with the function that does it, which is imported then.
+        name: of the command; empty: the function's.
+    """
+
+    def register(signature: Callable) -> Callable:
+        @functools.wraps(signature)
+        def run(**given: object) -> None:
+            module = importlib.import_module(f"{__package__}.{home}")
+            getattr(module, signature.__name__)(**given)
+
+        return app.command(name or None, rich_help_panel=panel)(run)
+
+    return register
+
+
+@command(MEASURE, "study")
 def study(
     profile: Profile = "quick",
     studies: Studies = "all",
@@ -92,44 +92,9 @@ def study(
     state: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Measure this machine, or the nodes of a Slurm cluster, and write the report."""
-    until = time.monotonic() - processes.age() + deadline
-    context.change(state=state)
-    if "MAKELEVEL" in os.environ:  # a study ends with the `make` that started it
-        processes.when_gone(os.getppid(), lambda: os.kill(os.getpid(), signal.SIGTERM))
-    if executor not in cluster.EXECUTORS:
-        raise ValueError(f"executor {executor!r}; allowed: {', '.join(cluster.EXECUTORS)}")
-    if executor == "slurm":
-        flags = ["--retry"] if retry else []
-        flags += ["--deadline", f"{deadline:g}"] if math.isfinite(deadline) else []
-        for line in cluster.submit(profile, studies, machine, device, flags):
-            say(line)
-        say(
-            "Next: `squeue --me` shows the jobs. Each writes the report; the same command measures what they leave."
-        )
-        return
-    if words := identity.git_fault():
-        say(f"The rows' commit is unknown; git says: {words}")
-    name, points = _planned(profile, studies, machine, device)
-    left_out = session.measure(points, name, retry, until)
-    lines = session.summary(points, name, left_out)
-    _show(points, lines, left_out, until)
-    entries = profiles.chosen(profile, studies)
-    if texts := [
-        f"{study} ({entry['left']})" for study, entry in entries.items() if entry.get("left")
-    ]:
-        say(f"Left to other profiles: {'; '.join(texts)}.")
-    if left_out:
-        say("Next: run the same command again; it measures the points that were left out.")
-        raise typer.Exit(SOME_LEFT_OUT)
-    if (lines["status"] != "ok").any():
-        say(
-            "Next: see the failures above and in the report; --retry (`make study RETRY=1`) runs them again."
-        )
-        raise typer.Exit(SOME_FAILED)
-    say("Next: open the report, and send the rows of this machine: `make share`.")
 
 
-@app.command(rich_help_panel=MEASURE)
+@command(MEASURE, "study")
 def plan(
     profile: Profile = "quick",
     studies: Studies = "all",
@@ -141,75 +106,39 @@ def plan(
 ) -> None:
     """Show a profile's points, how long they should take and, with a price, what they cost;
     nothing runs."""
-    name, every = _planned(profile, studies, machine, device)
-    points = [point for point in every if not series.too_large(point, [])]
-    if refused := len(every) - len(points):
-        say(f"Not tried, for want of memory: {wording.count(refused, 'point')}.")
-    lines = session.estimate_seconds(points, name)
-    shown = {
-        "point": [point.setting for point in points],
-        "processes": lines["num_processes"],
-        "estimate": lines["seconds"].map(wording.duration),
-        "bounds": [_bounds(line) for line in lines.to_dict("records")],
-        "at most": lines["limit_seconds"].map(wording.duration),
-    }
-    for study, group in pandas.DataFrame(shown).groupby(lines["study"], sort=False):
-        say_table(f"{study}, profile {profile}, on {name}", group)
-    estimated, most = lines["seconds"].notna().sum(), lines["limit_seconds"].sum()
-    total = lines[["seconds", "low", "high"]].sum(min_count=1).to_dict()
-    within = f" ({_bounds(total)})" if estimated else ""
-    say(
-        f"Estimate for {estimated} of {len(lines)} points: {wording.duration(total['seconds'])}{within}."
-        f" Limit for all: {wording.duration(most)}."
-    )
-    ceilings = lines["study"].eq(profiles.CALIBRATION)
-    jobs = max(1, lines.loc[~ceilings, "study"].nunique())  # each measures its ceilings first
-    hours = (
-        lines.loc[~ceilings, "seconds"].sum() + jobs * lines.loc[ceilings, "seconds"].sum()
-    ) / 3600
-    if estimated:
-        say(
-            f"As jobs of a Slurm cluster: {wording.number(hours)} node-hours in {wording.count(jobs, 'job')}."
-        )
-    if price > 0:
-        costs = [prices.rent(seconds, price) for seconds in (lines["seconds"].sum(), most)]
-        least, most = (wording.price(cost, 3) for cost in costs)
-        say(
-            f"At {wording.price(price, 3)} an hour: {least} for the estimate, {most} for the limit."
-        )
 
 
-def _bounds(line: dict) -> str:
-    """Return the bounds of an estimate in words; empty where it is unknown."""
-    bounds = pandas.Series([line["low"], line["high"]])
-    return wording.span(bounds, wording.duration) if bounds.notna().all() else ""
-
-
-@app.command(rich_help_panel=REPORT)
+@command(REPORT, "study")
 def report() -> None:
     """Merge all rows into figures, tables and the report."""
-    say(f"Report: {short(_write_report())}")
-    log = layout.outputs() / "figures" / "errors.log"
-    if log.exists() and log.stat().st_size:
-        say(f"A machine was left out, because of an error that should not happen: {short(log)}")
-        raise typer.Exit(1)
 
 
-@app.command(rich_help_panel=SHARE)
+@command(SHARE, "rows")
 def validate(
     path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")],
 ) -> None:
     """Check rows against the schema, each other and their manifests; name the first fault with
     file and line."""
-    paths = records.find(path)
-    if not paths:
-        raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
-    in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
-    rows = packing.checked(path, parameters.point_name, say, published=not in_runs)
-    say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
-@app.command(rich_help_panel=SHARE)
+@command(REPORT, "compare")
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
+    ],
+    work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
+    precision: Annotated[
+        str,
+        typer.Option(help="one for all chips, such as fp32 or amp_bf16; empty: each its fastest"),
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Compare machines or sessions with the first of them, point by point and by the geometric
+    mean; or machines and chips at a task, by the best evidence."""
+
+
+@command(SHARE, "rows")
 def pack(
     machine: PackedName = "",
     to: Annotated[
@@ -218,11 +147,9 @@ def pack(
 ) -> None:
     """Check the rows and manifests that this checkout measured, or those of --machine, and zip
     them for sending."""
-    path, rows = packing.pack(parameters.point_name, machine, to, say)
-    say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
-@app.command(rich_help_panel=SHARE)
+@command(SHARE, "rows")
 def add(
     paths: Annotated[
         list[Path],
@@ -234,175 +161,104 @@ def add(
 ) -> None:
     """Check machines' zips and copy them to outputs/runs; a zip with a fault changes nothing,
     the others are added. Rows of another computer under a name in use get a name of their own."""
-    if name and len(paths) > 1:
-        raise ValueError(f"--as {name} with {len(paths)} zips; allowed: one zip")
-    faults = []
-    for path in paths:
-        try:
-            folder, rows = packing.add(path, parameters.point_name, say, name)
-            say(
-                f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}"
-            )
-        except ValueError as error:
-            faults.append(str(error))
-    if faults:
-        raise ValueError("; ".join(faults))
 
 
-@app.command(name="machine", rich_help_panel=MEASURE)
+@command(MEASURE, "study", "machine")
 def show_machine(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Show this computer, and the devices and energy sensors of each framework; all of it may be
     published."""
-    values = asdict(identity.identify()) | condition.read()
-    lines = []
-    for framework in devices.FRAMEWORKS:
-        if framework not in devices.installed():
-            lines.append({"framework": framework, "remark": "not installed"})
-            continue
-        try:
-            answer = survey.ask(framework)
-        except RuntimeError as error:
-            lines.append({"framework": framework, "remark": failures.anonymous(str(error))})
-            continue
-        for device in answer.devices:
-            sensor = sensors.open_sensor(device)
-            line = {
-                "framework": framework,
-                "device": device.kind,
-                "name": device.name,
-                "remark": sensor.reason,
-            }
-            lines.append(line | {"energy sensor": sensor.method or "none"})
-        if answer.refused:
-            remark = f"not used: {failures.anonymous(answer.refused.reason)}"
-            lines.append({"framework": framework, "device": answer.refused.kind, "remark": remark})
-    if as_json:
-        say_json({"machine": values, "devices": lines})
-        return
-    shown = {name: "unknown" if value is None else str(value) for name, value in values.items()}
-    say_table("This machine", pandas.DataFrame(shown.items(), columns=["", "This machine"]))
-    columns = ["framework", "device", "name", "energy sensor", "remark"]
-    say_table("Devices of each framework", pandas.DataFrame(lines, columns=columns))
 
 
-app.command(rich_help_panel=MEASURE)(measure.measure)
-app.command(rich_help_panel=REPORT)(compare)
-for command in (record.predict, record.chips):
-    app.command(rich_help_panel=RECORD)(command)
-app.command(rich_help_panel=SHARE)(share.share)
-
-
-def _write_report() -> Path:
-    from benchbook.report import site
-
-    page = site.write()
-    for line in site.left_out(layout.outputs() / "figures"):
-        say(line)
-    if missing := site.missing():
-        command = f"python -m pip install {' '.join(missing)}"
-        say(f"No pages were written: {', '.join(missing)} missing; `{command}` installs them.")
-    return page
-
-
-def _planned(
-    profile: str, studies: str, machine: str, device: str
-) -> tuple[str, list[profiles.Point]]:
-    """Return the machine's name, and the points of a profile.
-
-    Prints which studies and accelerators are left out, and where kernels are compiled first.
-
-    Raises:
-        ValueError: no framework is installed, or no point can run here.
-    """
-    if not devices.installed():
-        how = "make setup" if layout.checkout() else "python -m pip install torch torchvision"
-        raise ValueError(
-            f"no framework is installed; allowed: PyTorch, TensorFlow, JAX, MLX: `{how}`"
-        )
-    name = identity.identify(machine).name
-    points = profiles.read(profile, studies, device, say)
-    for framework, answer in survey.ANSWERS.items():
-        if answer.error:
-            say(f"Left out: all points of {framework}: {answer.error}")
-        if answer.refused:
-            say(f"Left out: {answer.refused.kind!r} of {framework}: {answer.refused.reason}")
-    if not points:
-        raise ValueError(
-            f"profile {profile!r}, studies {studies!r}, device {device!r}: none of these points can run here;"
-            " allowed: another profile, study or device"
-        )
-    for kind, framework in sorted(
-        {(point.parameters["device"], point.framework) for point in points}
-    ):
-        if survey.compiles_first(kind, framework):
-            say(
-                f"{framework} has no binaries for this GPU and compiles them once, in its first point, for up to half "
-                f"an hour. The limits of its points are {profiles.FIRST_USE_SECONDS // 60} minutes longer."
-            )
-    return name, points
-
-
-MARKS = {verdicts.UNSTABLE: "~", verdicts.UNPROVEN: "?", verdicts.CHANGED: "c"}  # others: x
-LEGEND = "~ unstable, ? not fully compared with float64, c other data or variables, x failed;"
-LEGEND += " + disturbed processes, which do not count"
-
-
-def _table(lines: pandas.DataFrame, titles: dict[tuple[str, str], str]) -> pandas.DataFrame:
-    """Return a session's points for the terminal: rate, half of its interval, processes, and a
-    mark of MARKS where its verdict or status has one."""
-    shown = []
-    for line in lines.to_dict("records"):
-        rate, _, _, unit = statistics.in_units(line)
-        is_known, verdict = pandas.notna(rate), line["verdict"]
-        kind = verdict.kind if verdict and line["status"] == "ok" else line["status"]
-        more = f" + {line['num_disturbed']}" if line["num_disturbed"] else ""
-        shown.append({
-            "point": titles[line["study"], line["point"]],
-            "rate": f"{wording.rate(rate)} {unit}/s" if is_known else "",
-            "95 %": wording.half_width(line) if line["interval"] == intervals.INTERVAL else "",
-            "processes": f"{line['num_processes']}{more}",
-            "": MARKS.get(kind, "" if kind in (verdicts.STABLE, verdicts.TOO_FEW, "ok") else "x"),
-        })  # fmt: skip
-    return pandas.DataFrame(shown)
-
-
-def _show(
-    points: list[profiles.Point],
-    lines: pandas.DataFrame,
-    left_out: list[tuple[profiles.Point, str]],
-    until: float,
+@command(MEASURE, "measure")
+def measure(
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="module:callable or file.py:callable, which makes a torch.nn.Module; or a script"
+            " that calls benchbook.measure, with its arguments after --"
+        ),
+    ],
+    script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="the script is a module, as in `python -m pkg.train`")
+    ] = False,
+    arguments: Annotated[
+        str, typer.Option(help='arguments of the callable, such as "num_classes=10"')
+    ] = "",
+    image_size: Annotated[int, number("pixels a side of random images", 1, 65_536)] = 224,
+    channels: Annotated[int, number("channels of random images", 1, 65_536)] = 3,
+    loader: Annotated[
+        str, typer.Option(help="file.py:callable; makes batches of (inputs, target) of a size")
+    ] = "",
+    loss: Annotated[
+        str, typer.Option(help="file.py:callable of (outputs, target); else the network's own")
+    ] = "",
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum 0.9), adam or adamw")] = "sgd",
+    learning_rate: Annotated[float, typer.Option(help="the same in all steps")] = 0.01,
+    batch_size: Annotated[int, number("samples a step", 1, 10_000_000)] = 32,
+    precision: Annotated[str, typer.Option(help=", ".join(PRECISIONS))] = "fp32",
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="also bf16, channels_last, compiled, and all of them")
+    ] = False,
+    processes: Annotated[
+        int, number("most fresh processes; fewer if the rate is known before", 1, 99)
+    ] = 6,
+    device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or best")] = "best",
+    minutes: Annotated[int, number("time limit in minutes of each process", 1, 24 * 60)] = 30,
+    json: Annotated[
+        Path | None, typer.Option(help="keep the result in this file; see `compare`")
+    ] = None,
 ) -> None:
-    """Print the points left out, write the report if there is time, and print findings."""
-    from benchbook import studies  # imports matplotlib, which the other commands do not need
-    from benchbook.studies.results import answers
-    from benchbook.studies.results.evidence import Evidence
+    """Measure the training of your network, or the loop in your script, in fresh processes."""
 
-    for reason in dict.fromkeys(reason for _, reason in left_out):
-        titles = [point.title for point, own in left_out if own == reason]
-        say(f"Left out: {'; '.join(titles)} ({reason})")
-    if lines.empty:
-        return
-    machine = lines["machine"].iloc[0]
-    if until - time.monotonic() > REPORT_SECONDS:
-        page = _write_report()
-        evidence = Evidence.of_machine(machine)
-        unsure = lines["verdict"].map(verdicts.is_unstable).astype(bool)
-        say_table(
-            f"All points of {machine}", _table(lines, {point.key: point.title for point in points})
-        )
-        say_wrapped(LEGEND)
-        for name, each in studies.every().items():
-            if name in set(lines["study"]):
-                answer = answers.of_study(each, evidence)
-                say_wrapped(each.question)
-                said = [answer.dated, answers.published(each, evidence)] if answer else []
-                said = " ".join(filter(None, said)) or "No point of this machine trained."
-                say_wrapped(f"  {said}")
-        can_repeat = lines["verdict"].map(verdicts.can_be_repeated).any()
-        again = "; `make study RETRY=1` measures them again" if can_repeat else ""
-        say(f"Unstable: {unsure.sum()} of {len(lines)}{again}.")
-        say(f"Report: {short(page)}")
-    else:
-        say("No time is left for the report; `benchbook report` (or `make report`) writes it.")
+
+@command(RECORD, "record")
+def predict(
+    chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
+    work: Annotated[
+        str, typer.Option(help="a study such as resnet50_cost, or a network such as vgg11")
+    ] = "",
+    precision: Annotated[str, typer.Option(help="one of those of `measure`, but fp64")] = "fp32",
+    image_size: Annotated[
+        float, number("pixels per side; 0: the default of --work", 0, 100000)
+    ] = 0.0,
+    sequence_length: Annotated[
+        float, number("tokens per sequence; 0: the default of --work", 0, 1e7)
+    ] = 0.0,
+    batch_size: Annotated[
+        float, number("samples per step; 0: as many as keep it busy", 0, 1e6)
+    ] = 0.0,
+    images: Annotated[
+        float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)
+    ] = 0.0,
+    price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Show a chip's rate, time and dollars for a study or network, published or predicted, with
+    90 % intervals."""
+
+
+@command(RECORD, "chips")
+def chips(
+    text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """List the chips of the record with their published specifications; rates are in TFLOP/s."""
+
+
+@command(SHARE, "share")
+def share(
+    machine: Annotated[
+        str, typer.Option(help="name of a machine; empty: what this checkout measured here")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
+    ] = False,
+) -> None:
+    """Show a machine's files and all texts in them, ask, and send them as a pull request on GitHub.
+
+    A second call updates the request while it is open. Without `gh`, the command prints where to
+    attach the zip.
+    """

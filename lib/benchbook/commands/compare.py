@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import pandas
 import typer
@@ -28,22 +27,8 @@ SHOWN = ("chip", "family", "source", "seconds", "low", "high", "basis", "sources
 LETTERS = string.ascii_uppercase  # of the sides, in tables
 
 
-def compare(
-    names: Annotated[
-        list[str],
-        typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
-    ],
-    work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
-    precision: Annotated[
-        str,
-        typer.Option(
-            help=f"one for all chips: {', '.join(learned.PRECISIONS)}; empty: each its fastest"
-        ),
-    ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """Compare machines or sessions with the first of them, point by point and by the geometric
-    mean; or machines and chips at a task, by the best evidence."""
+def compare(names: list[str], work: str, precision: str, as_json: bool) -> None:
+    """Print how many times as fast the others are as the first."""
     if not 2 <= len(set(names)) == len(names) <= len(LETTERS):
         raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")
     if all(name.endswith(".json") for name in names):

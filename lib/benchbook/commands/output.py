@@ -4,8 +4,8 @@ import math
 import shutil
 import textwrap
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +14,9 @@ from rich.text import Text
 from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.terminal import printable
+
+if TYPE_CHECKING:
+    import pandas
 
 # Exit statuses of a command that measures; docs/troubleshooting.md lists all of them.
 SOME_FAILED, SOME_LEFT_OUT = 3, 4
@@ -27,6 +30,8 @@ def say(*lines: str) -> None:
 
 def say_json(document: dict) -> None:
     """Print an object as JSON on one line; a missing value is null."""
+    import pandas
+
     say(pandas.Series(document, dtype=object).to_json())
 
 
@@ -37,11 +42,13 @@ def say_wrapped(text: str) -> None:
     say(*textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False))
 
 
-def say_table(title: str, lines: pandas.DataFrame) -> None:
+def say_table(title: str, lines: "pandas.DataFrame") -> None:
     """Print a table; a missing value is an empty cell."""
+    from pandas import isna  # which `benchbook --help` does not need
+
     table = Table(title=Text(printable(title)), show_edge=False)
     cells = lines.map(
-        lambda v: "" if pandas.isna(v) else f"{v:g}" if isinstance(v, float) else printable(str(v))
+        lambda v: "" if isna(v) else f"{v:g}" if isinstance(v, float) else printable(str(v))
     )
     for name in lines.columns:
         is_number = cells[name].str.match(r"[\d$.,~<]|$").all()

@@ -1,11 +1,8 @@
-"""The commands on the public record: `predict` and `chips`; they need no framework."""
+"""The command `predict`, which needs no framework."""
 
 import textwrap
-from typing import Annotated
 
-import typer
-
-from benchbook.commands.output import number, say, say_json
+from benchbook.commands.output import say, say_json
 from benchbook.judging import wording
 from benchbook.record import chips as listed
 from benchbook.record import estimates, pairs, prices
@@ -13,17 +10,6 @@ from benchbook.record import predict as learned
 from benchbook.record.predict import Unknown
 from benchbook.rows import networks
 
-SPECIFICATIONS = {
-    "chip": "chip",
-    "released": "released",
-    "fp32_tflops": "fp32",
-    "matrix_tflops": "matrix",
-    "memory_gb": "GB",
-    "bandwidth_gb_s": "GB/s",
-    "tdp_watts": "W",
-    "launch_price_usd": "$ new",
-}
-DUAL_ISSUE = "dual issue: two products at a time on each core"  # the words of a peak's source
 COLUMNS = 80  # characters of a line
 IMAGENET, TOKENS = (
     1_281_167,
@@ -32,28 +18,17 @@ IMAGENET, TOKENS = (
 
 
 def predict(
-    chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
-    work: Annotated[
-        str, typer.Option(help="a study such as resnet50_cost, or a network such as vgg11")
-    ] = "",
-    precision: Annotated[str, typer.Option(help=", ".join(learned.PRECISIONS))] = "fp32",
-    image_size: Annotated[
-        float, number("pixels per side; 0: the default of --work", 0, 100000)
-    ] = 0.0,
-    sequence_length: Annotated[
-        float, number("tokens per sequence; 0: the default of --work", 0, 1e7)
-    ] = 0.0,
-    batch_size: Annotated[
-        float, number("samples per step; 0: as many as keep it busy", 0, 1e6)
-    ] = 0.0,
-    images: Annotated[
-        float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)
-    ] = 0.0,
-    price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    chip: str,
+    work: str,
+    precision: str,
+    image_size: float,
+    sequence_length: float,
+    batch_size: float,
+    images: float,
+    price: float,
+    as_json: bool,
 ) -> None:
-    """Show a chip's rate, time and dollars for a study or network, published or predicted, with
-    90 % intervals."""
+    """Print a chip's rate, time and dollars for a work."""
     if not chip:
         raise ValueError("no --chip; allowed: the name of a chip that `benchbook chips` lists")
     question = learned.Question(
@@ -102,31 +77,6 @@ def predict(
     for line in lines:
         options = {"break_long_words": False, "break_on_hyphens": False}
         say(*textwrap.wrap(line, COLUMNS, subsequent_indent=" " * 9, **options))
-
-
-def chips(
-    text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-) -> None:
-    """List the chips of the record with their published specifications; rates are in TFLOP/s."""
-    chosen = listed.search(text)
-    if chosen.empty:
-        raise ValueError(
-            f"no chip on record is called {text!r}; `benchbook chips` without words lists all"
-        )
-    if as_json:
-        say_json({"chips": chosen[[*SPECIFICATIONS, "source"]].to_dict("records")})
-        return
-    shown = chosen[list(SPECIFICATIONS)].rename(columns=SPECIFICATIONS)
-    say(f"{len(chosen)} chips; a cell is empty if no source has the figure")
-    texts = shown.map(
-        lambda cell: f"{cell:g}" if isinstance(cell, float) else cell, na_action="ignore"
-    )
-    doubled = chosen["source"].str.contains(DUAL_ISSUE, regex=False)
-    texts["fp32"] = texts["fp32"].where(~doubled, texts["fp32"] + "*")
-    if doubled.any():
-        say(f"* with {DUAL_ISSUE}")
-    say(*texts.to_string(index=False, na_rep="").splitlines())
 
 
 def _refused(reason: Unknown, chip: str) -> str:

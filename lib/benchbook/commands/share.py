@@ -7,7 +7,6 @@ import os
 import subprocess
 from collections import defaultdict
 from pathlib import Path
-from typing import Annotated
 from urllib.parse import urlencode
 
 import pandas
@@ -29,19 +28,8 @@ QUIET = {
 }  # an error instead of a hidden question
 
 
-def share(
-    machine: Annotated[
-        str, typer.Option(help="name of a machine; empty: what this checkout measured here")
-    ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
-    ] = False,
-) -> None:
-    """Show a machine's files and all texts in them, ask, and send them as a pull request on GitHub.
-
-    A second call updates the request while it is open. Without `gh`, the command prints where to
-    attach the zip.
-    """
+def share(machine: str, dry_run: bool) -> None:
+    """Print a machine's files and texts, ask, and send them."""
     archive, rows = packing.pack(point_name, machine, None, say)
     contents, repository = packing.read(archive), identity.repository()
     name = rows["machine"].iloc[0]

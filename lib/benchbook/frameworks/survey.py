@@ -7,6 +7,8 @@ separate process: some of their libraries conflict, and a crash affects one fram
 """
 
 import sys
+import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from benchbook.frameworks import devices
@@ -37,6 +39,30 @@ class Answer:
 
 
 ANSWERS: dict[str, Answer] = {}  # by framework; each is asked once
+
+
+def assume_cpu() -> None:
+    """Take the CPU alone as the answer of each installed framework, if this computer shows no
+    accelerator: what a plan needs, without seconds of imports."""
+    if not identity.present():
+        chip = identity.identify().chip
+        for name in devices.installed():
+            ANSWERS.setdefault(name, Answer((Device("cpu", chip, name),)))
+
+
+def ask_together(frameworks: Iterable[str]) -> None:
+    """Ask some frameworks side by side, so that their answers are known."""
+
+    def answer(framework: str) -> None:
+        ANSWERS[framework] = _ask_elsewhere(framework)
+
+    new = [name for name in frameworks if name not in {*ANSWERS, *sys.modules}]
+    # Daemons: a stop of this process does not wait for them, and their children end with it.
+    threads = [threading.Thread(target=answer, args=(name,), daemon=True) for name in new]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def kinds(framework: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy
 import pandas
 
 from benchbook.machine import layout
+from benchbook.record import words
 from benchbook.rows import networks
 
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
@@ -218,21 +219,11 @@ def contradiction(chip: str) -> str:
 
 
 def search(text: str = "") -> pandas.DataFrame:
-    """Return the lines of `table` whose name or aliases have all words of a text; an empty text
-    finds all chips.
-
-    A word begins where a name's word begins, and its number ends where that number ends: "6000"
-    is in "RTX 6000" and not in "RTX A6000", "M4" is not in "SXM4".
-    """
+    """Return the lines of `table` whose name or aliases have all words of a text, see `words`; an
+    empty text finds all chips."""
     printed = table()
-    written = (printed["chip"] + "|" + printed["aliases"]).str.lower()
-    for word in re.findall(r"[a-z0-9]+", text.lower()):
-        parts = re.findall(r"[a-z]+|\d+", word)
-        end = r"\d" if parts[-1].isdigit() else "[a-z]"
-        written = written[
-            written.str.contains(f"(?<![a-z0-9]){'[^a-z0-9|]*'.join(parts)}(?!{end})")
-        ]
-    return printed.loc[written.index]
+    written = printed["chip"] + "|" + printed["aliases"]
+    return printed[written.map(words.finder(text)).astype(bool)]
 
 
 @functools.cache

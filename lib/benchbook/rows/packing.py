@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas
 
 from benchbook.machine import identity, layout, sessions, temporary
-from benchbook.rows import crosschecks, files, manifests, records
+from benchbook.rows import crosschecks, files, manifests, records, staging
 from benchbook.rows.crosschecks import RUN, NameOf
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
@@ -27,10 +27,6 @@ MAX_BYTES, MAX_FILES = (
     256 * 2**20,
     10_000,
 )  # unpacked; a full profile's rows take a few MB in hundreds of files
-STAGED, COMPLETE = (
-    ".adding-",
-    "complete",
-)  # folders of files that are being added, and the mark of one that is checked
 ALLOWED = f"allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of {layout.NAME_RULE}"
 
 
@@ -165,10 +161,10 @@ def add(
         SchemaError, ManifestError: a row or a manifest breaks its schema.
         ValueError: a folder cannot have the name.
     """
-    tidy()
+    staging.tidy()
     runs = layout.outputs() / "runs"
     runs.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.folder(runs.parent, STAGED, _settle) as place:
+    with temporary.folder(runs.parent, staging.STAGED, staging.settle) as place:
         staged = place / runs.name
         try:
             for member, content in read(path).items():
@@ -190,7 +186,7 @@ def add(
             _refuse_copies(rows[rows["run_id"].isin(new)], here)
         except ValueError as error:
             raise type(error)(f"{path.name}: {error}".replace(f"{staged}/", "")) from error
-        (place / COMPLETE).touch()
+        (place / staging.COMPLETE).touch()
     if name != sent:
         say(f"{path.name}: the rows of {sent} are kept as {name}; `--as NAME` chooses another name")
     return runs / folder.name, rows
@@ -223,21 +219,6 @@ def _rename(folder: Path, name: str) -> Path:
             manifest["machine"]["name"] = name
             file.write_text(json.dumps(manifest, indent=1, sort_keys=True), encoding="utf-8")
     return folder.rename(folder.with_name(name))
-
-
-def tidy() -> None:
-    """Finish or remove what an interrupted `add` has left in the outputs folder."""
-    temporary.tidy(layout.outputs(), STAGED, _settle)
-
-
-def _settle(place: Path) -> None:
-    """Move the files in a folder of `add` to outputs/runs if they are COMPLETE; remove the folder."""
-    for file in sorted(place.glob("runs/*/*/*/*")) if (place / COMPLETE).exists() else ():
-        target = place.parent / file.relative_to(place)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            file.rename(target)
-    temporary.remove(place)
 
 
 def read(path: Path) -> dict[str, bytes]:

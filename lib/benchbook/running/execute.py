@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from benchbook.machine import context, identity, launch, layout, processes, temporary
-from benchbook.machine.processes import Stopped
+from benchbook.machine.stopping import Stopped
 from benchbook.measuring import failures, runs
 from benchbook.running import kernel, profiles
 from benchbook.running.profiles import Point

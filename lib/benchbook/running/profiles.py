@@ -131,6 +131,19 @@ def read(
     return _calibrate_when_needed(list(points.values()))
 
 
+def frameworks(profile: str, studies: str = "all") -> set[str]:
+    """Return the installed frameworks that a profile names for some studies; see `read`."""
+    named = set()
+    for study, entry in chosen(profile, studies).items():
+        usual = declared(study).get("framework", "torch")
+        for point in entry["points"]:
+            given = (entry.get("parameters", {}) | point).get("framework", usual)
+            for name in _as_list(given):
+                with suppress(devices.DeviceUnavailable, ValueError):  # `read` says so
+                    named.add(devices.choose_framework(name))
+    return named
+
+
 def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     """Return a profile's entries for some studies, checked; no framework is asked.
 

@@ -21,7 +21,7 @@ import pandas
 from benchbook.judging import intervals, rules, verdicts, wording
 from benchbook.machine import contention, context, identity, layout, temporary, variables
 from benchbook.machine.awake import awake
-from benchbook.machine.processes import Stopped
+from benchbook.machine.stopping import Stopped
 from benchbook.measuring import runs, tuned
 from benchbook.rows import ceilings, crosschecks
 from benchbook.running import execute, series
