@@ -53,7 +53,7 @@ $(shell test -x $(BIN)/python || rm -f $(READY)) # install again if the interpre
 CHOICE := --profile $(PROFILE) --studies "$(STUDIES)" --machine "$(MACHINE)" --device $(DEVICE)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup study plan report examples test test-slow lint bench derived lab lock pack share picture address clean
+.PHONY: help setup study plan report examples test test-slow lint bench derived lab lock pack share address clean
 
 WRAPPED := fold -s -w 62 | sed 's/^\([^ ]\)/                 \1/'
 help: ## Show this list
@@ -97,7 +97,7 @@ bench: $(READY) #- Compare the measured loop with a plain one and with Keras's f
 	@for bench in $(filter intervals soak scale loops rates compiled,$(STUDIES)); do \
 		$(BIN)/python benchmarks/$$bench.py $(OTHER) || exit 1; done
 
-derived: $(READY) #- Make again what is derived from other tables: networks' activations, constants and errors of predictions, golden values
+derived: $(READY) #- Make again what is derived from other tables: networks' activations, constants and errors of predictions, pairs and README's picture, golden values
 	@$(BIN)/python benchmarks/fit_memory.py
 	@$(BIN)/python benchmarks/predictions.py
 	@$(BIN)/python benchmarks/estimates.py
@@ -118,12 +118,6 @@ pack: $(READY) ## Check this machine's rows and manifests, and zip them to send:
 
 share: $(READY) ## Show this machine's files and the texts in them, ask, and send them as a pull request by gh: MACHINE=name; DRY=1 sends nothing
 	@$(BIN)/benchbook share --machine "$(MACHINE)" $(if $(DRY),--dry-run)
-
-picture: #- Take the README's picture from the executed example of MNIST: the figure of its result
-	@python3 -c "import base64, json; from pathlib import Path; \
-		cells = json.loads(Path('outputs/examples/01_mnist_speedup.ipynb').read_text())['cells'][:-1]; \
-		found = [out['data'] for cell in cells for out in cell.get('outputs', ()) if 'image/png' in out.get('data', {})]; \
-		Path('.github/answer.png').write_bytes(base64.b64decode(found[-1]['image/png']))"
 
 # `resolve` turns the pins of an environment file into a lock with hashes; arguments: the file's name and the platform.
 # Only wheels, so that nothing is compiled at set-up. torch needs macOS 14.

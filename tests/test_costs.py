@@ -136,7 +136,11 @@ def test_several_figures_are_kept(every):
             "none of this configuration; .*Mac mini",
         ),  # whose memory its source does not state
         ("NVIDIA RTX 5090", r"\$2,000 \(20\d\d-\d\d.*\), card$"),
-        ("NVIDIA A100 80GB SXM", r"\$17,[35]00 \(2025-03.*\), (card|1/8 of a server)$"),
+        ("NVIDIA A100 80GB SXM", r"\$17,300 \(2025-03.*\), 1/8 of a baseboard$"),
+        ("NVIDIA H100 80GB SXM", r"\$31,200 \(2025-03.*\), module$"),
+        ("NVIDIA A40", r"\$5,840 \(2025-03.*\), card$"),
+        ("NVIDIA RTX 4090", r"\$1,600 \(2022-09.*\), card$"),  # a newer one may be of a bare chip
+        ("NVIDIA GH200", r"\$46,700 \(2024-10.*\), board or server, not stated$"),
     ],
 )
 def test_a_price_is_of_exactly_the_shown_configuration_or_names_another(chip, bought):

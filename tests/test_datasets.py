@@ -183,7 +183,7 @@ def test_rows_and_verdict_say_what_stands_in_for_a_data_set(record, name, used):
     assert settings == ({} if name == "digits" else {"replaced": {"mnist": "digits-28px"}})
     rows = make_rows([make_row(index=index, dataset=used, settings=settings) for index in range(6)])
     [point] = verdicts.summarise(rows).to_dict("records")
-    said = "digits-28px in place of mnist"
+    said = "8 x 8 scans of digits in place of MNIST"
     assert str(point["verdict"]).startswith(f"changed: {said}" if settings else "too few processes")
     assert figures.outcome(point) == "ok"  # a label names the data set
 

@@ -1,6 +1,5 @@
 """README and its kin: what they name exists."""
 
-import base64
 import os
 import re
 import runpy
@@ -17,6 +16,7 @@ from benchbook.commands import cli
 from benchbook.frameworks import devices
 from benchbook.judging import verdicts
 from benchbook.machine import layout, sessions
+from benchbook.record import estimates
 from benchbook.rows import networks, packing
 from benchbook.running import profiles
 from benchbook.studies.experiments.parameters import point_name
@@ -130,9 +130,13 @@ def test_the_readme_is_short():
     assert len(re.findall(r"\S*\w\S*", re.sub(r"<!--.*?-->", "", read("README.md")))) <= 900
 
 
-def test_the_readmes_picture_is_of_the_executed_example():
-    text = read("outputs/examples/01_mnist_speedup.ipynb")
-    assert base64.b64encode((HIDDEN / "answer.png").read_bytes()).decode() in text, "make picture"
+@pytest.mark.parametrize("name", ["pairs.svg", "pairs-dark.svg"])
+def test_the_readmes_picture_shows_the_pairs_of_its_table(name):
+    assert f".github/{name}" in read("README.md")
+    drawn = re.findall(r">([^<>\n]+)</text>", read(f".github/{name}"))
+    for chip, over, said in estimates.asked().itertuples(index=False):
+        place = drawn.index(f"{chip} over {over}".replace("NVIDIA ", ""))
+        assert drawn[place + 1] == said.partition(" (")[0], "make derived"
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -24,6 +24,7 @@ from benchbook.judging.agreement import (
     number,
 )
 from benchbook.machine import condition, contention, nvidia
+from benchbook.rows import titles
 from benchbook.rows.ceilings import ARITHMETIC
 
 # Standard deviations of steady windows and of steady processes; the first is also the largest drift
@@ -232,7 +233,9 @@ def _comparison(point: Point) -> Reason | None:
 
 def _replaced(point: Point) -> Reason | None:
     given = point.trained[0]["settings"].get("replaced", {}) if point.trained else {}
-    named = [f"{used} in place of {name}" for name, used in given.items()]
+    named = [
+        f"{titles.dataset(used)} in place of {titles.dataset(name)}" for name, used in given.items()
+    ]
     return ("replaced", ", ".join(named)) if named else None
 
 

@@ -15,7 +15,7 @@ import pandas
 from benchbook.machine import identity, layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
-from benchbook.rows import files, manifests
+from benchbook.rows import files, manifests, titles
 
 # Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's
 # name.
@@ -26,22 +26,6 @@ VOWEL = re.compile(r"[aeio]|nvidia|rtx|m\d|8|1[18]\b", re.IGNORECASE)  # names t
 SERVER = "server with"
 YOURS = " (yours)"
 OTHER = "GPU"  # the word for a kind of device that is not in KINDS
-DATASETS = {
-    "mnist": "MNIST",
-    "cifar10": "CIFAR-10",
-    "imagenet": "ImageNet",
-    "synthetic": "random pixels",
-}
-DATASETS |= {
-    "tinyshakespeare": "Tiny Shakespeare",
-    "tinyshakespeare-excerpt": "an excerpt of Tiny Shakespeare",
-}
-# Data sets whose names end with an image size.
-DRAWN = {
-    "shapes": "drawn shapes",
-    "triangles": "drawn triangles",
-    "digits": "8 x 8 scans of digits",
-}
 
 # How labels and titles show a value, by column or parameter; False, 0 and "" are left out. Another
 # text is shown as it is, another number after its name.
@@ -61,9 +45,10 @@ FORMATS = {
     "trainable": "all layers".format,
     "compiled": "compiled".format,
     "data_resident": "data on the device".format,
-    "dataset": lambda name: dataset(name),
+    "dataset": titles.dataset,
     "weights": "{} weights".format,
-    "matrix": "matrix {}".format,
+    "variant": lambda name: {"controlled": "equal loader"}.get(name, name),
+    "matrix": {"eager": "each precision tried", "all": "each precision tried, compiled too"}.get,
     "loader": lambda name: {"resident": "data on the device"}.get(name, name),
     "kind": lambda kind: kind.replace("_", " "),
     "ladder": lambda settings: (
@@ -258,11 +243,6 @@ def chip_name(text: str) -> str:
     cores and clock."""
     plain = " ".join(ADDED.sub(" ", chips.TRADEMARKS.sub(" ", text)).split())
     return chips.listed(text) or chips.canonical(plain) or text
-
-
-def dataset(name: str) -> str:
-    """Return a data set's title, such as MNIST, CIFAR-10 or drawn shapes."""
-    return DATASETS.get(name) or DRAWN.get(name.partition("-")[0], name)
 
 
 def words(line: Mapping, columns: Iterable[str], usual: Mapping = MappingProxyType({})) -> str:

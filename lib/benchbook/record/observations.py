@@ -29,7 +29,7 @@ MOST = 8  # chips of a board
 FEWEST_PRODUCTS = 5
 SHORTEST = 1e11  # operations of the smallest step that is used of articles: 10 ms at 10 TFLOP/s
 HALF, PLAIN_HALF = "half", "half without matrix units"
-FAMILIES = {"fp32": "fp32 or tf32", "half": "16 bits", "unknown": "the precision of its source"}
+FAMILIES = {"fp32": "32 bits", "half": "16 bits", "unknown": "the precision of its source"}
 
 
 def family_of(precision: object) -> str:

@@ -120,7 +120,8 @@ def usual_rent(chip: str) -> float | None:
 
 @functools.cache
 def purchase_prices(chip: str) -> pandas.DataFrame:
-    """Return the purchase prices of a chip: the newest first; the launch price is last.
+    """Return the purchase prices of a chip: the newest first, then the launch price, then those
+    of which it is unknown what was sold.
 
     Args:
         chip: its canonical name.
@@ -130,11 +131,10 @@ def purchase_prices(chip: str) -> pandas.DataFrame:
         and others. No lines if no price is known.
     """
     bought, launched = _of_chip(chip, _purchases), _by(_launches, "chip").get(chip)
-    return (
-        bought.reset_index(drop=True)
-        if launched is None
-        else pandas.concat([bought, launched] if len(bought) else [launched], ignore_index=True)
-    )
+    every = [each for each in (bought, launched) if each is not None and len(each)]
+    found = pandas.concat(every or [bought], ignore_index=True)
+    order = found["of"].str.endswith("not stated").sort_values(kind="stable").index
+    return found.loc[order].reset_index(drop=True)
 
 
 @functools.cache
@@ -228,21 +228,9 @@ def _offers() -> pandas.DataFrame:
 @functools.cache
 def _purchases() -> pandas.DataFrame:
     listed = _listed("purchase_prices.csv", "chip")
-    listed = listed[
-        ~listed["notes"].str.contains("Estimat")
-    ]  # an estimate, as for chips never sold, is not a price
+    listed = listed[listed["of"].ne("")]  # an estimate, as for chips never sold, is not a price
     notes = listed["notes"].str.replace(r"\S*https?:\S*", "", regex=True).str.strip()
-    return listed.rename(columns={"price_usd": "usd"}).assign(includes=notes, of=notes.map(_of))
-
-
-def _of(note: str) -> str:
-    """Return what a purchase price with this note is of, in a few words."""
-    if note.startswith("whole computer"):
-        return note.replace(" at its launch", "")
-    if share := re.search(r"/ (\d+) =|ividing by (\d+)|\b(\d+)x? GPU", note):
-        return f"1/{next(filter(None, share.groups()))} of a server"
-    is_card = re.search("unit|card", note.lower())
-    return "card" if is_card else "card or share of a server, not stated"
+    return listed.rename(columns={"price_usd": "usd"}).assign(includes=notes)
 
 
 @functools.cache

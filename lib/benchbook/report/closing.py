@@ -87,7 +87,7 @@ def show_rate(rate: Rate) -> None:
     display(Drawing(figure, table, "Samples per second over windows"))
     if lines := _elsewhere(rate):
         display(
-            Markdown("On other chips, by published pairs of other works, or by specifications:")
+            Markdown("On other chips, by published pairs of other workloads, or by specifications:")
         )
         display(tables.shown(pandas.DataFrame(lines)))
 

@@ -15,7 +15,8 @@ from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.record import articles, chips, estimates, naming, observations, prices
 from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, Estimate
 from benchbook.record.predict import Question, Unknown
-from benchbook.rows import networks, records
+from benchbook.report import tables
+from benchbook.rows import networks, records, titles
 from benchbook.studies.results.evidence import Evidence
 
 # Families of precisions, see `observations.FAMILIES`, and the precision in which each is asked for.
@@ -110,7 +111,8 @@ def table(
         `intervals`, PUBLISHED or PREDICTED), machine (its id in rows, or the chip),
         name (for people, with device and variant), basis (how many processes, windows, figures
         or publications, and the kind of bounds), sources (citations, separated by "|", or the
-        folder of the rows), each (the seconds of each of several figures, separated by "|"), chip
+        folder of the rows), address (of a measured line, in the report), each (the seconds of
+        each of several figures, separated by "|"), chip
         (its name in the list of chips, else its own; empty if unknown), devices (that train
         together), memory_gb (of one device), time (in words), fits (the largest batch in that
         memory, in words), energy (kilowatt-hours that were measured or published, else a bound),
@@ -204,8 +206,9 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
     """Return the name, basis and sources of a measured line."""
     point = evidence.point(line["machine"], task.study, line["point"])
     is_other = len(datasets) and not datasets.isin([line["dataset"]]).any()
-    name = f"{evidence.names.place(line)}, {line['variant']}, batch {point['batch_size']:g}"
-    name += f", on {naming.dataset(line['dataset'])}" if is_other else ""
+    told = naming.words(line | {"batch_size": point["batch_size"]}, ("variant", "batch_size"))
+    name = f"{evidence.names.place(line)}, {told}"
+    name += f", on {titles.dataset(line['dataset'])}" if is_other else ""
     starts = wording.count(int(point["num_processes"]), "process")
     kind = "95 % interval" if line["interval"] == intervals.INTERVAL else "range"
     counted = starts, wording.count(int(point["num_windows"]), "window")
@@ -223,6 +226,7 @@ def _of_point(task: Task, line: dict, evidence: Evidence, datasets: pandas.Serie
         family=line["family"], devices=int(line["device_count"]),
     )  # fmt: skip
     named = {"name": name, "basis": basis, "sources": sources, "estimate": estimate}
+    named["address"] = tables.address(line["machine"], task.study, line["point"])
     if point["energy_per_sample"] > 0:
         read = f"measured; {point['energy_boundary']}"
         named["energy"] = _kilowatt_hours(task.samples * point["energy_per_sample"], read)

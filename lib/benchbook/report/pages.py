@@ -3,8 +3,10 @@
 import datetime
 import json
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
+import markupsafe
 import pandas
 import yaml
 
@@ -13,6 +15,7 @@ from benchbook.machine import identity, layout
 from benchbook.record import chips, estimates, observations, pairs, predict
 from benchbook.report import costs, tables
 from benchbook.rows import networks, records
+from benchbook.running import kernel
 
 SIDES = ["product", "product_over", "family"]
 VERSION = 2  # of the data; it rises when a meaning changes
@@ -40,8 +43,16 @@ def files(merged) -> dict[str, str]:
         repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES,
         usual=costs.fastest(usual), **made,
     )  # fmt: skip
+    yours = merged.evidence.yours
+    known, sources = summary.to_dict("records"), layout.notebooks()
     shown = {
-        "summary": summary,
+        "summary": summary.assign(
+            day=summary["session"].astype(str).map(statistics.day),
+            notebook=[
+                _notebook(line, sources.get(line["study"]), line["machine"] in yours)
+                for line in known
+            ],
+        ),
         "machines": merged.machines,
         "tuning": confirmation.table(measured),
     }
@@ -70,6 +81,20 @@ def files(merged) -> dict[str, str]:
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
     written |= {"data/data.json": json.dumps(document, ensure_ascii=False)}
     return written | {"left-out.json": json.dumps(merged.left_out)}
+
+
+def _notebook(line: dict, source: Path | None, is_yours: bool) -> str:
+    """Return a link to the notebook of a point: as executed for it, if this computer did, else
+    its study's; empty for a study without one."""
+    if source is None:
+        return ""
+    page = kernel.executed() / source.name
+    own = page.parent / "points" / f"{page.stem}-{line['point']}.ipynb"
+    if is_yours and own.exists() and kernel.shown(page)[1] != line["point"]:
+        page = own
+    name = page.relative_to(kernel.executed()).with_suffix("")
+    link = markupsafe.Markup('<a href="{}.html">{}</a>')
+    return link.format(quote(str(name)), source.stem)
 
 
 def _marks(of_tasks: pandas.DataFrame) -> dict:

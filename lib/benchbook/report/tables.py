@@ -1,7 +1,9 @@
 """Tables of pages and notebooks: numbers with four digits, missing values empty."""
 
 import re
+from urllib.parse import quote
 
+import markupsafe
 import numpy
 import pandas
 
@@ -10,12 +12,13 @@ from benchbook.judging import wording
 from benchbook.machine import libraries
 from benchbook.record import naming
 from benchbook.record.naming import Names
-from benchbook.rows import records
+from benchbook.rows import records, titles
 
 # The shown columns of each table, in their order, and the headers that are not the column's name.
 COLUMNS = {
     "summary": "machine study variant framework samples_per_second bounds verdict status device precision dataset"
-    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary framework_version message rows",
+    " batch_size image_size num_windows accuracy energy_per_sample energy_boundary framework_version message day"
+    " notebook rows",
     "result": "samples_per_second bounds accuracy energy_per_sample energy_boundary num_windows dataset verdict",
     "parity": "machine study device precision framework framework_version num_runs num_steps passed reason",
     "tuning": "machine study framework device promised confirmed bounds outcome",
@@ -33,15 +36,21 @@ HEADERS |= {
     "memory_gib": "memory, GiB",
 }
 # Functions that turn the values of a column into words.
-WORDS = {"dataset": naming.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
-WORDS |= {"precision": naming.FORMATS["precision"]}
+WORDS = {"dataset": titles.dataset, "device": naming.device_word, "framework": libraries.WORDS.get}
+WORDS |= {name: naming.FORMATS[name] for name in ("precision", "variant")}
 # Where a text, or a part of it, begins as a formula does to a spreadsheet; four are full-width:
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile("(?:^|(?<=[;\t\r\n]))(?= *[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
+ROWS = markupsafe.Markup('<a href="#{0}" id="{1}">{1}</a>')  # the address of a result
 # JupyterLab reads text between two dollar signs of one element as a formula, escaped or not.
 DOLLAR = r"<span>\$</span>"
 NO_MATHS = ("display.html.use_mathjax", False)  # an option of pandas
+
+
+def address(machine: str, study: str, point: str) -> str:
+    """Return the address of a point's line on the page of all points."""
+    return f"points.html#{quote(f'{machine}/{study}/{point}')}"
 
 
 def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
@@ -57,7 +66,8 @@ def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
     if {"low", "high"} <= set(table):
         more["bounds"] = [_bounds(line) for line in table.to_dict("records")]
     if {"study", "point"} <= set(table):
-        more["rows"] = table[["machine", "study", "point"]].agg("/".join, axis=1)
+        names_of = table[["machine", "study", "point"]].agg("/".join, axis=1)
+        more["rows"] = [ROWS.format(quote(name), name) for name in names_of]
     if "study" in table:
         more["study"] = table["study"].map(studies.title)
     content = table.assign(**more)
@@ -71,11 +81,12 @@ def html(table: pandas.DataFrame) -> str:
         content[column] = content[column].map(
             lambda value, word=WORDS[column]: value and word(value)
         )
-    content = content.rename(
+    content = content.map(markupsafe.escape).rename(
         columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " "))
     )
-    with pandas.option_context(*NO_MATHS):
-        return content.to_html(index=False, border=0, classes="points", justify="unset")
+    options = {"index": False, "border": 0, "classes": "points", "justify": "unset"}
+    with pandas.option_context(*NO_MATHS, "display.max_colwidth", None):
+        return content.to_html(escape=False, **options)
 
 
 def harmless(cell: object) -> object:
@@ -111,7 +122,9 @@ def text(value) -> str:
         return ""
     if isinstance(value, (bool, numpy.bool_)):
         return "yes" if value else "no"
-    return wording.four_digits(value) if isinstance(value, (int, float)) else str(value)
+    if isinstance(value, (int, float)):
+        return wording.four_digits(value)
+    return value if isinstance(value, str) else str(value)
 
 
 def shown(table: pandas.DataFrame) -> pandas.DataFrame:

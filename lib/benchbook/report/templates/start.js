@@ -13,10 +13,12 @@ const byId = (id) => document.getElementById(id);
 const field = (name) => byId("choice").elements[name];
 const made = (tag, text, more) => Object.assign(document.createElement(tag), {textContent: text}, more);
 function row(head, ...cells) {
-  const line = made("tr", "");
-  line.append(made("th", head, {scope: "row"}), ...cells);
+  const [line, cell] = [made("tr", ""), made("th", "", {scope: "row"})];
+  cell.append(head);
+  line.append(cell, ...cells);
   return line;
 }
+const linked = (mark) => mark.address ? made("a", mark.name, {href: mark.address}) : mark.name;
 const product = (mark) => chips[mark.chip]?.[0];
 // Boards and sizes of a product share a line; what was measured has its own.
 const lineOf = (mark) => mark.source === "measured" || !product(mark) ? mark.name : `${product(mark)} ${mark.devices}`;
@@ -121,8 +123,11 @@ function showCard([first, ...others]) {
   byId("card").replaceChildren(row("Chip", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
     ...Object.entries(LINES).map(([key, title]) => row(title, ...own.map((mark) => made("td", cell(mark, key), {className: key})))));
   byId("side").hidden = !own.length;
-  byId("sure").replaceChildren(...own.map((mark) => made("li", `${mark.name}: ${mark.source}, ${mark.basis}. Source: ${mark.sources}${
-    mark.noted ? `. Price: ${mark.noted}` : ""}`)));
+  byId("sure").replaceChildren(...own.map((mark) => {
+    const line = made("li", "");
+    line.append(linked(mark), `: ${mark.source}, ${mark.basis}. Source: ${mark.sources}${mark.noted ? `. Price: ${mark.noted}` : ""}`);
+    return line;
+  }));
 }
 // The logarithmic places of values between two ends, from 0 to 1, and those of the ticks there.
 function scale(values, ticks) {
@@ -176,7 +181,7 @@ function showChart(listed, own) {
     const bar = made("td", "", {className: `bar ${mark.source}`});
     bar.append(made("i", "", {style: `left: ${ends[0]}; right: calc(100% - ${ends[1]})`}), made("span", mark.time),
       ...(mark.each?.split("|") ?? []).map((seconds) => made("b", "", {style: `left: ${place(Number(seconds))}`})));
-    const line = row(mark.name, bar);
+    const line = row(linked(mark), bar);
     line.className = own.includes(mark) ? "chosen" : "";
     if (mark.here) line.firstChild.append(made("small", " your kind of machine"));
     return line;
@@ -195,7 +200,7 @@ function showWorks(own) {
     line.firstChild.append(made("small", ` ${slowest.article}`));
     return line;
   }));
-  if (!several.length) byId("works").append(row("No publication trained the same work on two of these chips."));
+  if (!several.length) byId("works").append(row("No publication trained one workload on two of these chips."));
 }
 // What there is of a name without a time: its other tasks and precisions, else chips that share one of its words.
 function other(text) {
