@@ -298,7 +298,11 @@ def test_pairs_of_one_author_are_named_with_their_works(visit):
     ask(page, have="M3", consider="L4", train="gpt2")  # of which no time is known
     first, *near = said(page)
     assert first.startswith("NVIDIA L4 is about 6.5 times as fast as Apple M3 (")
-    assert all(" nearest published " in text for text in near)
+    assert [text.partition(": nearest published ")[0] for text in near] == ["Apple M3", "NVIDIA L4"]
+    for precision, count in (("half", 0), ("fp32", 1)):  # this pair is in 32 bits
+        ask(page, precision=precision)
+        assert sum("as fast as Apple M3" in text for text in said(page)) == count
+    ask(page, precision="")
     page.locator("#source").select_option(label="Raschka ch07 instruction fine-tuning")
     works = page.locator("#works tr").all_inner_texts()
     assert any(

@@ -6,6 +6,7 @@ import runpy
 import shlex
 import subprocess
 import tomllib
+from pathlib import Path
 
 import pytest
 import typer
@@ -32,6 +33,7 @@ PAGES = (
     *(f"docs/{path.name}" for path in DOCS),
 )
 HIDDEN = layout.root() / ".github"
+LIBRARY = Path(benchbook.__file__).parent
 
 
 def read(name: str) -> str:
@@ -75,9 +77,13 @@ LONG = {
 
 
 def command_lines() -> set[tuple[str, ...]]:
-    """Return the words after `benchbook` in each line of the pages, and in those that make runs
-    for their targets."""
-    text = "\n".join(map(read, PAGES))
+    """Return the words after `benchbook` in each line of the pages, the notebooks and the report,
+    and in those that make runs for their targets."""
+    folder = layout.root() / "notebooks"
+    cells = [cell["source"] for path in folder.glob("*.ipynb") for cell in layout.cells(path)]
+    shown = [path.read_text() for path in (LIBRARY / "report" / "templates").glob("*.html")]
+    text = "\n".join([*map(read, PAGES), *cells, *shown]).replace("<code>", "`")
+    text = text.replace("</code>", "`")
     lines = re.findall(r"(?:`|bin/|^|; )benchbook ([a-z-][^`\n]*)", text, re.MULTILINE)
     for made in set(re.findall(r"(?:`|^)make ([a-z][^`\n]*)", text, re.MULTILINE)):
         words = ["make", "--dry-run", *shlex.split(made, comments=True)]

@@ -88,7 +88,9 @@ def test_a_killed_study_goes_on_and_every_point_is_measured_once_and_shown(proje
     )  # which the end takes
     text = again.communicate(timeout=120)[0]
     assert f"Error {output.SOME_LEFT_OUT}" in text
-    assert re.search(r"Left out: A toy: controlled, CPU \(needs about \d+ s, 0 s were left\)", text)
+    assert re.search(
+        r"Left out: A toy: equal loader, CPU \(needs about \d+ s, 0 s were left\)", text
+    )
     assert "run the same command again" in text
     rows = records.merge(folder)
     assert rows["run_id"].nunique() == 2

@@ -167,7 +167,10 @@ def in_words(chip: str, count: int = 1) -> dict[str, str]:
         dollars = (
             f"{wording.price(count * line['usd'] if own else line['usd'])} ({_age(line['date'])})"
         )
-        found["buy"] = f"{'' if own else 'none of this configuration; '}{dollars}, {line['of']}"
+        each = f"{count} x " if own and count > 1 else ""
+        found["buy"] = (
+            f"{'' if own else 'none of this configuration; '}{dollars}, {each}{line['of']}"
+        )
         found["noted"] = line["includes"]
     if own and hourly:
         found["pays"] = (

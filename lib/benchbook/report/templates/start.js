@@ -104,20 +104,21 @@ function summary(own) {
 }
 // A chip without a time for this task may have pairs, or what was published nearest to it.
 function showCard([first, ...others]) {
-  const isMixed = new Set([first, ...others].map((mark) => mark?.family)).size > 1;
+  const isMixed = new Set([first, ...others].filter((mark) => mark?.seconds).map((mark) => mark.family)).size > 1;
   const name = (mark) => `${mark.here ? "yours" : mark.name ?? mark.chip}${isMixed && mark.family ? ` in ${families[mark.family]}` : ""}`;
-  const ofAnyPrecision = (other) => Object.keys(families).flatMap((family) =>
+  const precisions = field("precision").value ? [field("precision").value] : Object.keys(families);
+  const ofAnyWork = (other) => precisions.flatMap((family) =>
     ofPairs({...other, family}, {...first, family}).filter((pair) => !pair.task));
-  const ratios = (other) => first.seconds && other.seconds ? [ratio(other, first)] : ofAnyPrecision(other);
+  const ratios = (other) => first.seconds && other.seconds ? [ratio(other, first)] : ofAnyWork(other);
   const against = (other) => ratios(other).map((each) => `${said(name(other), name(first), each)}.`);
   const [loop, rate] = [Number(field("loop").value.replaceAll(",", "")), (value) => Number(value.toPrecision(3)).toLocaleString("en")];
   const gained = (other) => loop > 0 ? ratios(other).slice(0, 1).map((each) => `Your own loop, if it gains as much: about ${
     rate(loop * each.value)} samples/s on ${name(other)} (${rate(loop * each.low)} to ${rate(loop * each.high)}).`) : [];
   const own = [first, ...others].filter((mark) => mark?.seconds);
-  const near = [first, ...others].filter((mark) => mark && !mark.seconds && nearest[field("train").value]?.[product(mark)])
+  const near = [first, ...others].filter((mark) => mark && !mark.seconds && product(mark) in (nearest[field("train").value] ?? {}))
     .map((mark) => `${mark.chip}: nearest published ${values[nearest[field("train").value][product(mark)]]}.`);
-  const texts = [...(own.length > 2 ? [summary(own)] : []), ...others.flatMap(against), ...others.flatMap(gained), ...near];
-  byId("verdict").replaceChildren(...texts.map((text) => made("p", text)));
+  const texts = [...(own.length > 2 ? [summary(own)] : []), ...others.flatMap(against), ...others.flatMap(gained)];
+  byId("verdict").replaceChildren(...texts.map((text) => made("p", text)), ...near.map((text) => made("p", text, {className: "note"})));
   const cell = (mark, key) => (key === "memory" ? mark.memory_gb && `${+mark.memory_gb.toPrecision(3)} GB`
     : key === "precision" ? families[mark.family] : mark[key]) || "unknown";
   byId("card").replaceChildren(row("Chip", ...own.map((mark) => made("th", mark.name, {scope: "col"}))),
@@ -220,6 +221,7 @@ function update() {
   const typed = CHIPS.filter((name) => field(name).value.trim()).map((name) => [name, byLine(meant(every, field(name).value))]);
   byId("none").replaceChildren(...typed.filter(([, found]) => found.length !== 1).map(([name, found]) => {
     const said = made("p", `“${field(name).value}” ${found.length ? "names several: " : `has no time for this task and precision${other(field(name).value)}.`}`);
+    found.sort((one, other) => one.name.localeCompare(other.name, "en", {numeric: true}));
     said.append(...found.map((mark) => made("button", mark.name, {type: "button", onclick: () => { field(name).value = mark.name; update(); field(name).focus(); }})));
     return said;
   }));
