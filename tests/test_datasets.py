@@ -433,9 +433,9 @@ def test_shapes_are_balanced_the_same_each_time_and_their_test_images_are_others
 @pytest.mark.parametrize(("size", "seed"), [(512, 42), (128, 7)])
 def test_triangles_have_the_corners_and_colours_of_the_articles_generator(size, seed):
     random = numpy.random.RandomState(seed)
-    corners, colours = random.randint(20, 492, (40, 3, 2)), random.randint(128, 256, (40, 3))
-    data = datasets.triangles(30, 10, size, seed)
-    assert (data.name, len(data.train_images)) == (f"triangles-{size}px", 30)
+    corners, colours = random.randint(20, 492, (12, 3, 2)), random.randint(128, 256, (12, 3))
+    data = datasets.triangles(9, 3, size, seed)
+    assert (data.name, len(data.train_images)) == (f"triangles-{size}px", 9)
     images = numpy.concatenate([data.train_images, data.test_images])
     masks = numpy.concatenate([data.train_labels, data.test_labels])
     numpy.testing.assert_array_equal(masks, images > 0)

@@ -509,6 +509,8 @@ def test_on_a_mac_each_zeus_reads_the_whole_chip_or_there_is_no_sensor_and_its_r
     assert sensor.reason == (f"{type(error).__name__}: {error}" if error else "")
     assert sensor.method == (None if error else "apple_ioreport")
     assert error or sensor.read().keys() == {"cpu_total_mj", "gpu_mj", "dram_mj"}
+    if device is not ULTRA:  # the command says of each kind of device what the sensor says
+        return
     answer = survey.Answer((device,))
     monkeypatch.setattr(survey, "ask", lambda framework: answer)
     sought = "apple_ioreport" if not error else str(error)[:40]

@@ -365,13 +365,19 @@ def test_rows_of_a_user_who_plays_in_jupyterlab_are_temporary_until_they_are_kep
         "JPY_SESSION_NAME": "a notebook",
         "TMPDIR": str(tmp_path),
     }
+    counted = "rows = records.merge(layout.root() / 'outputs' / 'runs'); print('kept', len(rows))\n"
+    script = "from benchbook.machine import layout\nfrom benchbook.rows import records\n"
+    script += IN_A_NOTEBOOK + counted + ("experiment.keep()\n" + counted) * 2
+    command = [sys.executable, "-c", script, "1", "reference"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    said = "The rows of this measurement are temporary: `experiment.keep()` keeps them."
+    assert said in done.stdout.partition("process 1")[0]
     outputs = library.parent / "outputs"
-    for last, count in (("", 0), ("experiment.keep()\n", 2), ("experiment.keep()\n" * 2, 4)):
-        command = [sys.executable, "-c", IN_A_NOTEBOOK + last, "1", "reference"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        said = "The rows of this measurement are temporary: `experiment.keep()` keeps them."
-        assert said in done.stdout.partition("process 1")[0]
-        rows = records.merge(outputs / "runs")
-        assert (rows["study"].eq("toy") & rows["phase"].eq("train")).sum() == count
-        own = (outputs / "state" / "sessions.csv").read_text()  # the report calls these yours
-        assert all(session in own for session in rows.loc[rows["study"].eq("toy"), "session"])
+    rows = records.merge(outputs / "runs")
+    own = rows[rows["study"] == "toy"]
+    assert (own["phase"] == "train").sum() == 2
+    others = len(rows) - len(own)
+    counts = [others, len(rows), len(rows)]
+    assert re.findall(r"^kept (\d+)$", done.stdout, re.M) == [*map(str, counts)]
+    yours = (outputs / "state" / "sessions.csv").read_text()  # the report calls these yours
+    assert all(session in yours for session in own["session"])

@@ -3,6 +3,7 @@ and for their numbers."""
 
 import functools
 import json
+import re
 
 import pandas
 import yaml
@@ -11,6 +12,7 @@ from benchbook.record import articles
 from benchbook.studies.results.evidence import Evidence
 from made.rows import make_row, make_rows
 
+CODE = re.compile(r"(?!price_per_hour)\b[a-z]\w*_\w+|^[A-Z][a-z]*\d+ |\bNaN\b|\ba \d+ x ")
 NOTHING = dict.fromkeys(("samples", "seconds", "input_seconds", "samples_per_second"))
 # What a point of a study has, unless a test says otherwise.
 OWN = yaml.safe_load("""
@@ -271,6 +273,11 @@ def evidence(*parts, published=False, **more):
     return Evidence(
         pandas.concat([rows, published_rows()], ignore_index=True) if published else rows, **more
     )
+
+
+def is_short(sentence: str) -> bool:
+    """Return whether a sentence has at most forty words, and none of code."""
+    return len(sentence.split()) <= 40 and not CODE.search(sentence)
 
 
 def only(table, **equal):
