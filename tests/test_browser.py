@@ -425,28 +425,6 @@ def _cost(text):
     return float(value.replace(",", "")) * lengths[unit], float(dollars.replace(",", ""))
 
 
-def test_the_published_rates_of_resnet50_are_in_the_chart(visit):
-    page = visit()
-    figures = articles.read()
-    figures = figures[
-        figures["network"].eq("resnet50")
-        & figures["image_size"].eq(224)
-        & figures["device_count"].eq(1)
-    ]
-    figures = figures[
-        figures["rate"].gt(0) & figures["phase"].eq("train") & figures["refused"].eq("")
-    ]
-    shown = 0
-    for precision in ("fp32", "half"):
-        ask(page, train="resnet50", precision=precision, devices="boards")
-        ticks, lines = (
-            page.locator("#list .published b").count(),
-            page.locator("#list .published:not(:has(b))").count(),
-        )
-        shown += ticks + lines
-    assert shown >= figures["computed"].notna().sum() >= 155
-
-
 def test_a_phone_shows_the_verdict_and_the_time_first(visit):
     page = visit("index.html#have=M1&consider=NVIDIA+RTX+4090&train=resnet50&devices=1", width=390)
     for place in ("#verdict p >> nth=0", "#card td.time >> nth=0"):

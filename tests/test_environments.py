@@ -169,18 +169,6 @@ def test_a_lock_is_not_older_than_the_bounds_of_the_project(name):
         assert bound.name not in has or bound.specifier.contains(has[bound.name]), bound
 
 
-def test_the_project_names_no_other_file_of_pins():
-    top = {
-        path.name
-        for path in layout.root().glob("*")
-        if re.search(r"requirements|environment", path.name)
-    }
-    assert top == {"requirements", *(environment_file(name).name for name in ENVIRONMENTS)}
-    assert {path.name for path in (layout.root() / "requirements").iterdir()} == {
-        f"{name}.txt" for name in ENVIRONMENTS
-    }
-
-
 def run_uv(*arguments: str, folder: Path | None = None) -> None:
     """Run uv, or make with it; skip where the registry cannot be reached."""
     ended = subprocess.run(arguments, capture_output=True, text=True, cwd=folder or layout.root())

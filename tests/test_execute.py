@@ -287,26 +287,3 @@ def test_a_stop_writes_an_interrupted_row_and_leaves_no_process(
     assert message in rows_of(point)["message"].iloc[-1]
     assert not list((layout.state("tester") / point.study).rglob("done"))
     assert not list(folder_of(point).glob("*.running"))
-
-
-def test_only_one_run_measures_at_a_time_and_who_waits_is_told_at_once(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path))
-    lock, refused = (
-        layout.state("desk") / ".lock",
-        r"another study measures on this machine \(desk\)",
-    )
-    with (
-        execute.only_one(lock),
-        pytest.raises(RuntimeError, match=refused),
-        execute.only_one(lock, 0.1),
-    ):
-        pass
-    assert (
-        "Waiting up to 0 s: another study measures on this machine (desk)."
-        in capsys.readouterr().err
-    )
-    with execute.only_one(lock, 0.1):
-        pass
-    assert capsys.readouterr().err == ""

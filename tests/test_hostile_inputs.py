@@ -137,10 +137,7 @@ LONG = "x" * 100_000
 # The words of a command, and what its one line holds; {here} is a folder with the files of `place`.
 with Path(__file__).with_name("commands.csv").open(newline="") as _file:
     COMMANDS = [(shlex.split(line["words"]), line["expected"]) for line in csv.DictReader(_file)]
-COMMANDS += [
-    (words, "... (cut) ...")
-    for words in (["plan", "--profile", LONG], ["plan", LONG], ["measure", LONG])
-]
+COMMANDS += [(words, "... (cut) ...") for words in (["plan", "--profile", LONG], ["plan", LONG])]
 
 
 @pytest.fixture(scope="module")
