@@ -15,6 +15,7 @@ import pandas
 from benchbook.judging import wording
 from benchbook.machine import layout
 from benchbook.record import chips
+from benchbook.rows import records
 
 HOURS = {"hour": 1, "month": 365 * 24 / 12}
 SECONDS_PER_HOUR = 3600
@@ -44,7 +45,7 @@ def on_demand(prices: pandas.DataFrame) -> dict[str, float]:
     Args:
         prices: from `articles.prices`.
     """
-    listed = rented(prices).query("kind == 'on_demand'").drop_duplicates("machine")
+    listed = records.having(rented(prices), kind="on_demand").drop_duplicates("machine")
     return {price["machine"]: hourly(price) for price in listed.to_dict("records")}
 
 

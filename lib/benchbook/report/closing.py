@@ -229,9 +229,8 @@ def _claim(evidence: Evidence, study: Study) -> str:
     """Return what the article says, and whether this point decides it."""
     if not study.claim:
         return ""
-    [claim] = claim_outcomes.table(
-        claim_outcomes.judged(evidence).query("id == @study.claim"), evidence.names
-    ).to_dict("records")
+    own = records.having(claim_outcomes.judged(evidence), id=study.claim)
+    [claim] = claim_outcomes.table(own, evidence.names).to_dict("records")
     sums = f" ({claim['arithmetic']})" if claim["arithmetic"] else ""
     is_open = claim["outcome"] in (claim_outcomes.OUT_OF_REACH, claims.UNDECIDED)
     judged, why = (

@@ -229,6 +229,13 @@ def _without_duplicates(
     return rows[~rank.isin(repeated["rank"])]
 
 
+def having(rows: pandas.DataFrame, **values: object) -> pandas.DataFrame:
+    """Return the rows with these values in the columns of these names; of a list one is enough."""
+    for name, value in values.items():
+        rows = rows[rows[name].isin(value if isinstance(value, list) else [value])]
+    return rows
+
+
 def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
     """Return the rows without answers that look like failures.
 

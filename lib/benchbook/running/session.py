@@ -23,7 +23,7 @@ from benchbook.machine import contention, context, identity, layout, temporary, 
 from benchbook.machine.awake import awake
 from benchbook.machine.stopping import Stopped
 from benchbook.measuring import runs, tuned
-from benchbook.rows import ceilings, crosschecks
+from benchbook.rows import ceilings, crosschecks, records
 from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
@@ -358,7 +358,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         described.get(run, {}).get("parameters") or {} for run in taken["run_id"]
     ]
     taken = taken[taken["process"] > 0].assign(outside=taken["process"] - taken["seconds"])
-    best = ceilings.ceilings(rows).query("model == 'matmul' and precision == 'fp32'")
+    best = records.having(ceilings.ceilings(rows), model="matmul", precision="fp32")
     products = best.groupby(["machine", "device"])["rate"].max().to_dict()
     lines = [
         (*point.key, *_estimate(point, machine_name, taken, products), point.limit_seconds)

@@ -5,7 +5,7 @@ import pandas
 
 from benchbook.judging import confirmation, statistics
 from benchbook.record import prices
-from benchbook.rows import networks
+from benchbook.rows import networks, records
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
@@ -59,10 +59,9 @@ def rates(evidence: Evidence) -> pandas.DataFrame:
         dollars_per_billion (tokens, at the on-demand price), peak_memory_bytes, session, status,
         message, point.
     """
-    printed = shared.with_bounds(
-        evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second"
-    )
-    timed = evidence.printed(NAME, "phase == 'total' and sequence_length.notna()")
+    printed = evidence.printed(NAME).dropna(subset="samples_per_second")
+    printed = shared.with_bounds(printed, "samples_per_second")
+    timed = evidence.printed(NAME, phase="total").dropna(subset="sequence_length")
     timed = shared.with_bounds(timed, "seconds")
     timed = timed.assign(
         **shared.inverse(timed, "seconds", "samples_per_second", timed["samples"].astype(float))
@@ -101,8 +100,9 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
     """
     alike, lines = [*_WORK, "batch_size"], []
     table, windows = rates(evidence), evidence.counting(NAME)
-    trained = "variant == 'controlled' and status == 'ok' and tokens_per_second.notna()"
-    points = table.query(trained, engine="python").fillna({"lora_rank": 0}).to_dict("records")
+    trained = records.having(table, variant="controlled", status="ok")
+    trained = trained.dropna(subset="tokens_per_second")
+    points = trained.fillna({"lora_rank": 0}).to_dict("records")
     bases = {
         tuple(line[name] for name in alike): line
         for line in points
@@ -174,15 +174,22 @@ def claimed(evidence: Evidence) -> list[dict]:
     steps = steps.loc[
         [f"{ARTICLE_LADDER} ".startswith(f"{settings} ") for settings in steps["ladder"]]
     ]
-    own = f"network == 'GPT-2 small' and batch_size == {ARTICLE_BATCH_SIZE} and sequence_length == 1024"
-    own += " and lora_rank == 0 and framework == 'torch' and device != 'cpu' and dataset in ('random tokens', 'book')"
+    steps = records.having(
+        steps[steps["device"].ne("cpu")],
+        network="GPT-2 small",
+        batch_size=ARTICLE_BATCH_SIZE,
+        sequence_length=1024,
+        lora_rank=0,
+        framework="torch",
+        dataset=["random tokens", "book"],
+    )
     values = [
         quantities.between(
             line | {"chip": chips[line["machine"]]}, f"ladder_{line['step']}", "ratio"
         )
-        for line in steps.query(own).to_dict("records")
+        for line in steps.to_dict("records")
     ]
-    best = curves(evidence).query("dataset == @TEXT and whole").sort_values("loss")
+    best = records.having(curves(evidence), dataset=TEXT, whole=True).sort_values("loss")
     return values + [
         quantities.exact(
             line | {"chip": chips.get(line["machine"])}, f"{line['model']}_loss", line["loss"]

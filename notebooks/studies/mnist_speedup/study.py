@@ -4,6 +4,7 @@ the cost of a step."""
 import pandas
 
 from benchbook.judging import confirmation, statistics
+from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars
 from benchbook.studies.mnist_speedup.plan import Plan
 from benchbook.studies.results import tables as shared
@@ -41,7 +42,7 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
         The columns of `ArticleEpoch.table`, batch_size and loader (reference, equal loader,
         resident, or a name from `confirmation.name`).
     """
-    printed = evidence.printed(NAME, "phase == 'total'").assign(loader="reference")
+    printed = evidence.printed(NAME, phase="total").assign(loader="reference")
     return EPOCH.table(evidence, _points(evidence), printed)
 
 
@@ -105,9 +106,8 @@ def step_times(evidence: Evidence) -> pandas.DataFrame:
         (distance of the fitted line from this step time, as a fraction of it). Machines with
         fewer than two batch sizes are left out.
     """
-    resident, splits = "loader == 'resident' and seconds_per_step.notna()", []
-    points = _points(evidence).query(resident, engine="python")
-    for _, group in points.groupby(PLACE, sort=True):
+    resident, splits = records.having(_points(evidence), loader="resident"), []
+    for _, group in resident.dropna(subset="seconds_per_step").groupby(PLACE, sort=True):
         if group["batch_size"].nunique() > 1:
             fixed, per_image = statistics.fit_step_time(
                 group["batch_size"], group["seconds_per_step"]
@@ -193,6 +193,6 @@ STUDY = Study(
         ),
     ),
     quantities=lambda evidence: EPOCH.quantities(
-        epochs(evidence).query("framework == 'torch' and batch_size == @BATCH_SIZE"), "seconds"
+        records.having(epochs(evidence), framework="torch", batch_size=BATCH_SIZE), "seconds"
     ),
 )

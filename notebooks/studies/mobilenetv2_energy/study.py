@@ -32,13 +32,23 @@ CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not jud
 LAYERS = {True: "all layers", False: "last layer"}
 # Of the claims: their points, those of rates and joules, and rows of the crash; events by rates and
 # verdict.
-REFERENCE = (
-    "source == 'measured' and variant == 'reference' and device != 'cpu' and dataset == 'cifar10'"
-)
-REFERENCE += " and framework == 'tensorflow'"
-ARTICLE_SETTING = f"image_size == 128 and batch_size == 64 and learning_rate == {LEARNING_RATE} and status == 'ok'"
-TRIED = f"image_size > {LARGEST_IMAGE_SIZE} and phase in ['compile', 'warmup', 'train']"
-EVENTS = {"frozen_diverged": ("==", NOT_CONVERGED), "lower_rate_converged": ("<", CONVERGED)}
+REFERENCE = {
+    "source": "measured",
+    "variant": "reference",
+    "dataset": "cifar10",
+    "framework": "tensorflow",
+}
+ARTICLE_SETTING = {
+    "image_size": 128,
+    "batch_size": 64,
+    "learning_rate": LEARNING_RATE,
+    "status": "ok",
+}
+TRIED = ["compile", "warmup", "train"]
+EVENTS = {
+    "frozen_diverged": (pandas.Series.eq, NOT_CONVERGED),
+    "lower_rate_converged": (pandas.Series.lt, CONVERGED),
+}
 
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
 _ALIKE = [
@@ -126,9 +136,8 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         learning_rate, weights, point, layers, images_seen, loss, low, high (over runs),
         num_runs, accuracy, status.
     """
-    windows = evidence.counting(NAME).query(
-        "phase == 'train' and repeat == 0 and samples.notna()", engine="python"
-    )
+    windows = records.having(evidence.counting(NAME), phase="train", repeat=0)
+    windows = windows.dropna(subset="samples")
     windows = windows.assign(images_seen=shared.images_seen(windows, ["run_id"]))
     windows = statistics.with_settings(windows, _SETTINGS[:3])
     table = shared.over_runs(windows, [*_CURVE, "images_seen"], "loss")
@@ -196,10 +205,10 @@ def claimed(evidence: Evidence) -> list[dict]:
         are of TensorFlow, the article's framework: crashed is a process that training over
         LARGEST_IMAGE_SIZE ended, as the article's; an exception is no evidence.
     """
-    table, values = settings(evidence).query(REFERENCE, engine="python"), []
-    article = table.query(ARTICLE_SETTING, engine="python").sort_values(
-        "weights"
-    )  # imagenet before random
+    table, values = records.having(settings(evidence), **REFERENCE), []
+    table = table[table["device"].ne("cpu")]
+    # imagenet before random
+    article = records.having(table, **ARTICLE_SETTING).sort_values("weights")
     for line in article.drop_duplicates(["machine", "device", "trainable"]).to_dict("records"):
         values.append(
             quantities.between(
@@ -210,20 +219,18 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    rows = evidence.counting(NAME).query(TRIED, engine="python").merge(table[["machine", "point"]])
-    rows = rows.assign(died=[failures.is_death(line) for line in rows.to_dict("records")])
-    for _, own in rows.query(
-        f"died or phase == 'train' and status in {[*records.TRAINED]}"
-    ).groupby("machine"):
+    rows = records.having(evidence.counting(NAME), phase=TRIED).merge(table[["machine", "point"]])
+    rows = rows[rows["image_size"].gt(LARGEST_IMAGE_SIZE)]
+    rows["died"] = [failures.is_death(line) for line in rows.to_dict("records")]
+    trained = rows["phase"].eq("train") & rows["status"].isin(records.TRAINED)
+    for _, own in rows[trained | rows["died"].astype(bool)].groupby("machine"):
         died = own.groupby(["point", "run_id"])["died"].any()
         values.append(quantities.event(own.iloc[0].to_dict(), "crashed_over_196", died))
-    judged = (
-        _judged(evidence)
-        .merge(table[["machine", "point", "chip", "source"]])
-        .query("verdict != @NOT_JUDGED")
-    )
-    for name, (rates, verdict) in EVENTS.items():
-        for _, own in judged.query(f"learning_rate {rates} {LEARNING_RATE}").groupby("machine"):
+    judged = _judged(evidence).merge(table[["machine", "point", "chip", "source"]])
+    judged = judged[judged["verdict"].ne(NOT_JUDGED)]
+    for name, (compare, verdict) in EVENTS.items():
+        alike = judged[compare(judged["learning_rate"], LEARNING_RATE)]
+        for _, own in alike.groupby("machine"):
             values.append(quantities.event(own.iloc[0].to_dict(), name, own["verdict"] == verdict))
     return values
 

@@ -8,7 +8,7 @@ from benchbook.datasets import Collection
 from benchbook.judging import statistics, wording
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.record import chips, prices
-from benchbook.rows import ceilings
+from benchbook.rows import ceilings, records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
@@ -32,11 +32,8 @@ CLAIMED_RATES = {  # by data set and global batch
 }
 TARGET_ACCURACY = 0.757  # the article's
 HALF = [name for name, precision in PRECISIONS.items() if precision.family == "half"]
-TRAINED = (
-    "variant == 'reference' and status == 'ok' and device != 'cpu' and samples_per_second.notna()"
-)
 # of the MobileNetV2 article
-LARGER = "framework == 'tensorflow' and precision == 'fp32' and image_size == 128"
+LARGER = {"framework": "tensorflow", "precision": "fp32", "image_size": 128}
 ELECTRICITY = "electricity"  # the only cost of a machine that was bought
 # What an electricity price leaves out, by the boundary of the energy.
 NOT_AT_THE_WALL = {
@@ -89,9 +86,8 @@ def points(evidence: Evidence) -> pandas.DataFrame:
         energy_method, energy_boundary, price_per_hour, electricity_per_kwh (these two from the
         run's parameters), status, message, point.
     """
-    printed = shared.with_bounds(
-        evidence.printed(NAME, "samples_per_second.notna()"), "samples_per_second"
-    )
+    printed = evidence.printed(NAME).dropna(subset="samples_per_second")
+    printed = shared.with_bounds(printed, "samples_per_second")
     measured = statistics.with_settings(evidence.points(NAME), _STATED)
     shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])[
         "efficiency"
@@ -136,8 +132,8 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
         the rate of one), efficiency (ratio over the ideal ratio), low, high, interval (the kind
         of these bounds), num_windows (the smaller number), verdict (the worse one).
     """
-    measured = "source == 'measured' and status == 'ok' and images_per_second.notna()"
-    measured = table.query(measured, engine="python").to_dict("records")
+    measured = records.having(table, source="measured", status="ok")
+    measured = measured.dropna(subset="images_per_second").to_dict("records")
     alone = [line for line in measured if line["device_count"] == 1]
     ones = {(*(line[name] for name in _ALIKE), line["batch_size"]): line for line in alone}
     lines = []
@@ -178,7 +174,7 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
     lines, listed = [], {}
     for price in prices.rented(evidence.prices).to_dict("records"):
         listed.setdefault(price["machine"], {})[price["kind"]] = prices.hourly(price)
-    best = points(evidence).query("status == 'ok' and images_per_second.notna()", engine="python")
+    best = records.having(points(evidence), status="ok").dropna(subset="images_per_second")
     best = best.assign(view=[figures.view(line) for line in best.to_dict("records")])
     best = best.sort_values("images_per_second", kind="stable")
     best = best.drop_duplicates(["machine", "device", "source", "dataset", "view"], keep="last")
@@ -228,13 +224,10 @@ def curves(evidence: Evidence) -> pandas.DataFrame:
     """
     tested = shared.evaluations(evidence, NAME, "accuracy")
     listed = prices.on_demand(evidence.prices)
-    rates = evidence.printed(NAME, "phase == 'train' and dataset == 'imagenet'").set_index(
-        "machine"
-    )
+    rates = evidence.printed(NAME, phase="train", dataset="imagenet").set_index("machine")
     rates = rates["samples_per_second"].to_dict()
-    for row in evidence.printed(NAME, "phase == 'evaluate' and accuracy.notna()").to_dict(
-        "records"
-    ):
+    evaluated = evidence.printed(NAME, phase="evaluate").dropna(subset="accuracy")
+    for row in evaluated.to_dict("records"):
         rate = rates.get(row["machine"], numpy.nan)
         hours = row["epoch"] * row["dataset_samples"] / rate / 3600
         tested.append(
@@ -279,21 +272,17 @@ def claimed(evidence: Evidence) -> list[dict]:
     which this network is the larger one. A price is the run's or, without one, the list price;
     purchase_price is the newest on record, of four chips.
     """
-    printed = evidence.printed(NAME, "phase == 'evaluate'")
-    values = _purchases(
-        evidence.printed(
-            NAME, "dataset == 'synthetic' and batch_size == 1024 and device_count == 4"
-        )
-    )
+    printed = evidence.printed(NAME, phase="evaluate")
+    four = {"dataset": "synthetic", "batch_size": 1024, "device_count": NUM_DEVICES}
+    values = _purchases(evidence.printed(NAME, **four))
     for _, curve in printed.groupby("machine"):
         best = _best(curve)
         values += [quantities.printed(best, "best_accuracy", "accuracy"), *_epochs(curve, best)]
-    four = evidence.measured.query("study == @NAME and dataset == 'imagenet'")
-    four = four[_has_four_chips(four)]
-    tested = four.query("phase == 'evaluate' and accuracy.notna()", engine="python")
+    four = records.having(evidence.measured, study=NAME, dataset="imagenet", phase="evaluate")
+    tested = four[_has_four_chips(four)].dropna(subset="accuracy")
     for _, own in tested.groupby("machine"):
         last = own.sort_values(["epoch", "run_id", "repeat"]).iloc[-1]
-        curve = own.query(f"run_id == {last['run_id']!r} and repeat == {last['repeat']}")
+        curve = records.having(own, run_id=last["run_id"], repeat=last["repeat"])
         best = _best(curve)
         values += [quantities.exact(best, "best_accuracy", best["accuracy"]), *_epochs(curve, best)]
         gains = curve.set_index("epoch")["accuracy"].astype(float).diff()
@@ -306,20 +295,18 @@ def claimed(evidence: Evidence) -> list[dict]:
                 )
             )
     listed = prices.on_demand(evidence.prices)
-    measured = (
-        points(evidence)
-        .query("source == 'measured'")
-        .sort_values("price_per_hour", na_position="first")
-    )
+    measured = records.having(points(evidence), source="measured")
+    measured = measured.sort_values("price_per_hour", na_position="first")
     for line in measured.drop_duplicates("machine", keep="last").to_dict("records"):
         price = prices.price_of_hour(line["machine"], line["price_per_hour"], listed)
         values += [quantities.exact(line, "on_demand_per_hour", price)] if price > 0 else []
-    trained = evidence.points(NAME).assign(source="measured").query(TRAINED, engine="python")
-    trained = trained.sort_values("samples_per_second")
+    trained = records.having(evidence.points(NAME), variant="reference", status="ok")
+    trained = trained[trained["device"].ne("cpu")].dropna(subset="samples_per_second")
+    trained = trained.assign(source="measured").sort_values("samples_per_second")
     alike = trained[_has_four_chips(trained) & trained["precision"].isin(HALF)]
     for rates, names in (
         (alike, CLAIMED_RATES),
-        (trained.query(LARGER), {("cifar10", 64): "larger_rate"}),
+        (records.having(trained, **LARGER), {("cifar10", 64): "larger_rate"}),
     ):
         rates = rates.drop_duplicates(["machine", "dataset", "batch_size"], keep="last")
         for point in rates.to_dict("records"):

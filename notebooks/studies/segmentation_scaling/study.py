@@ -8,6 +8,7 @@ import pandas
 from benchbook.judging import intervals, statistics, wording
 from benchbook.judging.intervals import Interval
 from benchbook.record import chips, pairs
+from benchbook.rows import records
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
@@ -38,7 +39,7 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
         failed), low, high, interval, num_windows, verdict, hours (for 100,000 images),
         peak_gibibytes, iou (after the last epoch), status, message, note, point.
     """
-    printed = shared.with_bounds(evidence.printed(NAME, "samples == 1"), "seconds").assign(
+    printed = shared.with_bounds(evidence.printed(NAME, samples=1), "seconds").assign(
         note=OTHER_CODE, point=None
     )
     points = statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"])
@@ -109,13 +110,18 @@ def claimed(evidence: Evidence) -> list[dict]:
     They are those of the article's released network at its size and batch, in TensorFlow and
     float32.
     """
-    points, values = (
-        statistics.with_settings(evidence.points(NAME), ["width", "sustained_minutes"]),
-        [],
+    points, values = evidence.points(NAME), []
+    points = statistics.with_settings(points, ["width", "sustained_minutes"])
+    points = records.having(
+        points[points["samples_per_second"].gt(0)].fillna({"sustained_minutes": 0}),
+        framework="tensorflow",
+        variant="reference",
+        precision="fp32",
+        status="ok",
+        image_size=ARTICLE_SIZE,
+        batch_size=BATCH_SIZE,
+        width=1,
     )
-    own = "framework == 'tensorflow' and variant == 'reference' and precision == 'fp32' and status == 'ok'"
-    own += f" and image_size == {ARTICLE_SIZE} and batch_size == {BATCH_SIZE} and width == 1"
-    points = points.query(f"{own} and samples_per_second > 0").fillna({"sustained_minutes": 0})
     points = statistics.speaking(points[points["sustained_minutes"].eq(0)], ["machine", "device"])
     for point in points.assign(source="measured").to_dict("records"):
         processor = "cpu" if point["device"] == "cpu" else "accelerator"

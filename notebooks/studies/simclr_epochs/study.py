@@ -7,6 +7,7 @@ import pandas
 from benchbook.judging import confirmation, intervals, statistics
 from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import trials
+from benchbook.rows import records
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Bars, Points
 from benchbook.studies.results import quantities
@@ -45,7 +46,7 @@ def epochs(evidence: Evidence) -> pandas.DataFrame:
     Returns:
         The columns of `ArticleEpoch.table`, precision, compiled and batch_size.
     """
-    printed = evidence.printed(NAME, "phase == 'total' and source == 'published'")
+    printed = evidence.printed(NAME, phase="total", source="published")
     single = statistics.with_settings(printed, ["epochs"])["epochs"].fillna(1).eq(1)
     return EPOCH.table(evidence, _points(evidence), printed[single])
 
@@ -126,9 +127,8 @@ def accuracies(evidence: Evidence) -> pandas.DataFrame:
         Columns: machine, chip, device, variant, source, dataset, epochs (may be a fraction),
         accuracy (median over seeds and runs), low, high (least and most), num_runs.
     """
-    printed = evidence.printed(
-        NAME, f"source == 'published' and batch_size == {BATCH_SIZE} and accuracy.notna()"
-    )
+    printed = evidence.printed(NAME, source="published", batch_size=BATCH_SIZE)
+    printed = printed.dropna(subset="accuracy")
     printed = statistics.with_settings(printed, ["epochs"])
     key = ["machine", "chip", "device", "variant", "source", "dataset", "epochs"]
     rows = printed.to_dict("records") + _evaluations(evidence.counting(NAME)).to_dict("records")
@@ -144,32 +144,28 @@ def claimed(evidence: Evidence) -> list[dict]:
     200 epochs. amp_refused, compile_refused and half_trained, 1 or 0, concern the precisions
     that were tried.
     """
-    table, values = epochs(evidence).query("batch_size == @BATCH_SIZE"), []
-    for count, words in ((1, ""), (2, "two_"), (200, "200_")):
+    table, values = records.having(epochs(evidence), batch_size=BATCH_SIZE), []
+    for count, words in ((1, "epoch"), (2, "two_epochs"), (200, "200_epochs")):
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
-        values += EPOCH.quantities(times, f"{words}epoch{'s' * (count > 1)}_seconds")
-    rows = evidence.counting(NAME).query(
-        "variant == 'reference' and dataset == 'cifar10' and device != 'cpu'"
-    )
-    for _, machine in rows[rows["batch_size"] == BATCH_SIZE].groupby("machine", sort=True):
+        values += EPOCH.quantities(times, f"{words}_seconds")
+    rows = evidence.counting(NAME)
+    article = {"variant": "reference", "dataset": "cifar10", "batch_size": BATCH_SIZE}
+    rows = records.having(rows[rows["device"].ne("cpu")], **article)
+    for _, machine in rows.groupby("machine", sort=True):
         head, tested = machine.iloc[0].to_dict(), _evaluations(machine)
         last = tested.loc[tested["epochs"].round() == EPOCHS, "accuracy"].tolist()
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []
         busy = statistics.with_settings(trials.rows_tried(machine, trials.BUSY), ["busy"])["busy"]
         values += [quantities.of_runs(head, "utilisation", busy)] if len(busy) else []
-        memory = machine.query("phase == 'train' and device == 'cuda'")[
-            "peak_memory_bytes"
-        ].dropna()
+        memory = records.having(machine, phase="train", device="cuda")
+        memory = memory["peak_memory_bytes"].dropna()
         values += (
             [quantities.exact(head, "peak_memory_bytes", float(memory.max()))]
             if len(memory)
             else []
         )
-    cells = (
-        support_matrix(evidence)
-        .query("study == @NAME and device != 'cpu'")
-        .assign(source="measured")
-    )
+    cells = records.having(support_matrix(evidence), study=NAME).assign(source="measured")
+    cells = cells[cells["device"].ne("cpu")]
     for _, own in cells.groupby("machine", sort=True):
         eager, works = ~own["compiled"].astype(bool), own["status"] == "ok"
         mixed = own["precision"].map(lambda name: bool(PRECISIONS[name].autocast))
@@ -221,7 +217,12 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
     return statistics.speaking(evidence.points(NAME), alike)
 
 
-NOT_BASELINE = "precision != 'fp32' or compiled"
+def _not_baseline(cells: pandas.DataFrame, evidence: Evidence) -> pandas.DataFrame:
+    """Return the study's lines of `support_matrix` but for plain fp32."""
+    own = records.having(cells, study=NAME).assign(interval=intervals.RANGE)
+    return own[own["precision"].ne("fp32") | own["compiled"].astype(bool)]
+
+
 ANSWER = EPOCH.template("SimCLR", precision="fp32", batch_size=BATCH_SIZE)
 SHARE = share_template("Making two views of each image")
 STUDY = Study(
@@ -262,11 +263,7 @@ STUDY = Study(
         Bars(
             "support",
             table=support_matrix,
-            lines=lambda cells, evidence: (
-                cells.query(f"study == @NAME and ({NOT_BASELINE})").assign(interval=intervals.RANGE)
-                if len(cells)
-                else cells
-            ),
+            lines=_not_baseline,
             alike=("dataset", "batch_size"),
             title=Template(
                 "On {place} {compiled} {precision} is {number} times as fast as plain fp32{bounds}",

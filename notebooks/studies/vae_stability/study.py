@@ -5,6 +5,7 @@ import numpy
 import pandas
 
 from benchbook.judging import agreement, statistics
+from benchbook.rows import records
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.charts.plots import Points
 from benchbook.studies.results import quantities
@@ -40,11 +41,9 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         low, high (over runs), num_runs, status.
     """
     both = pandas.concat([evidence.counting(NAME), evidence.printed(NAME)], ignore_index=True)
-    steps = (
-        "phase in ['train', 'parity'] and precision == 'fp32' and repeat == 0 and samples.notna()"
-    )
+    steps = records.having(both, phase=["train", "parity"], precision="fp32", repeat=0)
     windows = statistics.with_settings(
-        both.query(steps, engine="python"), ["data_resident", "images_seen_in_epoch"]
+        steps.dropna(subset="samples"), ["data_resident", "images_seen_in_epoch"]
     )
     loader = windows["data_resident"].map(lambda resident: "resident" if resident else "loader")
     # The lines of a log are not consecutive windows; each says how many images of its epoch came
@@ -82,15 +81,16 @@ def claimed(evidence: Evidence) -> list[dict]:
     compared with float64 at the article's batch size. A loss at given weights and data has no
     interval; several runs give their median.
     """
-    published, values = "dataset == 'mnist' and precision == 'fp32'", []
-    trained = f"study == @NAME and phase == 'train' and variant == 'reference' and {published}"
-    trained = evidence.measured.query(trained)
+    published, values = {"dataset": "mnist", "precision": "fp32"}, []
+    trained = {"study": NAME, "phase": "train", "variant": "reference"} | published
+    trained = records.having(evidence.measured, **trained)
     for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
         diverged = (windows["status"] == "diverged").groupby(windows["run_id"]).any()
         name, happened = ("cpu_trained", ~diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.event(windows.iloc[0].to_dict(), name, happened))
-    own = f"{published} and device != 'cpu' and step in {[*PRINTED_STEPS]} and samples == @BATCH_SIZE and loss.notna()"
-    steps = agreement.steps(evidence.counting(NAME)).query(own, engine="python")
+    own = published | {"step": [*PRINTED_STEPS], "samples": BATCH_SIZE}
+    steps = records.having(agreement.steps(evidence.counting(NAME)), **own)
+    steps = steps[steps["device"].ne("cpu")].dropna(subset="loss")
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):
         values.append(
             quantities.exact(

@@ -5,6 +5,7 @@ import pandas
 from benchbook.frameworks import operations
 from benchbook.judging import wording
 from benchbook.rows import ceilings as best_rates
+from benchbook.rows import records
 from benchbook.studies.charts.plots import Bars
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence
@@ -25,9 +26,10 @@ def reading(rows: pandas.DataFrame) -> str:
     mine = best_rates.ceilings(rows)
     rate = mine.set_index(["model", mine["precision"].fillna("")])["rate"]
     fp32, copied = rate["matmul", "fp32"], rate["copy"].iloc[0]
-    refused = sorted(set(rows.query("model == 'matmul' and status != 'ok'")["precision"].dropna()))
+    products = records.having(rows, model="matmul")
+    refused = sorted(set(products.loc[products["status"].ne("ok"), "precision"].dropna()))
     idle = rows["idle_watts"].dropna()
-    exact = rows.query(f"model in {[*operations.EXACT]} and status == 'ok'")
+    exact = records.having(rows, model=[*operations.EXACT], status="ok")
     exact = exact.drop_duplicates("model", keep="last").set_index("model")[
         "settings"
     ]  # each process has its own

@@ -335,7 +335,8 @@ class Experiment(Process):
                 self.measurement.measure(show)
         rows = self.measurement.rows()
         if not (rows["phase"].isin(WINDOWS) & rows["samples_per_second"].notna()).any():
-            failed = records.without_refusals(rows).query("status != 'ok' and phase != 'parity'")
+            failed = records.without_refusals(rows[rows["phase"].ne("parity")])
+            failed = failed[failed["status"].ne("ok")]
             reasons = [f"{row.status}: {row.message}" for row in failed.itertuples()]
             if not reasons:
                 reasons = [f"training does not agree with float64: {self.agreement.reason}"]

@@ -11,6 +11,7 @@ import pandas
 
 from benchbook.judging import intervals, verdicts
 from benchbook.judging.intervals import Interval
+from benchbook.rows import records
 from benchbook.studies.results import quantities, tables
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import SECONDS, Evidence
@@ -127,9 +128,8 @@ class ArticleEpoch:
             name: of the quantity, after `cpu_` or `accelerator_`.
         """
         way, (article_way, *_) = self.ways
-        alike = "source == 'measured' and dataset == @self.dataset and status == 'ok'"
-        alike += f" and {way} == {article_way!r} and evaluate_{self.unit}.notna()"
-        whole = table.query(alike, engine="python")
+        alike = {"source": "measured", "dataset": self.dataset, "status": "ok", way: article_way}
+        whole = records.having(table, **alike).dropna(subset=f"evaluate_{self.unit}")
         whole = whole.assign(
             **{time: whole[time] * SECONDS[self.unit] for time in (self.unit, "low", "high")}
         )

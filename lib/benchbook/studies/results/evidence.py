@@ -10,7 +10,7 @@ from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
 from benchbook.record import articles, naming
-from benchbook.rows import ceilings, crosschecks
+from benchbook.rows import ceilings, crosschecks, records
 from benchbook.studies.experiments.parameters import point_name
 
 SECONDS = {
@@ -111,11 +111,9 @@ class Evidence:
         key = machine, study, name
         return self._by_point.loc[key].to_dict() if key in self._by_point.index else {}
 
-    def printed(self, study: str, query: str = "") -> pandas.DataFrame:
-        """Return the published rows of a study, filtered by a query for `pandas.DataFrame.query`
-        if there is one."""
-        rows = self.published[self.published["study"] == study]
-        return rows.query(query, engine="python") if query else rows
+    def printed(self, study: str, **values: object) -> pandas.DataFrame:
+        """Return the published rows of a study with these values; see `records.having`."""
+        return records.having(self.published, study=study, **values)
 
     def without_wrong(self) -> "Evidence":
         """Return the evidence without the measured rows of points that trained wrong; see
