@@ -362,7 +362,7 @@ def on_the_page() -> pandas.DataFrame:
     """Return, by the kind of the answer, how many pairs of single chips on the start page are
     decided, in one family of precisions and without measured lines."""
     evidence, found = Evidence(articles.rows()), []
-    for task in costs.TASKS:
+    for task in costs.tasks():
         lines = [
             line["estimate"] for line in costs.of_task(task, evidence, {}) if line["devices"] == 1
         ]

@@ -10,6 +10,7 @@ import pytest
 
 from benchbook import studies
 from benchbook.machine import layout
+from benchbook.record import articles, claims
 from made.processes import environment_of_tests
 from made.toy import copy_parts
 
@@ -96,3 +97,16 @@ def test_a_folder_that_is_not_there_is_refused_and_one_that_is_becomes_absolute(
     (tmp_path / "mine" / "published" / "own.csv").touch()
     assert layout.published_rows()[-1] == tmp_path / "mine" / "published" / "own.csv"
     assert os.environ[layout.STUDIES] == str(tmp_path / "mine")
+
+
+def test_claims_and_figures_of_the_users_own_are_read_with_the_projects(tmp_path, monkeypatch):
+    names = ("claims.csv", "record/figures.csv", "record/quantities.csv")
+    for name in names:
+        own = tmp_path / "published" / name
+        own.parent.mkdir(exist_ok=True, parents=True)
+        with (layout.published() / name).open() as lines:
+            own.write_text(lines.readline() + lines.readline())
+    before = [len(articles.table(name)) for name in names]
+    monkeypatch.setenv(layout.STUDIES, str(tmp_path))
+    assert [len(articles.table(name)) for name in names] == [count + 1 for count in before]
+    assert claims.read()["id"].iloc[-1] == claims.read()["id"].iloc[0]

@@ -337,7 +337,7 @@ def test_every_ratio_of_the_page_is_the_commands(visit, merged):
     assert {text.split()[1] for text in told} == {"is", "may"}
 
 
-@pytest.mark.parametrize("task", costs.TASKS, ids=lambda task: task.key)
+@pytest.mark.parametrize("task", costs.tasks(), ids=lambda task: task.key)
 def test_every_number_of_the_page_is_what_predict_and_compare_say(folder, merged, task):
     lines = json.loads((folder / "data.json").read_text(encoding="utf-8"))["costs"]["data"]
     own = [line for line in lines if line["task"] == task.key and line["source"] != "measured"]

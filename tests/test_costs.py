@@ -8,7 +8,6 @@ import pytest
 from benchbook.judging import wording
 from benchbook.record import articles, prices
 from benchbook.report import costs
-from benchbook.report.costs import TASKS
 from benchbook.studies.results.evidence import Evidence
 from made.rows import make_row, make_rows, windows
 from made.study_rows import point
@@ -73,7 +72,7 @@ def test_a_measured_time_is_the_tasks_images_over_the_rate_with_the_bounds_of_it
 
 
 def test_predictions_follow_as_ranges_for_chips_without_figures(every):
-    for task in TASKS:
+    for task in costs.tasks():
         own = of(every, task.key)
         places = [(line.source == "predicted", line.seconds) for line in own]
         assert places == sorted(places)
@@ -187,9 +186,9 @@ def test_of_several_points_the_fastest_that_may_speak_is_shown(rates, columns, r
         *windows(rates, **STEADY | FAST | columns),
         *windows([50.0] * 6, **half),
     ]
-    own = costs.of_study(TASKS[0], with_published(rows), {})
+    own = costs.of_study(costs.tasks()[0], with_published(rows), {})
     seconds = {line["family"]: line["seconds"] for line in own if line["machine"] == "desk"}
-    assert seconds["fp32"] == pytest.approx(90 * costs.IMAGENET / rate)
+    assert seconds["fp32"] == pytest.approx(costs.tasks()[0].samples / rate)
     assert seconds["half"] == pytest.approx(
-        90 * costs.IMAGENET / 50
+        costs.tasks()[0].samples / 50
     )  # each family of precisions has its own

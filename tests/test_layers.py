@@ -145,3 +145,9 @@ def test_what_begins_often_imports_only_what_it_needs(begun, without):
     code = f"{begun}\nimport sys\nprint(*{without} & set(sys.modules), sep=', ')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_the_library_knows_no_study_by_name_but_the_one_that_it_has():
+    guests = "|".join({*studies.names()} - {"calibrate"}).encode()
+    files = (path for path in LIBRARY.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    assert [path for path in files if re.search(rb"\b(%s)\b" % guests, path.read_bytes())] == []

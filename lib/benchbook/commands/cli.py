@@ -217,9 +217,7 @@ def measure(
 @command(RECORD, "record")
 def predict(
     chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
-    work: Annotated[
-        str, typer.Option(help="a study such as resnet50_cost, or a network such as vgg11")
-    ] = "",
+    work: Annotated[str, typer.Option(help="a network such as vgg11, or the study of one")] = "",
     precision: Annotated[str, typer.Option(help="one of those of `measure`, but fp64")] = "fp32",
     image_size: Annotated[
         float, number("pixels per side; 0: the default of --work", 0, 100000)

@@ -146,9 +146,9 @@ def _compare_estimates(
         as_json: print JSON.
         fault: why the names are not all of machines.
     """
-    task = next((task for task in costs.TASKS if work in (task.key, task.network)), None)
+    task = next((task for task in costs.tasks() if work in (task.key, task.network)), None)
     if task is None:
-        raise ValueError(f"work {work!r}; allowed: {', '.join(task.key for task in costs.TASKS)}")
+        raise ValueError(f"work {work!r}; allowed: {', '.join(task.key for task in costs.tasks())}")
     if precision not in ("", *learned.PRECISIONS):
         raise ValueError(f"precision {precision!r}; allowed: {', '.join(learned.PRECISIONS)}")
     family = observations.family_of(precision) if precision else ""

@@ -132,9 +132,13 @@ def published() -> Path:
 def published_rows() -> list[Path]:
     """Return the files of published rows, one per study; claims, prices and figures are no rows."""
     others = ("claims", "figures", "prices")
+    return [path for path in published_files("*.csv") if path.stem not in others]
+
+
+def published_files(pattern: str) -> list[Path]:
+    """Return the published tables of a name, the project's and those of the user's own."""
     places = (published(), *(folder / "published" for folder in folders()))
-    paths = (path for place in places for path in sorted(place.glob("*.csv")))
-    return [path for path in paths if path.stem not in others]
+    return [path for place in places for path in sorted(place.glob(pattern))]
 
 
 def notebook(study: str) -> Path:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from typing import Any
 
 import numpy
 import pandas
@@ -48,8 +49,13 @@ def read() -> pandas.DataFrame:
 
 @functools.cache
 def _record() -> pandas.DataFrame:
-    path = layout.published() / "record" / "figures.csv"
-    return described(pandas.read_csv(path, dtype=str, keep_default_na=False))
+    return described(table("record/figures.csv", dtype=str, keep_default_na=False))
+
+
+def table(name: str, **options: Any) -> pandas.DataFrame:
+    """Return a published table with the lines of the user's own; see `pandas.read_csv`."""
+    parts = [pandas.read_csv(path, **options) for path in layout.published_files(name)]
+    return pandas.concat(parts, ignore_index=True)
 
 
 def described(figures: pandas.DataFrame) -> pandas.DataFrame:

@@ -15,7 +15,7 @@ import pandas
 
 from benchbook.judging import intervals, wording
 from benchbook.judging.intervals import Interval
-from benchbook.machine import layout
+from benchbook.record import articles
 from benchbook.record.prices import hours_to_pay
 
 HOLDS, FAILS = "arithmetic holds", "arithmetic does not hold"
@@ -49,7 +49,7 @@ def read() -> pandas.DataFrame:
     cannot test its arithmetic; empty if they can), unjudged (why no measurement can judge it
     here; empty if one can).
     """
-    claims = pandas.read_csv(layout.published() / "claims.csv", dtype=dict.fromkeys(TEXTS, "str"))
+    claims = articles.table("claims.csv", dtype=dict.fromkeys(TEXTS, "str"))
     return claims.fillna(dict.fromkeys(TEXTS, "") | {"tolerance": 0.0})
 
 

@@ -135,11 +135,12 @@ def of_articles() -> pandas.DataFrame:
 
 
 def _as_figure(row: dict) -> dict:
-    frozen = row["study"] == "mobilenetv2_energy"  # only the last layer of the network is trained
-    usual = networks.describe(row["study"] if frozen else row["model"])
+    given = row["settings"] or {}
+    trains_all = given.get("trainable", True)  # else the last layer alone
+    usual = networks.describe(row["model"] if trains_all else f"{row['model']}_frozen")
     settings = {"model": usual.name, "phase": "train", "data": row["dataset"]}
     settings |= {"device_count": row["device_count"]}
-    settings |= {"optimizer": (row["settings"] or {}).get("optimizer")}
+    settings |= {"optimizer": given.get("optimizer")}
     sizes = {name: row[name] if pandas.notna(row[name]) else getattr(usual, name) for name in SIZES}
     settings |= sizes | {
         "batch_size": row["batch_size"] if pandas.notna(row["batch_size"]) else None

@@ -4,9 +4,9 @@ memory and prices seen.
 Measured times are the studies' headlines; all other evidence comes from `record.estimates`.
 """
 
+import functools
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import pandas
 
@@ -16,82 +16,21 @@ from benchbook.record import articles, chips, estimates, naming, observations, p
 from benchbook.record.estimates import MEASURED, MOST_DEVICES, PREDICTED, Estimate
 from benchbook.record.predict import Question, Unknown
 from benchbook.report import tables
-from benchbook.rows import networks, records, titles
+from benchbook.rows import records, titles
 from benchbook.studies.results.evidence import Evidence
+from benchbook.studies.study import Task
 
 # Families of precisions, see `observations.FAMILIES`, and the precision in which each is asked for.
 PREDICTED_IN = {"fp32": "fp32", "half": "amp_fp16"}
 MINUTE = 60.0
-IMAGENET = 1_281_167
 LINE = ["machine", "device", "device_count", "variant", "family"]  # of several points the best
 
 
-@dataclass(frozen=True)
-class Task:
-    """A training task that the start page compares machines by.
-
-    Attributes:
-        key: its name in addresses and data.
-        title: its name for the reader.
-        note: what is counted.
-        samples: images or sequences to train on, in all epochs together.
-        network: the study or network to predict; its name in the record.
-        study: whose headline has measured values; empty for none.
-        work: in that headline's unit, such as epochs; 0: as many as samples.
-        where: a query that selects the task's own work from the headline's table; empty: all of it.
-        metric: of published times to an accuracy, which are not predicted; empty: times at a rate.
-    """
-
-    key: str
-    title: str
-    note: str
-    samples: float
-    network: str
-    study: str = ""
-    work: float = 0
-    where: str = ""
-    metric: str = ""
-
-    @property
-    def work_name(self) -> str:
-        """Return the name of its work in the record."""
-        network = networks.describe(self.network)
-        return observations.work_name(network.name, network.image_size or 0)
-
-
-TASKS = (
-    Task(
-        "resnet50", "ResNet-50, 90 epochs",
-        "90 epochs of ImageNet, each with 1,281,167 images of 224 x 224 pixels, at the training rate, without tests.",
-        90 * IMAGENET, "resnet50_cost", "resnet50_cost", where="image_size == 224",
-    ),
-    Task(
-        "resnet50-accuracy", "ResNet-50 to 75.9 %",
-        "Published times until 75.9 % of ImageNet's test images are classified correctly. Batch size and recipe differ"
-        " between sources. Nothing is predicted.",
-        1, "resnet50_cost", metric="time_to_75.9",
-    ),
-    Task(
-        "simclr", "SimCLR, 200 epochs",
-        "A ResNet-18 learns from two views of each of 50,000 CIFAR-10 images, with the article's test. Nothing is"
-        " predicted: fewer than five chips have published rates.",
-        200 * 49_920, "simclr_epochs", "simclr_epochs", 200,  # whole batches of 128
-    ),
-    Task(
-        "segmentation", "Segmentation, 100,000 images",
-        "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate. Nothing is published or"
-        " predicted: the article timed another network, which was not released.",
-        100_000, "segmentation_scaling", "segmentation_scaling",
-        where="image_size == 512 and width == 1",
-    ),
-    Task(
-        "gpt2", "GPT-2 small, a billion tokens",
-        "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests."
-        " Nothing is predicted: their published rates vary too much.",
-        1e9 / 1024, "gpt2_124m", "gpt_tokens", 1e9,
-        "model == 'gpt2_124m' and sequence_length == 1024 and lora_rank.fillna(0) == 0",
-    ),
-)  # fmt: skip
+@functools.cache
+def tasks() -> tuple[Task, ...]:
+    """Return the tasks of all studies, those with most published figures first."""
+    every = (task for study in studies.every().values() for task in study.tasks)
+    return tuple(sorted(every, key=lambda task: -len(estimates.published(task.described))))
 
 
 def table(
@@ -121,7 +60,7 @@ def table(
         (the `Estimate`).
     """
     lines = []
-    for task in TASKS:
+    for task in tasks():
         own = of_task(task, evidence, memory)
         lines += [{"task": task.key} | line | _described(task, line) for line in own]
     found = pandas.DataFrame(lines)
@@ -182,7 +121,7 @@ def _ranked(task: Task, evidence: Evidence, datasets: pandas.Series) -> pandas.D
     lines = study.lead.table(evidence)
     lines = lines[lines[study.quantity].notna() & lines["source"].eq(MEASURED)]
     lines = lines[lines["status"].isin(records.TRAINED)]
-    lines = lines.query(task.where, engine="python") if task.where else lines
+    lines = records.having(lines, **task.where)
     times = study.seconds(
         lines[[study.quantity, "low", "high"]].astype(float), task.work or task.samples
     )
@@ -254,7 +193,7 @@ def _of_chips(task: Task, own: list[dict]) -> list[dict]:
     that were measured."""
     if task.metric:
         return [_of_estimate(task, each) for each in _to_accuracy(task)]
-    published = estimates.published(networks.describe(task.network))
+    published = estimates.published(task.described)
     single = {chip for chip, count, _ in published if count == 1}
     found = [
         each for (chip, count, _), each in published.items() if count > 1 or not chips.listed(chip)
@@ -307,7 +246,7 @@ def _energy(task: Task, line: dict) -> str:
     """Return the published energy of a chip's line in words, else what its board's power and its
     time allow; empty if neither is known."""
     chip, count, seconds = line["chip"], line["devices"], line["seconds"]
-    published = estimates.joules(networks.describe(task.network)).get((chip, line["family"]))
+    published = estimates.joules(task.described).get((chip, line["family"]))
     if published and count == 1:
         return _kilowatt_hours(task.samples * published[0], f"published; {published[1]}")
     if not (watts := chips.specification(chip).get("tdp_watts")):
@@ -320,7 +259,7 @@ def _energy(task: Task, line: dict) -> str:
 def _described(task: Task, line: dict) -> dict:
     """Return the time of a line in words, the memory of its chip, what fits into it, and what it
     costs."""
-    ends, network = (line["seconds"], line["low"], line["high"]), networks.describe(task.network)
+    ends, network = (line["seconds"], line["low"], line["high"]), task.described
     time, seconds = wording.duration_within(*ends), pandas.Series(ends)
     time += ", predicted" if line["source"] == PREDICTED else ""
     unit = "sequence" if network.sequence_length else "image"

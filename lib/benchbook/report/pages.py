@@ -14,7 +14,7 @@ from benchbook.judging import agreement, confirmation, statistics
 from benchbook.machine import identity, layout
 from benchbook.record import chips, estimates, observations, pairs, predict
 from benchbook.report import costs, tables
-from benchbook.rows import networks, records
+from benchbook.rows import records
 from benchbook.running import kernel
 
 SIDES = ["product", "product_over", "family"]
@@ -35,12 +35,12 @@ def files(merged) -> dict[str, str]:
     templates = jinja2.Environment(
         loader=loader, autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )
-    usual = merged.costs[merged.costs["task"].eq(costs.TASKS[0].key)]
+    usual = merged.costs[merged.costs["task"].eq(costs.tasks()[0].key)]
     usual = usual[usual["devices"].eq(1)].fillna({"rent": ""}).to_dict("records")
     start = templates.get_template("start.html").render(
         machines=[merged.evidence.names.machine(name) for name in sorted(set(summary["machine"]))],
         points=len(summary), days=_days(summary), accelerators=sorted(set(summary["device"].dropna()) - {"cpu"}),
-        repository=identity.repository(), tasks=costs.TASKS, families=observations.FAMILIES,
+        repository=identity.repository(), tasks=costs.tasks(), families=observations.FAMILIES,
         usual=costs.fastest(usual), **made,
     )  # fmt: skip
     yours = merged.evidence.yours
@@ -112,7 +112,7 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
         lines = [[values.setdefault(cell, len(values)) for cell in line] for line in split["data"]]
         return {"columns": split["columns"], "lines": lines}
 
-    timed = {task.work_name: task.key for task in costs.TASKS if not task.metric}
+    timed = {task.work_name: task.key for task in costs.tasks() if not task.metric}
     faster = [
         {"product": product, "over": over, "family": family, "task": key}
         | {"value": ratio.value, "low": ratio.low, "high": ratio.high, "basis": ratio.basis}
@@ -129,14 +129,14 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
             for chip in chips.table()["product"].unique()
             if chips.listed(chip)
         }
-        for task in costs.TASKS
-        if networks.describe(task.network).sequence_length
+        for task in costs.tasks()
+        if task.described.sequence_length
     }
     works = pairs.works().assign(
         group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup()
     )
     works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]
-    samples = {task.key: task.samples for task in costs.TASKS}
+    samples = {task.key: task.samples for task in costs.tasks()}
     seconds = [
         [samples[key] / rate for rate in (each.high, each.low, each.expected)]
         for key, each in of_tasks[["task", "estimate"]].itertuples(index=False)

@@ -3,13 +3,52 @@
 Each study defines one `Study`, named STUDY, in `benchbook.studies.<name>.study`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import pandas
 
 from benchbook.machine import layout
+from benchbook.record import observations
+from benchbook.rows import networks
 from benchbook.studies.results.evidence import SECONDS, Evidence
+
+
+@dataclass(frozen=True)
+class Task:
+    """A training task that the start page compares machines by.
+
+    Attributes:
+        key: its name in addresses and data.
+        title: its name for the reader.
+        note: what is counted.
+        samples: images or sequences to train on, in all epochs together.
+        network: the study or network to predict; its name in the record.
+        study: whose headline has measured values; empty for none.
+        work: in that headline's unit, such as epochs; 0: as many as samples.
+        where: values that the task's own lines of the headline's table have, by column.
+        metric: of published times to an accuracy, which are not predicted; empty: times at a rate.
+    """
+
+    key: str
+    title: str
+    note: str
+    samples: float
+    network: str
+    study: str = ""
+    work: float = 0
+    where: Mapping[str, object] = field(default_factory=dict)
+    metric: str = ""
+
+    @property
+    def described(self) -> networks.Network:
+        """Return what its network takes."""
+        return networks.describe(self.network)
+
+    @property
+    def work_name(self) -> str:
+        """Return the name of its work in the record."""
+        return observations.work_name(self.described.name, self.described.image_size or 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +69,7 @@ class Study:
         priced: how much of the answer's work has its rent named, and its words to begin a
         sentence; 0: none.
         by_accelerator: whether the question asks about a GPU or a TPU.
+        tasks: of the start page.
     """
 
     name: str
@@ -42,6 +82,7 @@ class Study:
     quantities: Callable[[Evidence], list[dict]] = lambda evidence: []
     priced: tuple[float, str] = (0, "")
     by_accelerator: bool = False
+    tasks: tuple[Task, ...] = ()
 
     @property
     def lead(self):

@@ -11,7 +11,7 @@ from benchbook.studies.results import quantities
 from benchbook.studies.results import tables as shared
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
-from benchbook.studies.study import Study
+from benchbook.studies.study import Study, Task
 
 NAME = "gpt_tokens"
 TARGETS = {"nanogpt_char": 1.4697, "nanogpt_char_small": 1.88}  # test losses of nanoGPT's README
@@ -285,4 +285,17 @@ STUDY = Study(
         ),
     ),
     quantities=claimed,
+    tasks=(
+        Task(
+            "gpt2",
+            "GPT-2 small, a billion tokens",
+            "124 million weights train on a billion tokens, in sequences of 1,024, at the training rate, without tests."
+            " Nothing is predicted: their published rates vary too much.",
+            1e9 / 1024,
+            "gpt2_124m",
+            NAME,
+            1e9,
+            {"model": "gpt2_124m", "sequence_length": 1024, "lora_rank": [0, pandas.NA]},
+        ),
+    ),
 )

@@ -30,21 +30,7 @@ TEN_CLASSES = (
 GUESSING_LOSS = math.log(NUM_CLASSES)
 CONVERGED, NOT_CONVERGED, NOT_JUDGED = "converged", "did not converge", "not judged"
 LAYERS = {True: "all layers", False: "last layer"}
-# Of the claims: their points, those of rates and joules, and rows of the crash; events by rates and
-# verdict.
-REFERENCE = {
-    "source": "measured",
-    "variant": "reference",
-    "dataset": "cifar10",
-    "framework": "tensorflow",
-}
-ARTICLE_SETTING = {
-    "image_size": 128,
-    "batch_size": 64,
-    "learning_rate": LEARNING_RATE,
-    "status": "ok",
-}
-TRIED = ["compile", "warmup", "train"]
+# Events of the claims, by learning rates and verdict.
 EVENTS = {
     "frozen_diverged": (pandas.Series.eq, NOT_CONVERGED),
     "lower_rate_converged": (pandas.Series.lt, CONVERGED),
@@ -205,10 +191,17 @@ def claimed(evidence: Evidence) -> list[dict]:
         are of TensorFlow, the article's framework: crashed is a process that training over
         LARGEST_IMAGE_SIZE ended, as the article's; an exception is no evidence.
     """
-    table, values = records.having(settings(evidence), **REFERENCE), []
-    table = table[table["device"].ne("cpu")]
-    # imagenet before random
-    article = records.having(table, **ARTICLE_SETTING).sort_values("weights")
+    table, values = settings(evidence), []
+    table = records.having(
+        table[table["device"].ne("cpu")],
+        source="measured",
+        variant="reference",
+        dataset="cifar10",
+        framework="tensorflow",
+    )
+    article = records.having(
+        table, image_size=128, batch_size=64, learning_rate=LEARNING_RATE, status="ok"
+    ).sort_values("weights")  # imagenet before random
     for line in article.drop_duplicates(["machine", "device", "trainable"]).to_dict("records"):
         values.append(
             quantities.between(
@@ -219,8 +212,8 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    rows = records.having(evidence.counting(NAME), phase=TRIED).merge(table[["machine", "point"]])
-    rows = rows[rows["image_size"].gt(LARGEST_IMAGE_SIZE)]
+    rows = records.having(evidence.counting(NAME), phase=["compile", "warmup", "train"])
+    rows = rows[rows["image_size"].gt(LARGEST_IMAGE_SIZE)].merge(table[["machine", "point"]])
     rows["died"] = [failures.is_death(line) for line in rows.to_dict("records")]
     trained = rows["phase"].eq("train") & rows["status"].isin(records.TRAINED)
     for _, own in rows[trained | rows["died"].astype(bool)].groupby("machine"):

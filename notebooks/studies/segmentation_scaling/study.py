@@ -16,7 +16,7 @@ from benchbook.studies.results import tables as shared
 from benchbook.studies.results.answers import Template
 from benchbook.studies.results.evidence import Evidence, cached
 from benchbook.studies.segmentation_scaling.plan import ARTICLE_SIZE, STAGES
-from benchbook.studies.study import Study
+from benchbook.studies.study import Study, Task
 
 NAME = "segmentation_scaling"
 NUM_IMAGES = 100_000  # the article printed their hours
@@ -262,4 +262,16 @@ STUDY = Study(
         ),
     ),
     quantities=claimed,
+    tasks=(
+        Task(
+            "segmentation",
+            "Segmentation, 100,000 images",
+            "A U-Net trains on 100,000 grey images of 512 x 512 pixels, at the training rate. Nothing is published or"
+            " predicted: the article timed another network, which was not released.",
+            NUM_IMAGES,
+            NAME,
+            NAME,
+            where={"image_size": ARTICLE_SIZE, "width": 1},
+        ),
+    ),
 )

@@ -81,15 +81,15 @@ def claimed(evidence: Evidence) -> list[dict]:
     compared with float64 at the article's batch size. A loss at given weights and data has no
     interval; several runs give their median.
     """
-    published, values = {"dataset": "mnist", "precision": "fp32"}, []
-    trained = {"study": NAME, "phase": "train", "variant": "reference"} | published
-    trained = records.having(evidence.measured, **trained)
+    values, article = [], {"dataset": "mnist", "precision": "fp32"}
+    trained = evidence.measured
+    trained = records.having(trained, study=NAME, phase="train", variant="reference", **article)
     for (_, is_cpu), windows in trained.groupby(["machine", trained["device"] == "cpu"]):
         diverged = (windows["status"] == "diverged").groupby(windows["run_id"]).any()
         name, happened = ("cpu_trained", ~diverged) if is_cpu else ("diverged", diverged)
         values.append(quantities.event(windows.iloc[0].to_dict(), name, happened))
-    own = published | {"step": [*PRINTED_STEPS], "samples": BATCH_SIZE}
-    steps = records.having(agreement.steps(evidence.counting(NAME)), **own)
+    steps = agreement.steps(evidence.counting(NAME))
+    steps = records.having(steps, step=[*PRINTED_STEPS], samples=BATCH_SIZE, **article)
     steps = steps[steps["device"].ne("cpu")].dropna(subset="loss")
     for (_, step), rows in steps.groupby(["machine", "step"], sort=True):
         values.append(

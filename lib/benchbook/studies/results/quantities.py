@@ -8,7 +8,6 @@ import numpy
 import pandas
 
 from benchbook.judging import intervals, statistics, verdicts
-from benchbook.machine import layout
 from benchbook.machine.kinds import named_by_driver
 from benchbook.record import articles, chips, prices
 from benchbook.rows import networks
@@ -51,7 +50,7 @@ def gather(evidence: Evidence, studies: Iterable["Study"]) -> pandas.DataFrame:
         exact(row, PRESENT, 1)
         for row in evidence.published.drop_duplicates("machine").to_dict("records")
     ]
-    rules = pandas.read_csv(layout.published() / "record" / "quantities.csv", keep_default_na=False)
+    rules = articles.table("record/quantities.csv", keep_default_na=False)
     for study in studies:
         rows = statistics.with_settings(evidence.printed(study.name), SETTINGS)
         for rule in rules[rules["study"] == study.name].itertuples():
