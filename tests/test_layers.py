@@ -151,3 +151,17 @@ def test_the_library_knows_no_study_by_name_but_the_one_that_it_has():
     guests = "|".join({*studies.names()} - {"calibrate"}).encode()
     files = (path for path in LIBRARY.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert [path for path in files if re.search(rb"\b(%s)\b" % guests, path.read_bytes())] == []
+
+
+def test_no_study_imports_another():
+    def study(name):
+        parts = name.split(".")
+        return {*parts[1:2]} & {*studies.names()} if parts[0] == "studies" else set()
+
+    crossing = {
+        name
+        for name, others in imports(lazy=True).items()
+        for each in others
+        if study(name) and study(each) - study(name)
+    }
+    assert crossing == set()

@@ -14,7 +14,8 @@ from benchbook.frameworks.mlx.layers import Convolution, Dense, as_torch
 from benchbook.frameworks.mlx.runtime import ResidentArrays
 from benchbook.frameworks.mlx.training import MlxWorkload
 from benchbook.rows import networks
-from benchbook.studies.mnist_speedup.plan import MEAN, STANDARD_DEVIATION, TEST_BATCH_SIZE, Plan
+from benchbook.studies.mnist_speedup.plan import TEST_BATCH_SIZE, Plan
+from benchbook.studies.torch_examples.plan import MEAN, STANDARD_DEVIATION
 
 POOLED = (12, 12, 64)  # height, width and channels of the dense layers' input
 

@@ -10,7 +10,7 @@ from benchbook import datasets
 from benchbook.frameworks.plain import Adam, Plain
 from benchbook.frameworks.torch.runtime import flops_per_sample, order_generator
 from benchbook.frameworks.torch.training import Batch, TorchWorkload
-from benchbook.studies.mnist_speedup.network_torch import inputs
+from benchbook.studies.torch_examples.loaders import inputs
 from benchbook.studies.vae_stability.plan import Plan
 
 LATENT_SIZE = 20

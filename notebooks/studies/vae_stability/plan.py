@@ -10,11 +10,11 @@ import numpy
 
 from benchbook.studies.experiments.parameters import Precisions
 from benchbook.studies.experiments.process import Process
-from benchbook.studies.mnist_speedup import plan as mnist
+from benchbook.studies.torch_examples import plan
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(mnist.Plan):
+class Plan(plan.Plan):
     """A point's choices: 28x28 images; Adam at learning rate 0.001; noise drawn on the device.
 
     `reference` has the script's loaders, which are the MNIST example's; `controlled` has
@@ -25,9 +25,8 @@ class Plan(mnist.Plan):
     MODEL = "vae"
     FRAMEWORKS = ("torch",)
     VARIANTS = ("reference", "controlled")
-    FIXED = (*mnist.Plan.FIXED, "parity_precisions")
+    FIXED = (*plan.Plan.FIXED, "parity_precisions")
     EXAMPLE = {"samples_per_window": 6400, "num_parity_steps": 5}
-    WITHOUT = ("search_seconds",)
     shuffles = True  # on every device
 
     batch_size: int = 128
