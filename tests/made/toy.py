@@ -14,7 +14,6 @@ PARTS = (
     "lib",
     "notebooks",
     "outputs/published",
-    "docs/words.md",
     "Makefile",
     "CITATION.cff",
     "pyproject.toml",

@@ -69,6 +69,11 @@ def folders() -> list[Path]:
     return found
 
 
+def study(page: Path) -> str:
+    """Return the name of a page's study: the file's, without a leading number and the ending."""
+    return re.sub(r"^\d+_", "", page.stem)
+
+
 def by_name(paths: Iterable[Path]) -> dict[str, Path]:
     """Return paths by their names, without a leading number and an ending.
 
@@ -77,8 +82,7 @@ def by_name(paths: Iterable[Path]) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for path in paths:
-        name = re.sub(r"^\d+_", "", path.stem)
-        if name in found:
+        if (name := study(path)) in found:
             raise ValueError(f"{path} has the name of {found[name]}; allowed: a name of its own")
         found[name] = path
     return found

@@ -68,10 +68,7 @@ def index(folder: Path) -> None:
         picture = folder / "pictures" / f"{path.stem}.png"
         picture.parent.mkdir(exist_ok=True)
         picture.write_bytes(base64.b64decode(largest.data["image/png"]))
-        question, alt = (
-            layout.question(path.stem.partition("_")[2]),
-            largest.metadata["image/png"]["alt"],
-        )
+        question, alt = layout.question(layout.study(path)), largest.metadata["image/png"]["alt"]
         said = "".join(map(site.sentence, _shown(answers, "text/markdown")))
         answer = f"**{tables.markdown(said)}**\n\n" if said else ""
         lines.append(f"## [{question}]({path.name})\n\n{answer}![{alt}](pictures/{picture.name})\n")

@@ -24,12 +24,6 @@ LOCK_SECONDS = 600.0  # a report of many rows takes a minute
 AGGREGATED = "90_aggregate.ipynb"
 ANSWER = "answer"  # the tag of the cell that shows it
 MADE = "made"  # in the metadata of an example: the machine that executed it, and the day
-WORDS = "docs/words"
-CODE = ("<code", '<span class="pre"')
-WITHOUT_LINKS = {
-    *("a", "button", "h1", "h2", "h3", "h4", "label"),
-    *("pre", "script", "summary", "table"),
-}
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 WRITTEN = ".written"  # the list of the files that a report wrote
 HERE = Path(__file__).parent
@@ -108,7 +102,8 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
         charts = [path for path in figures.iterdir() if path.suffix in (".csv", ".svg")]
         for path in executed:
-            _write_notebook(path, source, [chart.name for chart in charts])
+            study = layout.study(path)
+            _write_notebook(path, source, study, [chart.name for chart in charts])
         (source / "docs").mkdir()
         for path in (layout.root() / "docs").glob("*.md"):
             text = path.read_text(
@@ -182,7 +177,7 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) -> str:
+def _write_notebook(executed: Path, source: Path, study: str, charts: Collection[str] = ()) -> str:
     """Write what a page may show of a notebook, or why it shows nothing, into the folder that
     Sphinx reads.
 
@@ -196,7 +191,7 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
 
     from benchbook.report import cleaning
 
-    source.mkdir(exist_ok=True)
+    source.mkdir(parents=True, exist_ok=True)
     try:
         notebook = cleaning.read(executed)
     except (ValueError, OSError) as error:
@@ -205,18 +200,15 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
         return ""
     answer = _put_answer_first(notebook)
     session, shown = kernel.shown(executed)
-    if whose := _whose(executed, session):
+    if whose := _whose(executed, session, study):
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n*{whose}*\n{rest}"
-    others = (executed.parent / "points").glob(f"{executed.stem}-*.ipynb")
-    if others := sorted(path for path in others if path.stem != f"{executed.stem}-{shown}"):
+    others = (executed.parent / "points" / study).glob("*.ipynb")
+    if others := sorted(path for path in others if path.stem != shown):
         lines = ["## Other points", ""]
         for path in others:
-            name, said = (
-                path.stem.removeprefix(f"{executed.stem}-"),
-                _write_notebook(path, source / "points"),
-            )
-            lines.append(f"- [{name}](points/{path.stem}.html): {said}")
+            said = _write_notebook(path, source / "points" / study, study)
+            lines.append(f"- [{path.stem}](points/{study}/{path.stem}.html): {said}")
         notebook.cells.append(nbformat.v4.new_markdown_cell("\n".join(lines), id="points"))
     link = ""  # of the figure above
     for output in outputs(notebook.cells):
@@ -241,10 +233,9 @@ def _write_notebook(executed: Path, source: Path, charts: Collection[str] = ()) 
     return answer
 
 
-def _whose(executed: Path, session: str) -> str:
+def _whose(executed: Path, session: str, study: str) -> str:
     """Return the first words of a study's page that was executed elsewhere: on which machine, and
     when; empty for a page of this checkout and computer."""
-    study = executed.stem.partition("_")[2]
     if executed.parent == layout.root() / "outputs" / "examples":
         made = json.loads(executed.read_text(encoding="utf-8"))["metadata"].get(MADE, {})
         machine = tables.markdown(made.get("machine", "another computer"))
@@ -253,7 +244,8 @@ def _whose(executed: Path, session: str) -> str:
         first, day = "Executed on another computer", statistics.day(session)
         if not session or session in sessions.own():
             return ""
-    return f"{first}{f', on {day}' * bool(day)}; `make study STUDIES={study}` makes yours."
+    first += f", on {day}" if day else ""
+    return f"{first}; `make study STUDIES={study}` makes yours."
 
 
 def _put_answer_first(notebook) -> str:
@@ -302,42 +294,14 @@ def answering(cells: list) -> list:
     return [cell for cell in cells if ANSWER in cell.metadata.get("tags", ())]
 
 
-def _link_words(body: str, address: str) -> str:
-    """Return a page in which the first use of each of this project's words links to their
-    meanings."""
-    text = (layout.root() / f"{WORDS}.md").read_text(encoding="utf-8")
-    left, inside, parts = (
-        set(re.findall(r"^- \*([\w ]+)\*", text.lower(), re.M)),
-        0,
-        re.split(r"(<[^>]*>)", body),
-    )
-    word = re.compile(
-        rf"\b(?!(?-i:Windows))({'|'.join(left)})(?:s|es)?\b", re.I
-    )  # which is a system
-
-    def link(match: re.Match) -> str:
-        if match[1].lower() not in left:
-            return match[0]
-        left.remove(match[1].lower())
-        return f'<a href="{address}">{match[0]}</a>'
-
-    for place, part in enumerate(parts):
-        if tag := re.match(r"<(/?)(\w+)", part):
-            inside += (-1 if tag[1] else 1) * (tag[2] in WITHOUT_LINKS)
-        elif not inside and (word.fullmatch(part) or not parts[place - 1].startswith(CODE)):
-            parts[place] = word.sub(link, part)
-    return "".join(parts)
-
-
 def _add_policy(app, page: str, template: str, context: dict, doctree) -> None:
     """Add to a page what a browser may load for it: nothing of another host."""
     tag = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     context["metatags"] = tag + (context.get("metatags") or "")
     level = 'role="heading" aria-level="2"'  # which Sphinx leaves out
-    body = context.get("body", "").replace(
+    context["body"] = context.get("body", "").replace(
         'class="table-wrapper', 'tabindex="0" class="table-wrapper'
     )
-    context["body"] = body if page == WORDS else _link_words(body, context["pathto"](WORDS))
     context["furo_navigation_tree"] = context.get("furo_navigation_tree", "").replace(
         'role="heading"', level
     )

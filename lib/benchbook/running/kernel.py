@@ -29,8 +29,9 @@ def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
     The file `.owner` next to a page has the session and the point that it shows.
     """
     page = executed() / layout.notebook(study).name
-    (executed() / "points").mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(notebook, executed() / "points" / f"{page.stem}-{point}.ipynb")
+    folder = executed() / "points" / study
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(notebook, folder / f"{point}.ipynb")
     session = context.current().session
     of_session, of_point = shown(page)
     if not page.exists() or (is_reference and (of_session != session or of_point == point)):
