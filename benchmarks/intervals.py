@@ -18,9 +18,9 @@ from benchbook.judging import compare, intervals, rules, verdicts
 from benchbook.judging.intervals import Interval
 from benchbook.judging.rules import Point
 from benchbook.machine import condition, layout
-from benchbook.rows import crosschecks
 from benchbook.running import profile_files
-from benchbook.studies.experiments.parameters import budget, point_name
+from benchbook.studies.checks import CHECKS
+from benchbook.studies.experiments.parameters import budget
 
 STUDY = "mnist_speedup"
 RULES = {name: budget(STUDY) for name in ("quick", "paper")}
@@ -108,7 +108,7 @@ def pairs() -> Iterator[tuple[bool, Interval, Interval, float, bool]]:
     """Yield each point that two sessions of one machine measured alike: whether its steps kept
     their memory, both rates, the processes' part of the variance of their ratio, and whether
     `compare` calls one faster."""
-    rows, described = crosschecks.read(layout.outputs() / "runs", print, point_name)
+    rows, described = CHECKS.read(layout.outputs() / "runs", print)
     conditions = condition.samples(described)
     measured = rows[(rows["source"] == "measured") & rows["session"].notna()]
     for _, own in measured.groupby("machine"):

@@ -9,7 +9,7 @@ import yaml
 from benchbook.judging import verdicts
 from benchbook.machine import condition, context, layout
 from benchbook.rows import crosschecks
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.checks import CHECKS
 from made.rows import make_rows
 from made.runs import FLOPS, LATER, START, a_run, send
 
@@ -144,7 +144,7 @@ def test_what_an_instrument_got_wrong_is_unproven_with_the_reason_and_refused_no
         or not INSTRUMENTS & judged([(rows, manifest)]).keys()
     )
     rows = [row | change(row) if row["phase"] == "train" else row for row in rows]
-    assert crosschecks.complaints(make_rows(rows), {manifest["run_id"]: manifest}, point_name) == {}
+    assert CHECKS.complaints(make_rows(rows), {manifest["run_id"]: manifest}) == {}
     found = judged([(rows, manifest)])
     assert INSTRUMENTS & found.keys() == ({reason[0]} if reason else set())
     for code, *values in [reason] if reason else []:
@@ -161,7 +161,7 @@ def test_a_copied_run_is_refused_and_its_original_stays(has_noise):
     copy = [row | {"run_id": "20261122T051032Z-00000002", "session": "session-2"} for row in first]
     if has_noise:
         copy = [row | scaled(1.01)(row) for row in copy]
-    [(run_id, reason)] = crosschecks.complaints(make_rows(first + copy), {}, point_name).items()
+    [(run_id, reason)] = CHECKS.complaints(make_rows(first + copy), {}).items()
     assert (run_id, "are those of run" in reason) == ("20261122T051032Z-00000002", True)
 
 
@@ -173,6 +173,6 @@ def test_an_exception_while_a_run_is_checked_leaves_out_that_run(monkeypatch):
     context.change(strict=False)
     monkeypatch.setattr(crosschecks, "RULES", [*crosschecks.RULES, rule])
     said = []
-    kept = crosschecks.consistent(make_rows(first + second), {}, said.append, point_name)
+    kept = CHECKS.consistent(make_rows(first + second), {}, said.append)
     assert set(kept["run_id"]) == {first[0]["run_id"]}
     assert f"{second[0]['run_id']}.csv, line 2: it cannot be checked (ZeroDivisionError" in said[0]

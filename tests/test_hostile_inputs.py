@@ -25,7 +25,7 @@ from benchbook.machine import context, layout, temporary
 from benchbook.report import aggregation, cleaning, costs, pages, site, tables
 from benchbook.rows import manifests, marker, packing, records
 from benchbook.running import kernel, profiles, session
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.checks import CHECKS
 from made import strangers
 from made.rows import COMMITTED, make_row, write, write_machine
 from made.runs import a_run, send
@@ -173,7 +173,7 @@ def test_a_wrong_argument_is_one_line_and_status_2(
 def test_a_full_disk_leaves_nothing_of_an_archive(tmp_path, monkeypatch, command):
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
     write_machine(COMMITTED.name, strangers.base())
-    path, _ = packing.pack(point_name, COMMITTED.name)
+    path, _ = CHECKS.pack(COMMITTED.name)
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "theirs"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))  # longer files cannot be written
@@ -189,7 +189,7 @@ def test_a_pack_sends_no_message_of_a_failure(outputs):
     secret = "RuntimeError: cannot open ~/me/x at host.example.org with token hf_abc"
     case = {"cells": {"message": secret}, "row": 14}
     write_machine(COMMITTED.name, strangers.changed(strangers.base(), case))
-    packing.pack(point_name, COMMITTED.name)
+    CHECKS.pack(COMMITTED.name)
     with zipfile.ZipFile(outputs / f"{COMMITTED.name}.zip") as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
     assert not any(

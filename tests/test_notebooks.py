@@ -25,9 +25,10 @@ from benchbook.report import examples
 from benchbook.rows import packing, records
 from benchbook.running import execute, profiles
 from benchbook.running.profiles import Point
+from benchbook.studies.checks import CHECKS
 from benchbook.studies.experiments import notebook
 from benchbook.studies.experiments.measurement import Measurement
-from benchbook.studies.experiments.parameters import declared, nested, point_name
+from benchbook.studies.experiments.parameters import declared, nested
 from benchbook.studies.experiments.process import Process
 from made.cells import write_points
 from made.processes import run_cells
@@ -267,7 +268,7 @@ def test_a_network_edited_in_a_notebook_is_measured_as_yours_and_never_published
     )
     assert tmp_path not in folder.parents
     with pytest.raises(packing.PackError, match="trained a user's network"):
-        packing.checked(folder, point_name, print)
+        CHECKS.checked(folder, print)
 
 
 @dataclass

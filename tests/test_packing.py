@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchbook.machine import identity, layout, sessions
-from benchbook.rows import crosschecks, manifests, packing, records, staging
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.rows import manifests, packing, records, staging
+from benchbook.studies.checks import CHECKS
 from made.processes import ended_after
 from made.rows import contents, make_row, make_zip, write
 
@@ -45,7 +45,7 @@ def test_a_pack_holds_rows_and_manifests_and_nothing_else():
     measure()
     measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
     measure(machine="attic")
-    path, rows = packing.pack(point_name, "desk")
+    path, rows = CHECKS.pack("desk")
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == [
             CSV,
@@ -59,12 +59,12 @@ def test_a_pack_holds_rows_and_manifests_and_nothing_else():
 
 def test_a_newer_pack_adds_its_new_runs_to_an_older(tmp_path, monkeypatch):
     measure()
-    older, _ = packing.pack(point_name, "desk", tmp_path / "older.zip")
+    older, _ = CHECKS.pack("desk", tmp_path / "older.zip")
     measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
-    newer, _ = packing.pack(point_name, "desk", tmp_path / "newer.zip")
+    newer, _ = CHECKS.pack("desk", tmp_path / "newer.zip")
     monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "elsewhere"))
     for path in (older, newer, older):
-        packing.add(path, point_name)
+        CHECKS.add(path)
     assert len(records.merge(layout.runs("desk"))) == 4
 
 
@@ -73,18 +73,18 @@ def test_no_rows_an_unfinished_run_a_wrong_place_and_a_private_path_are_not_pack
     with pytest.raises(
         packing.PackError, match=r"'desk' has no rows; machines with a folder: attic"
     ):
-        packing.pack(point_name, "desk")
+        CHECKS.pack("desk")
     folder = measure()
     (folder / "run-2.running").write_text("{}")
     with pytest.raises(packing.PackError, match="run-2 of desk has not ended"):
-        packing.pack(point_name, "desk")
+        CHECKS.pack("desk")
     (folder / "run-2.running").unlink()
     other = folder.rename(folder.with_name("tuned-cpu"))
     with pytest.raises(
         packing.PackError,
         match=r"desk/mnist_speedup/reference-cpu/run-1\.csv has no rows of this run",
     ):
-        packing.pack(point_name, "desk")
+        CHECKS.pack("desk")
     other.rename(folder)
     assert not list(outputs.glob("*.zip*"))
 
@@ -104,15 +104,15 @@ HOMES = [
 def test_the_home_folder_is_not_packed_however_it_is_written(monkeypatch, home, written):
     monkeypatch.setattr(Path, "home", lambda: Path(unicodedata.normalize("NFC", home)))
     path = measure() / "run-1.json"
-    packing.pack(point_name, "desk")
+    CHECKS.pack("desk")
     inner = json.dumps(written.format(home))
     for text in (inner, json.dumps(inner), json.dumps(written.format(home), ensure_ascii=False)):
         path.write_text(f'{{"path": {text}}}')
         with pytest.raises(packing.PackError, match=r"run-1\.json names the folder"):
-            packing.pack(point_name, "desk")
+            CHECKS.pack("desk")
     for other in (f"{home}er/x", f"x{home}", "josé 张伟"):
         path.write_text(json.dumps({"path": other}))
-        packing.pack(point_name, "desk")
+        CHECKS.pack("desk")
 
 
 @pytest.mark.parametrize("kept", ["rows", "manifest"])
@@ -120,7 +120,7 @@ def test_a_link_is_read_as_its_targets_name(tmp_path, kept):
     members = {CSV: "/etc/passwd"} if kept == "rows" else {CSV: {}, MANIFEST: "/etc/passwd"}
     path = make_zip(tmp_path / "other.zip", members, stat.S_IFLNK | 0o777)
     with pytest.raises(ValueError, match=r"a header without rows|is not JSON"):
-        packing.add(path, point_name)
+        CHECKS.add(path)
 
 
 def test_what_is_encrypted_or_too_large_is_refused(tmp_path, monkeypatch):
@@ -130,15 +130,15 @@ def test_what_is_encrypted_or_too_large_is_refused(tmp_path, monkeypatch):
         content[content.index(signature) + flags] |= 1
     path.write_bytes(content)
     with pytest.raises(packing.PackError, match=r"not a readable zip \(.*is encrypted"):
-        packing.add(path, point_name)
+        CHECKS.add(path)
     monkeypatch.setattr(packing, "MAX_FILES", 1)
     with pytest.raises(packing.PackError, match="2 files; allowed: 1"):
-        packing.add(make_zip(path, {CSV: {}, MANIFEST: "{}"}), point_name)
+        CHECKS.add(make_zip(path, {CSV: {}, MANIFEST: "{}"}))
     monkeypatch.setattr(packing, "MAX_BYTES", 1000)
     with pytest.raises(packing.PackError, match="1001 bytes unpacked; allowed: 1000"):
-        packing.add(make_zip(path, {CSV: "x" * 1001}, method=zipfile.ZIP_DEFLATED), point_name)
+        CHECKS.add(make_zip(path, {CSV: "x" * 1001}, method=zipfile.ZIP_DEFLATED))
     with pytest.raises(packing.PackError, match=r"not a readable zip \(.*bytes; allowed: 1000"):
-        packing.add(make_zip(path, {CSV: "x" * 1001}), point_name)
+        CHECKS.add(make_zip(path, {CSV: "x" * 1001}))
 
 
 FORMS = [
@@ -156,7 +156,7 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(
     tmp_path, monkeypatch, form
 ):
     measure()
-    sent, _ = packing.pack(point_name, "desk", tmp_path / "desk.zip")
+    sent, _ = CHECKS.pack("desk", tmp_path / "desk.zip")
     whole = contents(layout.outputs() / "runs")
     own = {name: text for name, text in whole.items() if name.endswith((".csv", ".json"))}
     others = dict.fromkeys(
@@ -181,7 +181,7 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(
         sent = make_zip(
             tmp_path / "theirs.zip", {f"{around}{name}": text for name, text in members.items()}
         )
-    packing.add(sent, point_name)
+    CHECKS.add(sent)
     added = contents(tmp_path / "elsewhere" / "runs")
     assert {name: text for name, text in added.items() if text is not None} == own
 
@@ -189,11 +189,11 @@ def test_what_finder_and_zip_make_of_a_pack_is_added_without_their_own_files(
 def test_an_add_that_is_killed_anywhere_is_whole_or_nothing_after_the_next_start(tmp_path, outputs):
     measure()
     measure(run_id="run-2", seconds=4.0, samples_per_second=160.0)
-    sent, _ = packing.pack(point_name, "desk", tmp_path / "desk.zip")
+    sent, _ = CHECKS.pack("desk", tmp_path / "desk.zip")
     names, found = set(packing.read(sent)), set()
     shutil.rmtree(outputs)
     for count in itertools.count(0, 7):
-        if (status := ended_after(count, lambda: packing.add(sent, point_name, str))) == 0:
+        if (status := ended_after(count, lambda: CHECKS.add(sent, str))) == 0:
             break
         assert status == 9
         staging.tidy()
@@ -235,7 +235,7 @@ def test_what_is_no_plain_file_is_refused_and_blocks_nothing(
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_damaged_zip_is_added_whole_or_refused_whole(tmp_path, outputs, step):
     measure()
-    path, added = packing.pack(point_name, "desk", tmp_path / "desk.zip")[0], 0
+    path, added = CHECKS.pack("desk", tmp_path / "desk.zip")[0], 0
     content = path.read_bytes()
     shutil.rmtree(outputs)
     for place in range(0, len(content), step):
@@ -243,7 +243,7 @@ def test_a_damaged_zip_is_added_whole_or_refused_whole(tmp_path, outputs, step):
         for damaged in (cut, cut + bytes([content[place] ^ 0xFF]) + rest, cut + rest):
             path.write_bytes(damaged)
             try:
-                packing.add(path, point_name, str)
+                CHECKS.add(path, str)
             except (
                 packing.PackError,
                 records.SchemaError,
@@ -273,7 +273,7 @@ def test_a_bomb_that_declares_little_takes_little(tmp_path, outputs):
     path.write_bytes(content)
     tracemalloc.start()
     with pytest.raises(packing.PackError, match="not a readable zip"):
-        packing.add(path, point_name)
+        CHECKS.add(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 16 * 2**20
@@ -303,7 +303,7 @@ def test_a_bad_archive_is_named_and_the_others_are_added(tmp_path, outputs, comm
         "Z-2.csv, line 2: source is published; allowed in measured rows: measured; 3-torn.zip: not a"
         in said
     )
-    apart, _ = crosschecks.read(outputs / "runs", str, point_name)
+    apart, _ = CHECKS.read(outputs / "runs", str)
     assert sorted(apart["machine"]) == ["desk", "desk-bbbb-8409"]
     assert "the rows of desk are kept as desk-bbbb-" in said
     before = contents(outputs)
@@ -347,12 +347,12 @@ def test_anothers_rows_under_my_name_stay_apart_in_every_order(
     if own_first:
         assert identity.identify().name == name == "desk"  # plan and study go on under my name
     receive("b.zip", 20, 21)  # a newer pack of the same friend follows the older
-    rows, _ = crosschecks.read(outputs / "runs", str, point_name)
+    rows, _ = CHECKS.read(outputs / "runs", str)
     assert len(rows) == 4
     of_friend = rows[rows["run_id"].str.endswith("ff")]
     assert of_friend["machine"].nunique() == 1
     assert set(rows["machine"]) - set(of_friend["machine"]) == {identity.identify().name}
-    path, packed = packing.pack(point_name)
+    path, packed = CHECKS.pack()
     assert set(packed["run_id"]) == {"20261128T000000Z-mine"}
     with zipfile.ZipFile(path) as archive:
         assert not [member for member in archive.namelist() if "ff" in member.rpartition("/")[2]]

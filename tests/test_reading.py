@@ -8,8 +8,8 @@ import pandas
 import pytest
 
 from benchbook.machine import condition, context
-from benchbook.rows import crosschecks, manifests, records, schema
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.rows import manifests, records, schema
+from benchbook.studies.checks import CHECKS
 from made.rows import COMMITTED, make_row
 
 pytestmark = pytest.mark.usefixtures("outputs")
@@ -146,4 +146,4 @@ def test_files_read_as_one_are_what_each_is_alone(runs):
 
 def test_the_committed_rows_hold_no_contradiction():
     rows = records.merge(COMMITTED)
-    assert crosschecks.complaints(rows, manifests.read_all(COMMITTED), point_name) == {}
+    assert CHECKS.complaints(rows, manifests.read_all(COMMITTED)) == {}

@@ -18,9 +18,9 @@ from benchbook.frameworks import devices
 from benchbook.judging import verdicts
 from benchbook.machine import layout, sessions
 from benchbook.record import estimates
-from benchbook.rows import networks, packing
+from benchbook.rows import networks
 from benchbook.running import profiles
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.checks import CHECKS
 from made.rows import COMMITTED, make_row, write
 
 DOCS = (layout.root() / "docs").glob("*.md")
@@ -104,7 +104,7 @@ def test_every_command_line_of_the_pages_is_parsed_and_runs_if_it_is_short(
     (tmp_path / "PATH").symlink_to(write(row := make_row(machine="my-machine", chip="NVIDIA T4")))
     sessions.remember(row["session"])
     for name in ("my-machine", "their-machine", "bucket/one", "zips/one"):
-        packing.pack(point_name, "my-machine", tmp_path / f"{name}.zip")
+        CHECKS.pack("my-machine", tmp_path / f"{name}.zip")
     app, ran = typer.main.get_command(cli.app), set()
     for name, *arguments in sorted(command_lines()):
         if name in LONG and arguments:

@@ -6,8 +6,8 @@ import zipfile
 import pytest
 
 from benchbook.machine import layout
-from benchbook.rows import crosschecks, manifests, records
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.rows import manifests, records
+from benchbook.studies.checks import CHECKS
 from made import strangers
 from made.rows import COMMITTED, contents, make_row, make_zip, write, write_machine
 
@@ -33,9 +33,7 @@ def test_a_case_is_accepted_or_refused_by_name(name, command, tmp_path, monkeypa
         monkeypatch.setenv("BENCHBOOK_OUTPUTS", str(tmp_path / "outputs"))
         runs, said = write_machine(COMMITTED.name, files), []
         described = manifests.read_all(runs, said.append)
-        rows = crosschecks.consistent(
-            records.gather(runs, said.append), described, said.append, point_name
-        )
+        rows = CHECKS.consistent(records.gather(runs, said.append), described, said.append)
         assert len(rows) == case.get("kept", WITHOUT_FIRST if says else KEPT), said
         assert not says or any(says in line and str(tmp_path) not in line for line in said), said
         others = (strangers.SECOND, strangers.CEILINGS)

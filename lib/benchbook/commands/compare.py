@@ -19,7 +19,7 @@ from benchbook.record import articles, estimates, observations, pairs
 from benchbook.record import chips as listed
 from benchbook.record import predict as learned
 from benchbook.report import costs
-from benchbook.rows import crosschecks
+from benchbook.studies.checks import CHECKS
 from benchbook.studies.experiments import parameters
 from benchbook.studies.results.evidence import Evidence
 
@@ -35,7 +35,7 @@ def compare(names: list[str], work: str, precision: str, as_json: bool) -> None:
         _compare_results(*map(Path, names[:2]))
         return
     tell = partial(typer.echo, err=True) if as_json else say
-    rows, described = crosschecks.read(layout.outputs() / "runs", tell, parameters.point_name)
+    rows, described = CHECKS.read(layout.outputs() / "runs", tell)
     conditions = condition.samples(described)
     try:
         sides = [comparison.rows_of(name, rows, conditions) for name in names]

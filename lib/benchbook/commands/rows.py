@@ -4,8 +4,8 @@ from pathlib import Path
 
 from benchbook.commands.output import say, short
 from benchbook.machine import layout
-from benchbook.rows import packing, records
-from benchbook.studies.experiments import parameters
+from benchbook.rows import records
+from benchbook.studies.checks import CHECKS
 
 
 def validate(path: Path) -> None:
@@ -14,13 +14,13 @@ def validate(path: Path) -> None:
     if not paths:
         raise ValueError(f"{path}: no rows there; allowed: a CSV of rows, or a folder of them")
     in_runs = (layout.outputs() / "runs") in (path.resolve(), *path.resolve().parents)
-    rows = packing.checked(path, parameters.point_name, say, published=not in_runs)
+    rows = CHECKS.checked(path, say, published=not in_runs)
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
 def pack(machine: str, to: Path | None) -> None:
     """Write the zip of a machine's rows."""
-    path, rows = packing.pack(parameters.point_name, machine, to, say)
+    path, rows = CHECKS.pack(machine, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
@@ -31,7 +31,7 @@ def add(paths: list[Path], name: str) -> None:
     faults = []
     for path in paths:
         try:
-            folder, rows = packing.add(path, parameters.point_name, say, name)
+            folder, rows = CHECKS.add(path, say, name)
             say(
                 f"{path.name}: {len(rows)} rows of {rows['run_id'].nunique()} runs: {short(folder)}"
             )

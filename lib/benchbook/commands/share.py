@@ -16,7 +16,7 @@ from benchbook.commands.output import say, short
 from benchbook.machine import identity, temporary
 from benchbook.machine.processes import output
 from benchbook.rows import packing, schema
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.checks import CHECKS
 
 NO_REPOSITORY = "no GitHub repository is known; allowed: BENCHBOOK_REPOSITORY=owner/name"
 NO_GH = "No pull request: `gh` is missing or not logged in (https://cli.github.com, then `gh auth login`)."
@@ -30,7 +30,7 @@ QUIET = {
 
 def share(machine: str, dry_run: bool) -> None:
     """Print a machine's files and texts, ask, and send them."""
-    archive, rows = packing.pack(point_name, machine, None, say)
+    archive, rows = CHECKS.pack(machine, None, say)
     contents, repository = packing.read(archive), identity.repository()
     name = rows["machine"].iloc[0]
     for file, content in contents.items():

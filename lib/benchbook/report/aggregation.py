@@ -18,7 +18,7 @@ from benchbook.rows import crosschecks, manifests, records
 from benchbook.rows import files as reading
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.studies.checks import CHECKS
 from benchbook.studies.results import answers
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.results.tables import is_measured
@@ -166,7 +166,7 @@ def merge(runs: Path) -> Aggregation:
     def make(names: list[str]) -> Aggregation:
         said, own = [*unread], rows[rows["machine"].isin(names)]
         known = {run: described[run] for run in own["run_id"].unique() if run in described}
-        measured = crosschecks.consistent(own, known, said.append, point_name)
+        measured = CHECKS.consistent(own, known, said.append)
         measured = crosschecks.by_owner(measured, known, mine)
         yours = frozenset(measured.loc[measured["session"].isin(mine), "machine"])
         every = pandas.concat([measured, articles.rows()], ignore_index=True)

@@ -7,6 +7,7 @@ has examples, such as a laptop that slept or a clock that was set. What is doubt
 """
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas
@@ -41,9 +42,6 @@ OF_WINDOWS = (
 )
 NUMBERS = [name for name, dtype in DTYPES.items() if dtype in ("Int64", "Float64")]
 RUN = ["machine", "study", "point", "run_id"]
-# Returns a point's name from its study and parameters: `parameters.point_name`, which refers to the
-# defaults of the study's Plan.
-NameOf = Callable[[str, dict], str]
 
 
 def _source(row: Mapping, known: Mapping) -> str:
@@ -88,53 +86,11 @@ def _mismatch(row: Mapping, known: Mapping) -> str:
 RULES: tuple[Callable[[Mapping, Mapping], str], ...] = (_source, _rate, _steps, _mismatch)
 
 
-def complaints(
-    rows: pandas.DataFrame, manifests: Mapping[str, dict], name_of: NameOf
-) -> dict[str, str]:
-    """Return the first contradiction of each run that has one, as a line with its file.
-
-    Args:
-        rows: from `records.merge`, each run's in the order of its file.
-        manifests: by run id; without one, a run's rows are only compared with each other.
-        name_of: see NameOf.
-    """
-    texts = rows[[name for name in DTYPES if name not in NUMBERS]].astype(object)
-    table = rows[NUMBERS].astype(float).join(texts.where(texts.notna(), None))
-    copies, runs, wrong = copied_runs(rows), {}, {}
-    for row in table.to_dict("records"):
-        runs.setdefault(row["run_id"], []).append(row)
-    for run_id, lines in runs.items():
-        try:
-            known = _known(manifests.get(run_id) or {}, lines[0]["study"], name_of)
-            fault = _fault(lines, known)
-        except files.unexpected() as error:  # it must not end a report of other runs
-            fault = f"line 2: it cannot be checked ({type(error).__name__}: {error})"
-        if run_id in copies and not fault:
-            fault = "line 2: its {} are those of run {}".format(*copies[run_id])
-        if fault:
-            wrong[run_id] = f"{'/'.join(lines[0][name] for name in RUN)}.csv, {fault}"
-    return wrong
-
-
 def _fault(lines: list[dict], known: Mapping) -> str:
     for number, row in enumerate(lines, 2):
         if reason := next(filter(None, (rule(row, known) for rule in RULES)), ""):
             return f"line {number}: {reason}"
     return ""
-
-
-def read(folder: Path, say: files.Say, name_of: NameOf) -> tuple[pandas.DataFrame, dict[str, dict]]:
-    """Return the rows below a folder that no check refuses, and the manifests there by run id;
-    see `by_owner`.
-
-    Args:
-        folder: of runs, or a file of rows.
-        say: called with a line for what is left out.
-        name_of: see NameOf.
-    """
-    manifests = described_runs.read_all(folder, say)
-    rows = consistent(records.gather(folder, say), manifests, say, name_of)
-    return by_owner(rows, manifests, sessions.own()), manifests
 
 
 def by_owner(
@@ -164,51 +120,6 @@ def by_owner(
     return rows.assign(machine=rows["machine"].mask(several & kind.notna() & ~is_own, named))
 
 
-def consistent(
-    rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say, name_of: NameOf
-) -> pandas.DataFrame:
-    """Return the rows of runs without contradictions.
-
-    Args:
-        rows, manifests, name_of: see `complaints`.
-        say: called with a line for each run that is left out.
-    """
-    found = complaints(rows, manifests, name_of)
-    for line in found.values():
-        say(f"left out: {line}")
-    return rows[~rows["run_id"].isin(found)]
-
-
-def _known(manifest: Mapping, study: str, name_of: NameOf) -> dict[str, object]:
-    """Return the values of a run's rows that its manifest determines, by column; 0, "" or None:
-    any."""
-    parameters, machine = manifest.get("parameters") or {}, manifest.get("machine") or {}
-    stated = {
-        name: parameters.get(name) for name in ("variant", "device", "framework", *OF_WINDOWS)
-    }
-    known = {
-        name: None if value in ("best", "image_folder") else value for name, value in stated.items()
-    }
-    known |= {
-        "machine": machine.get("name"),
-        "chip": machine.get("chip"),
-        "run_id": manifest.get("run_id"),
-    }
-    if parameters:
-        known["device_count"] = parameters.get("device_count") or 1
-        is_plain = (
-            parameters.get("variant") == "reference"
-        )  # others may compute in another precision
-        known["precision"] = (parameters.get("precision") or "fp32") if is_plain else None
-        context = networks.describe(str(parameters.get("model"))).sequence_length
-        known["sequence_length"] = parameters.get("sequence_length") or context
-        try:
-            known["point"] = name_of(study, parameters) if "device" in parameters else None
-        except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
-            known["point"] = None
-    return known
-
-
 def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
     """Return by run what it shares with an earlier run, and that run: times, or page faults and
     memory.
@@ -228,3 +139,95 @@ def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
             if first != run_id and len(set(values)) > 1:
                 copies[run_id] = (what, first)
     return copies
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Compares rows with each other and with manifests.
+
+    Attributes:
+        name_of: returns a point's name from its study and parameters; a name refers to the
+            defaults of the study's Plan.
+    """
+
+    name_of: Callable[[str, dict], str]
+
+    def complaints(self, rows: pandas.DataFrame, manifests: Mapping[str, dict]) -> dict[str, str]:
+        """Return the first contradiction of each run that has one, as a line with its file.
+
+        Args:
+            rows: from `records.merge`, each run's in the order of its file.
+            manifests: by run id; without one, a run's rows are only compared with each other.
+        """
+        texts = rows[[name for name in DTYPES if name not in NUMBERS]].astype(object)
+        table = rows[NUMBERS].astype(float).join(texts.where(texts.notna(), None))
+        copies, runs, wrong = copied_runs(rows), {}, {}
+        for row in table.to_dict("records"):
+            runs.setdefault(row["run_id"], []).append(row)
+        for run_id, lines in runs.items():
+            try:
+                known = self._known(manifests.get(run_id) or {}, lines[0]["study"])
+                fault = _fault(lines, known)
+            except files.unexpected() as error:  # it must not end a report of other runs
+                fault = f"line 2: it cannot be checked ({type(error).__name__}: {error})"
+            if run_id in copies and not fault:
+                fault = "line 2: its {} are those of run {}".format(*copies[run_id])
+            if fault:
+                wrong[run_id] = f"{'/'.join(lines[0][name] for name in RUN)}.csv, {fault}"
+        return wrong
+
+    def read(self, folder: Path, say: files.Say) -> tuple[pandas.DataFrame, dict[str, dict]]:
+        """Return the rows below a folder that no check refuses, and the manifests there by run id;
+        see `by_owner`.
+
+        Args:
+            folder: of runs, or a file of rows.
+            say: called with a line for what is left out.
+        """
+        manifests = described_runs.read_all(folder, say)
+        rows = self.consistent(records.gather(folder, say), manifests, say)
+        return by_owner(rows, manifests, sessions.own()), manifests
+
+    def consistent(
+        self, rows: pandas.DataFrame, manifests: Mapping[str, dict], say: files.Say
+    ) -> pandas.DataFrame:
+        """Return the rows of runs without contradictions.
+
+        Args:
+            rows, manifests: see `complaints`.
+            say: called with a line for each run that is left out.
+        """
+        found = self.complaints(rows, manifests)
+        for line in found.values():
+            say(f"left out: {line}")
+        return rows[~rows["run_id"].isin(found)]
+
+    def _known(self, manifest: Mapping, study: str) -> dict[str, object]:
+        """Return the values of a run's rows that its manifest determines, by column; 0, "" or None:
+        any."""
+        parameters, machine = manifest.get("parameters") or {}, manifest.get("machine") or {}
+        stated = {
+            name: parameters.get(name) for name in ("variant", "device", "framework", *OF_WINDOWS)
+        }
+        known = {
+            name: None if value in ("best", "image_folder") else value
+            for name, value in stated.items()
+        }
+        known |= {
+            "machine": machine.get("name"),
+            "chip": machine.get("chip"),
+            "run_id": manifest.get("run_id"),
+        }
+        if parameters:
+            known["device_count"] = parameters.get("device_count") or 1
+            is_plain = (
+                parameters.get("variant") == "reference"
+            )  # others may compute in another precision
+            known["precision"] = (parameters.get("precision") or "fp32") if is_plain else None
+            context = networks.describe(str(parameters.get("model"))).sequence_length
+            known["sequence_length"] = parameters.get("sequence_length") or context
+            try:
+                known["point"] = self.name_of(study, parameters) if "device" in parameters else None
+            except (KeyError, TypeError, ValueError):  # an unknown study, or values that it refuses
+                known["point"] = None
+        return known

@@ -19,7 +19,7 @@ import pandas
 
 from benchbook.machine import identity, layout, sessions, temporary
 from benchbook.rows import crosschecks, files, manifests, records, staging
-from benchbook.rows.crosschecks import RUN, NameOf
+from benchbook.rows.crosschecks import RUN
 from benchbook.rows.files import Say, read_plain
 from benchbook.rows.schema import listed, quoted
 
@@ -32,72 +32,6 @@ ALLOWED = f"allowed: <machine>/<study>/<point>/<run_id>.csv and .json, each of {
 
 class PackError(ValueError):
     """A pack cannot be made or added; the message names the file in it."""
-
-
-def pack(
-    name_of: NameOf, machine_name: str = "", path: Path | None = None, say: Say = print
-) -> tuple[Path, pandas.DataFrame]:
-    """Write a zip of one machine's rows and manifests.
-
-    Messages of failures are not packed: an error's text may hold folders, hosts and keys.
-
-    Args:
-        name_of: see NameOf.
-        machine_name: the machine of the rows, whoever measured them; empty: the sessions that
-        this checkout measured on this computer.
-        path: the zip to write; default: `<machine>.zip` in the outputs folder.
-        say: called with what `checked` has to say.
-
-    Returns:
-        The zip, and its rows.
-
-    Raises:
-        PackError: there are no rows, a run has not ended, a file is in a wrong folder, or a file
-        names this computer's
-            home or project folder.
-        SchemaError, ManifestError: a row or a manifest breaks its schema.
-    """
-    own = sessions.own()
-    is_by_name, machine_name = bool(machine_name), machine_name or _own_machine(own)
-    folder = layout.runs(machine_name)
-    if unfinished := sorted(folder.rglob("*.running")):
-        raise PackError(
-            f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again"
-        )
-    if not folder.is_dir():
-        raise PackError(f"machine {machine_name!r} has no rows; {_machines()}")
-    contents, rows = read(folder), _of_machine(folder, name_of, say)
-    is_own = rows["session"].isin(own)
-    if is_by_name and not is_own.all():
-        others, every = (each["run_id"].nunique() for each in (rows[~is_own], rows))
-        say(f"{others} of {every} runs of {machine_name} were not measured by this checkout here")
-    elif not is_by_name:
-        rows = rows[is_own]
-        kept = set(rows["run_id"])
-        contents = {name: text for name, text in contents.items() if Path(name).stem in kept}
-    for name, content in contents.items():
-        if name.endswith(".csv"):
-            written = records.texts(folder.parent / name, name)
-            if "message" in written and written["message"].notna().any():
-                content = (
-                    written.assign(message=None).to_csv(index=False, lineterminator="\n").encode()
-                )
-                contents[name] = content
-        text = _readable(content.decode(errors="replace"))
-        for private in (Path.home(), layout.root()):
-            pattern = rf"(?<![\w.-]){re.escape(_readable(str(private)))}(?![\w.-])"
-            if len(private.parts) > 1 and re.search(pattern, text):
-                raise PackError(
-                    f"{name} names the folder {private}; allowed: no private folders in published files"
-                )
-    path = path or layout.outputs() / f"{machine_name}.zip"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    with temporary.naming(path), zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in contents.items():
-            archive.writestr(name, content)
-    new.replace(path)
-    return path, rows
 
 
 def _own_machine(own: Collection[str]) -> str:
@@ -132,64 +66,6 @@ def _readable(text: str) -> str:
         text,
     )
     return unicodedata.normalize("NFC", written)
-
-
-def add(
-    path: Path, name_of: NameOf, say: Say = print, name: str = ""
-) -> tuple[Path, pandas.DataFrame]:
-    """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right
-    and fits the disk.
-
-    Runs that are here already, with the same bytes, are left alone, so that a newer pack can
-    follow an older one. Rows of another computer than those that have the machine's name here get
-    a name of their own, which is said.
-
-    Args:
-        path: the zip, or the folder unpacked from it.
-        name_of: see NameOf.
-        say: called with what `checked` has to say.
-        name: of the machine here; empty: the pack's.
-
-    Returns:
-        The machine's folder, and the rows in the pack.
-
-    Raises:
-        PackError: it is no pack; it holds other files than rows and manifests of one machine in
-        their places; rows
-            contradict themselves, each other or their manifest; or a run is here already with
-            other content, under another machine or as a copy.
-        SchemaError, ManifestError: a row or a manifest breaks its schema.
-        ValueError: a folder cannot have the name.
-    """
-    staging.tidy()
-    runs = layout.outputs() / "runs"
-    runs.parent.mkdir(parents=True, exist_ok=True)
-    with temporary.folder(runs.parent, staging.STAGED, staging.settle) as place:
-        staged = place / runs.name
-        try:
-            for member, content in read(path).items():
-                file = staged / member
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
-            (folder,) = staged.iterdir()
-            rows, here, new = _of_machine(folder, name_of, say), records.gather(runs, str), set()
-            sent, name = folder.name, name or _name_here(folder, rows, here)
-            if name != sent:
-                folder = _rename(folder, layout.check_name(name, "machine name"))
-                rows = rows.assign(machine=name)
-            for file in folder.glob("*/*/*"):
-                target = runs / file.relative_to(staged)
-                if not target.exists():
-                    new.add(file.stem)
-                elif target.read_bytes() != file.read_bytes():
-                    raise PackError(f"{file} is here already with other content; nothing was added")
-            _refuse_copies(rows[rows["run_id"].isin(new)], here)
-        except ValueError as error:
-            raise type(error)(f"{path.name}: {error}".replace(f"{staged}/", "")) from error
-        (place / staging.COMPLETE).touch()
-    if name != sent:
-        say(f"{path.name}: the rows of {sent} are kept as {name}; `--as NAME` chooses another name")
-    return runs / folder.name, rows
 
 
 def _name_here(folder: Path, rows: pandas.DataFrame, here: pandas.DataFrame) -> str:
@@ -292,51 +168,6 @@ def _checked_names(found: Iterable[str]) -> dict[str, str]:
     return dict(zip(found, names, strict=True))
 
 
-def checked(path: Path, name_of: NameOf, say: Say, published: bool = False) -> pandas.DataFrame:
-    """Return the rows of a file, or of all files below a folder, after all checks of rows and
-    manifests.
-
-    Args:
-        path: the file or folder.
-        name_of: see NameOf.
-        say: called with a line that names unknown columns.
-        published: whether rows may be published; only the measured ones are compared with
-        manifests.
-
-    Raises:
-        PackError: rows contradict themselves, each other or their manifest.
-        SchemaError, ManifestError: a row or a manifest breaks its schema.
-    """
-    rows, wrong = records.merge(path), []
-    files.name_foreign(path, say)
-    described = manifests.read_all(path, wrong.append)
-    if wrong:
-        raise manifests.ManifestError(wrong[0])
-    measured = rows[rows["source"] == "measured"] if published else rows
-    for run in measured.loc[measured["model"].eq(records.YOURS), "run_id"]:
-        raise PackError(f"run {run} trained a user's network in a notebook; allowed: the study's")
-    for complaint in crosschecks.complaints(measured, described, name_of).values():
-        raise PackError(complaint)
-    for line in records.unused(rows):
-        say(line)
-    return rows
-
-
-def _of_machine(folder: Path, name_of: NameOf, say: Say) -> pandas.DataFrame:
-    """Return the rows in a machine's folder, after all checks; each run is in the file of its name.
-
-    Raises:
-        PackError, SchemaError, ManifestError: see `add`.
-    """
-    rows = checked(folder, name_of, say)
-    places = {
-        path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)
-    }
-    for run in sorted(places ^ set(rows[RUN].itertuples(index=False, name=None))):
-        raise PackError(f"{'/'.join(run)}.csv has no rows of this run, or they are in another file")
-    return rows
-
-
 def _refuse_copies(added: pandas.DataFrame, here: pandas.DataFrame) -> None:
     """Refuse new runs that are among the rows here under another machine, or as a copy.
 
@@ -351,3 +182,179 @@ def _refuse_copies(added: pandas.DataFrame, here: pandas.DataFrame) -> None:
     for run_id, (what, first) in crosschecks.copied_runs(both).items():
         if {run_id, first} & {*added["run_id"]}:
             raise PackError(f"run {run_id}: its {what} are those of run {first}; nothing was added")
+
+
+class Packer(crosschecks.Checker):
+    """Packs the rows of a machine, and adds those of others."""
+
+    def pack(
+        self, machine_name: str = "", path: Path | None = None, say: Say = print
+    ) -> tuple[Path, pandas.DataFrame]:
+        """Write a zip of one machine's rows and manifests.
+
+        Messages of failures are not packed: an error's text may hold folders, hosts and keys.
+
+        Args:
+            machine_name: the machine of the rows, whoever measured them; empty: the sessions that
+            this checkout measured on this computer.
+            path: the zip to write; default: `<machine>.zip` in the outputs folder.
+            say: called with what `checked` has to say.
+
+        Returns:
+            The zip, and its rows.
+
+        Raises:
+            PackError: there are no rows, a run has not ended, a file is in a wrong folder, or a file
+            names this computer's
+                home or project folder.
+            SchemaError, ManifestError: a row or a manifest breaks its schema.
+        """
+        own = sessions.own()
+        is_by_name, machine_name = bool(machine_name), machine_name or _own_machine(own)
+        folder = layout.runs(machine_name)
+        if unfinished := sorted(folder.rglob("*.running")):
+            raise PackError(
+                f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again"
+            )
+        if not folder.is_dir():
+            raise PackError(f"machine {machine_name!r} has no rows; {_machines()}")
+        contents, rows = read(folder), self._of_machine(folder, say)
+        is_own = rows["session"].isin(own)
+        if is_by_name and not is_own.all():
+            others, every = (each["run_id"].nunique() for each in (rows[~is_own], rows))
+            say(
+                f"{others} of {every} runs of {machine_name} were not measured by this checkout here"
+            )
+        elif not is_by_name:
+            rows = rows[is_own]
+            kept = set(rows["run_id"])
+            contents = {name: text for name, text in contents.items() if Path(name).stem in kept}
+        for name, content in contents.items():
+            if name.endswith(".csv"):
+                written = records.texts(folder.parent / name, name)
+                if "message" in written and written["message"].notna().any():
+                    content = (
+                        written.assign(message=None)
+                        .to_csv(index=False, lineterminator="\n")
+                        .encode()
+                    )
+                    contents[name] = content
+            text = _readable(content.decode(errors="replace"))
+            for private in (Path.home(), layout.root()):
+                pattern = rf"(?<![\w.-]){re.escape(_readable(str(private)))}(?![\w.-])"
+                if len(private.parts) > 1 and re.search(pattern, text):
+                    raise PackError(
+                        f"{name} names the folder {private}; allowed: no private folders in published files"
+                    )
+        path = path or layout.outputs() / f"{machine_name}.zip"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f".{path.name}.new")
+        with temporary.naming(path), zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in contents.items():
+                archive.writestr(name, content)
+        new.replace(path)
+        return path, rows
+
+    def add(self, path: Path, say: Say = print, name: str = "") -> tuple[Path, pandas.DataFrame]:
+        """Copy a pack's files to outputs/runs; nothing is written there unless all of it is right
+        and fits the disk.
+
+        Runs that are here already, with the same bytes, are left alone, so that a newer pack can
+        follow an older one. Rows of another computer than those that have the machine's name here get
+        a name of their own, which is said.
+
+        Args:
+            path: the zip, or the folder unpacked from it.
+            say: called with what `checked` has to say.
+            name: of the machine here; empty: the pack's.
+
+        Returns:
+            The machine's folder, and the rows in the pack.
+
+        Raises:
+            PackError: it is no pack; it holds other files than rows and manifests of one machine in
+            their places; rows
+                contradict themselves, each other or their manifest; or a run is here already with
+                other content, under another machine or as a copy.
+            SchemaError, ManifestError: a row or a manifest breaks its schema.
+            ValueError: a folder cannot have the name.
+        """
+        staging.tidy()
+        runs = layout.outputs() / "runs"
+        runs.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.folder(runs.parent, staging.STAGED, staging.settle) as place:
+            staged = place / runs.name
+            try:
+                for member, content in read(path).items():
+                    file = staged / member
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(content)
+                (folder,) = staged.iterdir()
+                rows, here, new = self._of_machine(folder, say), records.gather(runs, str), set()
+                sent, name = folder.name, name or _name_here(folder, rows, here)
+                if name != sent:
+                    folder = _rename(folder, layout.check_name(name, "machine name"))
+                    rows = rows.assign(machine=name)
+                for file in folder.glob("*/*/*"):
+                    target = runs / file.relative_to(staged)
+                    if not target.exists():
+                        new.add(file.stem)
+                    elif target.read_bytes() != file.read_bytes():
+                        raise PackError(
+                            f"{file} is here already with other content; nothing was added"
+                        )
+                _refuse_copies(rows[rows["run_id"].isin(new)], here)
+            except ValueError as error:
+                raise type(error)(f"{path.name}: {error}".replace(f"{staged}/", "")) from error
+            (place / staging.COMPLETE).touch()
+        if name != sent:
+            say(
+                f"{path.name}: the rows of {sent} are kept as {name}; `--as NAME` chooses another name"
+            )
+        return runs / folder.name, rows
+
+    def checked(self, path: Path, say: Say, published: bool = False) -> pandas.DataFrame:
+        """Return the rows of a file, or of all files below a folder, after all checks of rows and
+        manifests.
+
+        Args:
+            path: the file or folder.
+            say: called with a line that names unknown columns.
+            published: whether rows may be published; only the measured ones are compared with
+            manifests.
+
+        Raises:
+            PackError: rows contradict themselves, each other or their manifest.
+            SchemaError, ManifestError: a row or a manifest breaks its schema.
+        """
+        rows, wrong = records.merge(path), []
+        files.name_foreign(path, say)
+        described = manifests.read_all(path, wrong.append)
+        if wrong:
+            raise manifests.ManifestError(wrong[0])
+        measured = rows[rows["source"] == "measured"] if published else rows
+        for run in measured.loc[measured["model"].eq(records.YOURS), "run_id"]:
+            raise PackError(
+                f"run {run} trained a user's network in a notebook; allowed: the study's"
+            )
+        for complaint in self.complaints(measured, described).values():
+            raise PackError(complaint)
+        for line in records.unused(rows):
+            say(line)
+        return rows
+
+    def _of_machine(self, folder: Path, say: Say) -> pandas.DataFrame:
+        """Return the rows in a machine's folder, after all checks; each run is in the file of its name.
+
+        Raises:
+            PackError, SchemaError, ManifestError: see `add`.
+        """
+        rows = self.checked(folder, say)
+        places = {
+            path.relative_to(folder.parent).with_suffix("").parts for path in records.find(folder)
+        }
+        for run in sorted(places ^ set(rows[RUN].itertuples(index=False, name=None))):
+            raise PackError(
+                f"{'/'.join(run)}.csv has no rows of this run, or they are in another file"
+            )
+        return rows

@@ -23,12 +23,13 @@ from benchbook.machine import contention, context, identity, layout, temporary, 
 from benchbook.machine.awake import awake
 from benchbook.machine.stopping import Stopped
 from benchbook.measuring import runs, tuned
-from benchbook.rows import ceilings, crosschecks, records
+from benchbook.rows import ceilings, records
 from benchbook.running import execute, series
 from benchbook.running.profiles import CALIBRATION, Point
 from benchbook.running.progress import Line
+from benchbook.studies.checks import CHECKS
 from benchbook.studies.experiments.measurement import Measurement
-from benchbook.studies.experiments.parameters import budget, point_name
+from benchbook.studies.experiments.parameters import budget
 from benchbook.studies.experiments.process import CHECK
 from benchbook.studies.results import points as results
 
@@ -343,7 +344,7 @@ def estimate_seconds(points: list[Point], machine_name: str) -> pandas.DataFrame
         like it was measured yet), limit_seconds.
     """
     folder = layout.outputs() / "runs"
-    rows, described = crosschecks.read(folder, str, point_name)
+    rows, described = CHECKS.read(folder, str)
     trained = rows["phase"].eq("train")
     timed = rows.assign(seconds=rows["seconds"].where(trained, 0.0).astype(float))
     timed = timed.assign(rate=rows["samples_per_second"].where(trained).astype(float))

@@ -46,9 +46,10 @@ from benchbook.machine.precisions import PRECISIONS
 from benchbook.measuring import failures, protocol, runs, trials
 from benchbook.measuring.window import steps_lasting, trainer
 from benchbook.measuring.writer import Run
-from benchbook.rows import packing, records
+from benchbook.rows import records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
+from benchbook.studies.checks import CHECKS
 from benchbook.studies.experiments import process
 from benchbook.studies.experiments.measurement import WAITING, Measurement
 from benchbook.studies.experiments.parameters import (
@@ -409,7 +410,7 @@ class Experiment(Process):
         if self.is_temporary:
             temporary = layout.runs(machine)
             with context.changed(outputs=""):
-                packing.add(temporary, point_name)
+                CHECKS.add(temporary)
         with context.changed(outputs=""):
             print(f"Kept: {layout.runs(machine)}. Run 90_aggregate or `make report` to see them.")
 

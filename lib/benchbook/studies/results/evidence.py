@@ -10,8 +10,8 @@ from benchbook.judging import statistics, verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
 from benchbook.record import articles, naming
-from benchbook.rows import ceilings, crosschecks, records
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.rows import ceilings, records
+from benchbook.studies.checks import CHECKS
 
 SECONDS = {
     "milliseconds": 1e-3,
@@ -74,7 +74,7 @@ class Evidence:
 
     @classmethod
     def of_machine(cls, machine: str = "", point: str = "", session: str = "") -> "Evidence":
-        """Return the rows of one machine or all, and the published rows; what `crosschecks.read`
+        """Return the rows of one machine or all, and the published rows; what `Checker.read`
         leaves out is printed. Rows of another computer under the machine's name are left out.
 
         Args:
@@ -87,7 +87,7 @@ class Evidence:
         """
         folder = layout.runs(machine) if machine else layout.outputs() / "runs"
         said = []
-        rows, described = crosschecks.read(folder / point, said.append, point_name)
+        rows, described = CHECKS.read(folder / point, said.append)
         if rows.empty and said:
             raise ValueError("; ".join(said))
         for line in said:

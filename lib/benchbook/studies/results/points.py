@@ -8,17 +8,17 @@ import pandas
 from benchbook.judging import verdicts
 from benchbook.machine import condition, layout
 from benchbook.machine.terminal import printable
-from benchbook.rows import crosschecks, files
-from benchbook.studies.experiments.parameters import point_name
+from benchbook.rows import files
+from benchbook.studies.checks import CHECKS
 
 
 def summary(runs: Path, say: files.Say) -> pandas.DataFrame:
     """Return the lines of `verdicts.summarise` of the rows below a folder that no check refuses.
 
     Args:
-        runs, say: see `crosschecks.read`.
+        runs, say: see `Checker.read`.
     """
-    rows, manifests = crosschecks.read(runs, say, point_name)
+    rows, manifests = CHECKS.read(runs, say)
     return verdicts.summarise(rows, condition.samples(manifests))
 
 
