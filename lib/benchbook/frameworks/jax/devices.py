@@ -5,6 +5,7 @@ previous one and reuses its memory for the output.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,9 +52,9 @@ class JaxBackend(Backend):
         ]
 
     def _clients(self) -> list:
-        from jax._src import xla_bridge
-
-        return list(xla_bridge.backends().values()) if xla_bridge.backends_are_initialized() else []
+        bridge = sys.modules.get("jax._src.xla_bridge")  # private: where it is not, none is known
+        is_started = getattr(bridge, "backends_are_initialized", bool)
+        return list(bridge.backends().values()) if is_started() else []
 
     def place_of(self, value: Any) -> Place | None:
         is_there = isinstance(value, jax.Array) and not value.is_deleted()

@@ -17,6 +17,9 @@ from benchbook.frameworks.backend import Backend, Operation, has_binaries
 from benchbook.frameworks.devices import Device, Place
 from benchbook.machine.precisions import Precision
 
+# Where a release has it elsewhere, no device is known to be in use, and no operation to be misplaced.
+PRIVATE = sys.modules.get("tensorflow.python.eager.context")
+
 
 class TensorFlowBackend(Backend):
     """TensorFlow on a GPU or on the CPU."""
@@ -49,10 +52,8 @@ class TensorFlowBackend(Backend):
         return self._details(kind, index).get("device_name")
 
     def in_use(self) -> list[Place]:
-        from tensorflow.python.eager import context
-
-        started = context.context_safe()
-        if started is None or started._context_handle is None:
+        started = getattr(PRIVATE, "context_safe", bool)()
+        if getattr(started, "_context_handle", None) is None:
             return []
         places = [self._place(each.name) for each in tensorflow.config.list_logical_devices()]
         memory = tensorflow.config.experimental.get_memory_info  # Metal's plug-in does not count it

@@ -9,15 +9,15 @@ operations.
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import tensorflow
 from tensorflow.core.framework import graph_pb2
-from tensorflow.python.eager import context
 
 from benchbook.frameworks.keras.networks import Network
 from benchbook.frameworks.keras.runtime import Array
-from benchbook.frameworks.tensorflow.devices import BACKEND
+from benchbook.frameworks.tensorflow.devices import BACKEND, PRIVATE
 
 
 class KerasNetwork(Network):
@@ -38,7 +38,8 @@ class KerasNetwork(Network):
     def _train_first(self, train: Callable, *parts: Any) -> Array:
         """Train on the first batch, which builds the graph, and count its operations that are
         not on the device."""
-        with context.collect_graphs(optimized=True) as graphs:
+        collect = getattr(PRIVATE, "collect_graphs", lambda optimized: nullcontext([]))
+        with collect(optimized=True) as graphs:
             loss = train(*parts)
         place = BACKEND.handle(self.device)
         self._train = train
