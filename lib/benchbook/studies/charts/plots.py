@@ -45,26 +45,18 @@ def pooled(
     Its value, and the parts that add up to it, are at the machines' geometric mean; its bounds
     span those of all, whose machines are in `pooled`.
     """
-    key = (
-        lines.reindex(columns=["device", "device_count", *alike])
-        .astype("string")
-        .fillna("")
-        .agg(" | ".join, axis=1)
-    )
-    places: dict[tuple, list] = {}
-    for place, look, same, line in zip(
-        lines.index,
-        figures.looks(lines).to_dict("records"),
-        key,
-        lines.to_dict("records"),
-        strict=True,
-    ):
-        is_one = look["is_measured"] and pandas.notna(line[column]) and line[column] > 0
-        kind = names.kind(line) if is_one else (place,)
-        places.setdefault((same, look["view"], look["outcome"], *kind), []).append(place)
+    looks = figures.looks(lines)
+    may_agree = looks["is_measured"] & lines[column].astype(float).gt(0)
+    same = lines.reindex(columns=["device", "device_count", *alike]).astype("string").fillna("")
+    key = [same.agg(" | ".join, axis=1), looks["view"], looks["outcome"]]
+    kinds = [
+        names.kind(line) if one else place
+        for place, one, line in zip(lines.index, may_agree, lines.to_dict("records"), strict=True)
+    ]
+    key.append(pandas.Series(kinds, lines.index, dtype=object))
     kept = []
-    for own in (lines.loc[group].sort_values(column, kind="stable") for group in places.values()):
-        if 1 < len(own) == own["machine"].nunique():
+    for _, own in lines.sort_values(column, kind="stable").groupby(key, sort=False):
+        if len(own) > 1 and own["machine"].is_unique:
             ends = own.reindex(columns=[column, "low", "high"]).astype(float)
             span = {"low": ends.min(axis=None), "high": ends.max(axis=None), "interval": SPAN}
             span |= {"num_windows": own["num_windows"].sum(), "pooled": [own["machine"].tolist()]}
