@@ -41,7 +41,7 @@ def describe(error: BaseException) -> tuple[str, int]:
     after a stop.
     """
     name, text = type(error).__name__, " ".join(str(error).split())
-    kept = STOPPED * (sys.argv[1:2] == ["study"])
+    kept = STOPPED if (is_study := sys.argv[1:2] == ["study"]) else ""
     if isinstance(error, KeyboardInterrupt):  # before `stop_on_signals`
         return f"Stopped.{kept}", 130
     if hasattr(error, "status"):  # stopping.Stopped, whose import may have failed
@@ -59,7 +59,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         errno.EROFS,
         errno.EACCES,
     ):
-        kept = "; the rows written before are kept" * (sys.argv[1:2] == ["study"])
+        kept = "; the rows written before are kept" if is_study else ""
         return f"error: {error.filename or 'a file'}: {error.strerror}{kept}", 2
     if isinstance(error, (ValueError, RuntimeError, OSError)):
         return f"error: {text}", 2

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -121,38 +122,21 @@ def send(repository: str, machine: str, contents: dict[str, bytes], what: str) -
         get = ("clone", to) if is_own else ("fork", to, "--clone")
         _run(folder, "gh", "repo", *get, "--", "--quiet", "--filter=blob:none", "--no-checkout")
         (folder,) = folder.glob("*/")
-        _run(folder, "git", "reset", "--quiet", f"{'origin' if is_own else 'upstream'}/{base}")
+        git = partial(_run, folder, "git")
+        git("reset", "--quiet", f"{'origin' if is_own else 'upstream'}/{base}")
         for name, content in contents.items():
             path = folder / "outputs" / "runs" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        _run(folder, "git", "add", "--force", f"outputs/runs/{machine}")
-        if not _run(folder, "git", "diff", "--cached", "--name-only"):
+        git("add", "--force", f"outputs/runs/{machine}")
+        if not git("diff", "--cached", "--name-only"):
             return f"{to} already has all of these files."
         # The account is the author: a name and an address of git's settings would be published.
         author = ("-c", f"user.name={login}", "-c", f"user.email={login}@users.noreply.github.com")
-        _run(
-            folder,
-            "git",
-            *author,
-            "commit",
-            "--quiet",
-            "--no-verify",
-            "--no-gpg-sign",
-            "--message",
-            title,
-        )
+        unsigned = ("--quiet", "--no-verify", "--no-gpg-sign")
+        git(*author, "commit", *unsigned, "--message", title)
         helper = ("-c", "credential.helper=!gh auth git-credential")
-        _run(
-            folder,
-            "git",
-            *helper,
-            "push",
-            "--quiet",
-            "--force",
-            "origin",
-            f"HEAD:refs/heads/{branch}",
-        )
+        git(*helper, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}")
         owner = to.partition("/")[0] if is_own else login
         chosen = f'.[] | select(.headRepositoryOwner.login == "{owner}") | .url'
         found = ("--head", branch, "--json", "url,headRepositoryOwner", "--jq", chosen)

@@ -94,7 +94,7 @@ def wrong_outputs(device: Device, name: str) -> list[int]:
     wrong = []
     for size in OUTPUTS:
         host = [
-            numpy.ones((2,) * (name == "bmm") + shape, numpy.float32)
+            numpy.ones((2, *shape) if name == "bmm" else shape, numpy.float32)
             for shape in ((size, LONG), (LONG, size))
         ]
         filling = [

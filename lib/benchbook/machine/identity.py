@@ -345,7 +345,8 @@ def default_name(chip: str, cores: int, memory: int, accelerators: list[str]) ->
     plain = re.sub(r"\((r|tm)\)|processor|cpu|@.*", " ", chip.lower())
     words = [*re.findall(r"[a-z0-9]+", plain), f"{cores}core", f"{max(1, round(memory / 2**30))}gb"]
     for name, count in Counter(accelerators).items():
-        words += [f"{count}x"] * (count > 1) + re.findall(r"[a-z0-9]+", name.lower())
+        several = f"{count}x " if count > 1 else ""
+        words += re.findall(r"[a-z0-9]+", several + name.lower())
     return "-".join(words)[: layout.MAX_NAME_LENGTH - KIND_DIGITS - 1].strip("-")
 
 

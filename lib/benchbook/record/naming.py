@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import pandas
 
+from benchbook.judging import wording
 from benchbook.machine import identity, layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
@@ -76,7 +77,7 @@ class Name:
 
     def __str__(self) -> str:
         """Return the name in tables and charts: `AMD EPYC, 2 cores, 24 GB`."""
-        cores = f", {self.cores} core{'s' * (self.cores > 1)}" if self.cores else ""
+        cores = f", {wording.count(self.cores, 'core')}" if self.cores else ""
         return (
             self.chip + cores + (f", {self.gigabytes} GB" if self.gigabytes else "") + self.suffix
         )
@@ -159,8 +160,8 @@ class Names:
             return f"{self._name(line) or machine}, {device_word(device)}"
         count = line.get("device_count")
         several = f"{count:.0f} x " if pandas.notna(count) and count > 1 else ""
-        suffix = f" ({machine})" * (machine in self.shared | self.given)
-        suffix += YOURS * (machine in self.yours)
+        suffix = f" ({machine})" if machine in self.shared | self.given else ""
+        suffix += YOURS if machine in self.yours else ""
         suffix = self._name(line).suffix if isinstance(line.get("pooled"), list) else suffix
         return several + self.chips[machine, device] + suffix
 

@@ -160,12 +160,9 @@ def proof(evidence: Evidence, study: Study) -> str:
     if not point["num_windows"]:
         return ""
     steps = int(evidence.measured["phase"].eq("parity").sum())
+    agree = "1 step agrees" if steps == 1 else f"{steps} steps agree"
     parts = [
-        *(
-            [f"{wording.count(steps, 'step')} agree{'s' * (steps == 1)} with float64"]
-            if steps
-            else []
-        ),
+        *([f"{agree} with float64"] if steps else []),
         wording.count(point["num_processes"], "process"),
         wording.count(point["num_windows"], "window"),
         *wording.causes(point["verdict"], verdicts.UNPROVEN, "variables"),
@@ -176,8 +173,9 @@ def proof(evidence: Evidence, study: Study) -> str:
     said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
     if (point["settings"] or {}).get("keeps_memory"):
         said += " Steps keep the memory that they free; a plain script's may not."
-    has_none = study.by_accelerator and point["device"] == "cpu"
-    return said + " No GPU was measured here." * has_none
+    if study.by_accelerator and point["device"] == "cpu":
+        said += " No GPU was measured here."
+    return said
 
 
 def _between(point: Mapping) -> str:
@@ -212,7 +210,7 @@ def windows(evidence: Evidence, study: Study) -> Drawing:
         figure, axes = figures.canvas(3.2)
         disturbed = set(evidence.runs.loc[evidence.runs["is_disturbed"], "run_id"])
         for process, (run_id, own) in enumerate(rows.groupby("run_id", sort=True), start=1):
-            label = f"process {process}{', disturbed' * (run_id in disturbed)}"
+            label = f"process {process}{', disturbed' if run_id in disturbed else ''}"
             axes.plot(own["number"], own["samples_per_second"].astype(float), "o-", label=label)
         if pandas.notna(point["low"]):
             axes.axhspan(

@@ -136,6 +136,5 @@ def _bounds(line: dict) -> str:
     """Return a line's bounds, marked if they are a range; bounds that read the same are left
     out."""
     low, high = text(line["low"]), text(line["high"])
-    return (
-        "" if low == high else f"{low} to {high}" + " (range)" * (line.get("interval") == "range")
-    )
+    kind = " (range)" if line.get("interval") == "range" else ""
+    return "" if low == high else f"{low} to {high}{kind}"

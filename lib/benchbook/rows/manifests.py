@@ -124,8 +124,8 @@ def read_all(folder: Path, say: Say = str) -> dict[str, dict]:
         say: called with a line for each manifest that is left out.
     """
     environments, found = {}, {}
-    own = folder.with_suffix(".json")
-    for path in find(folder, "json")[0] if folder.is_dir() else [own] * own.exists():
+    own = [folder.with_suffix(".json")]
+    for path in find(folder, "json")[0] if folder.is_dir() else filter(Path.exists, own):
         try:
             manifest = read(path)
         except ManifestError as error:

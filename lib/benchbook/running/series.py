@@ -47,7 +47,7 @@ def needed_bytes(point: Point) -> float | None:
     )  # a search may choose 16 bits
     size, length = given.get("image_size"), given.get("sequence_length") or None
     work = given.get("model", point.study)
-    work += "_all" * (given.get("trainable") is True)  # every layer is trained
+    work += "_all" if given.get("trainable") is True else ""  # every layer is trained
     network = networks.describe(work, size, length)
     samples = given["batch_size"] / given.get("device_count", 1)
     if _shares_memory(given["device"]):

@@ -196,7 +196,8 @@ def default_loss(outputs: Any, target: Any) -> torch.Tensor:
         return sum(scalars)
     heads = [named["logits"]] if named.get("logits") is not None else tensors
     if target is None or not heads or min(head.dim() for head in heads) < 2:
-        found = f"outputs of shapes {[tuple(part.shape) for part in tensors]}{' and no target' * (target is None)}"
+        found = f"outputs of shapes {[tuple(part.shape) for part in tensors]}"
+        found += " and no target" if target is None else ""
         raise ValueError(
             f"{found}; allowed without a loss: logits (n, classes) and a target, or a loss of the network"
         )

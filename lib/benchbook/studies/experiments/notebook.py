@@ -257,7 +257,7 @@ class Experiment(Process):
         parts = [code(text, name) for name in names]
         is_plain = self.study_plan.PLAIN_STEP and given["variant"] != "tuned"
         is_plain &= not PRECISIONS[given.get("precision", "fp32")].autocast
-        steps = ["plain_step"] * is_plain + ["train_step", "step"]
+        steps = [*(["plain_step"] if is_plain else []), "train_step", "step"]
         parts.append(next(filter(None, (code(training, name) for name in steps))))
         return Source("\n\n".join(filter(None, parts)))
 
@@ -302,9 +302,9 @@ class Experiment(Process):
             if "variant" in self.parameters
             else None
         )
-        check = (
-            f"{'search and ' * (self.parameters.get('variant') == 'tuned')}comparison with float64"
-        )
+        check = "comparison with float64"
+        if self.parameters.get("variant") == "tuned":
+            check = f"search and {check}"
         form = {"unit": " windows", "bar_format": BAR if total else None}
         with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
 

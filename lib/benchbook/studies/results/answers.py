@@ -243,11 +243,11 @@ def published(study: "Study", evidence: Evidence) -> str:
     groups = [part for _, part in lines[nearest].groupby(key, dropna=False)]
     found = list(filter(None, (lead.title.answer(part, evidence, study.name) for part in groups)))
     found.sort(key=lambda one: abs(math.log(one.value / own.value)) if one.value > 0 else math.inf)
-    shown = [
-        f"{one.number}{one.bounds * (one.line['source'] == PREDICTED)} on {one.place}"
-        + f" ({one.differs})" * bool(one.differs)
-        for one in found[:MOST_PUBLISHED]
-    ]
+    shown = []
+    for one in found[:MOST_PUBLISHED]:
+        bounds = one.bounds if one.line["source"] == PREDICTED else ""
+        differs = f" ({one.differs})" if one.differs else ""
+        shown.append(f"{one.number}{bounds} on {one.place}{differs}")
     if not shown:
         return ""
     is_predicted = found[0].line["source"] == PREDICTED
@@ -279,7 +279,7 @@ def money(study: "Study", evidence: Evidence) -> str:
     chip = evidence.names.chips.get((line["machine"], line["device"]))
     offers = prices.usual_offers(chips.canonical(chip))["usd_per_hour"] if chip else ()
     if not len(offers):
-        return "No price by the hour is known (price_per_hour)." * ("price_per_hour" in line)
+        return "No price by the hour is known (price_per_hour)." if "price_per_hour" in line else ""
     hourly = float(line.get("device_count") or 1) * offers.astype(float)
     dollars = wording.span(prices.rent(seconds[0], hourly), wording.price)
     rents = wording.span(hourly, wording.price)
