@@ -104,7 +104,7 @@ def _measure_network(choices: Choices, tuned: bool, **limits: Any) -> list[Resul
             "samples/s": [wording.four_digits(each.samples_per_second) for each in found],
             "bounds": [each.bounds() for each in found],
             "losses of the first steps": [
-                " ".join(f"{loss:.4g}" for loss in each.losses) for each in found
+                " ".join(map("{:.4g}".format, each.losses)) for each in found
             ],
         }
         names = [

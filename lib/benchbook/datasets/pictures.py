@@ -96,9 +96,7 @@ def image_folder(path: str) -> Dataset:
     """
     found = collection(path)
     parts = found.train, found.test
-    train, test = (
-        [numpy.asarray(part.open(index)) for index in range(len(part))] for part in parts
-    )
+    train, test = ([*map(numpy.asarray, map(part.open, range(len(part))))] for part in parts)
     if len(shapes := {pixels.shape for pixels in train + test}) > 1:
         raise ValueError(
             f"images of {found.name} have the shapes {sorted(shapes)}; allowed: one shape"
@@ -115,12 +113,10 @@ def _classes(folder: Path, *names: str) -> dict[str, list[Path]]:
         raise ValueError(
             f"{folder.name} has no folder {' or '.join(names)}; allowed: train/ and test/ with classes"
         )
-    found = {
-        child.name: sorted(file for file in child.iterdir() if file.suffix.lower() in FORMATS)
-        for child in sorted(part.iterdir())
-        if child.is_dir()
-    }
-    classes = {name: files for name, files in found.items() if files}
+    classes: dict[str, list[Path]] = {}
+    for file in sorted(part.glob("*/*")):
+        if file.suffix.lower() in FORMATS:
+            classes.setdefault(file.parent.name, []).append(file)
     if not classes:
         raise ValueError(
             f"{folder.name}/{part.name} has no images; allowed: a folder per class, {', '.join(FORMATS)}"

@@ -99,10 +99,9 @@ def table(
         counts = f"none of {len(points_a)} measured points of {names[0]} is like one of {len(points_b)} of {names[1]}"
         raise ValueError(f"{counts}; allowed: points with the same {', '.join(PAIRED_BY)}")
     sides = ("a", points_a, points_b), ("b", points_b, points_a)
-    alone = {
-        side: sorted(point["point"] for key, point in own.items() if key not in other)
-        for side, own, other in sides
-    }
+    alone = {}
+    for side, own, other in sides:
+        alone[side] = sorted(point["point"] for key, point in own.items() if key not in other)
     return pandas.DataFrame(lines).sort_values(["study", "point"], ignore_index=True), alone
 
 
@@ -132,8 +131,9 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
     Args:
         pairs: lines of a summary.
     """
-    rates = [[Interval.from_row(side, "samples_per_second") for side in pair] for pair in pairs]
-    found = [intervals.divide(b, a) for a, b in rates]
+    sides = [side for pair in pairs for side in pair]
+    rates = [Interval.from_row(side, "samples_per_second") for side in sides]
+    found = [intervals.divide(b, a) for a, b in zip(rates[::2], rates[1::2], strict=True)]
     known = [
         place
         for place, (ratio, (a, b)) in enumerate(zip(found, pairs, strict=True))
@@ -141,14 +141,10 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
         and a["machine"] == b["machine"]
         and a["session"] != b["session"]
     ]
-    counts, sessions = (
-        [[side[name] for side in pairs[place]] for place in known]
-        for name in ("num_processes", "between_sessions")
-    )
-    own = [
-        [intervals.processes_half(*each) for each in zip(rates[place], between, strict=True)]
-        for place, between in zip(known, sessions, strict=True)
-    ]
+    places = [at for place in known for at in (2 * place, 2 * place + 1)]
+    counts = [sides[at]["num_processes"] for at in places]
+    sessions = [sides[at]["between_sessions"] for at in places]
+    own = [*map(intervals.processes_half, [rates[at] for at in places], sessions)]
     halves = numpy.array(own).reshape(-1, 2)
     errors = halves / intervals.half_width(1.0, numpy.array(counts).reshape(-1, 2), 1)
     logs = numpy.log([found[place].value for place in known])

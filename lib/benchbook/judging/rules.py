@@ -270,13 +270,13 @@ def _clock(point: Point) -> Reason | None:
     which nothing sets."""
     names = "run_id", "repeat", "index"
     known = {
-        tuple(sample.get(name) for name in names): sample.get("window_awake_seconds")
+        tuple(map(sample.get, names)): sample.get("window_awake_seconds")
         for sample in point.samples or ()
     }
     pairs = [
         (row["seconds"] - own, row["seconds"])
         for row in point.windows
-        if (own := known.get(tuple(row[name] for name in names)))
+        if (own := known.get(tuple(map(row.get, names))))
     ]
     errors, seconds = zip(*pairs, strict=True) if pairs else ([0.0], [0.0])
     error = middle.median(errors)
@@ -361,11 +361,12 @@ def _thermal(point: Point) -> Reason | None:
     is_hot |= any(
         nvidia.THERMAL_REASONS.intersection(each) for each in point.of_gpu("clock_reasons")
     )
-    slow = [
-        [(each.get("gpus") or [{}])[0].get("thermal_slowdown_seconds") or 0 for each in pair]
-        for pair in point.pairs
-    ]
-    seconds = max(_growth(point, "cpu_throttle_seconds"), sum(end - begin for begin, end in slow))
+
+    def slowed(sample: Mapping) -> float:
+        return (sample.get("gpus") or [{}])[0].get("thermal_slowdown_seconds") or 0
+
+    slow = sum(slowed(end) - slowed(begin) for begin, end in point.pairs)
+    seconds = max(_growth(point, "cpu_throttle_seconds"), slow)
     counted = not point.values("cpu_throttle_seconds") and _growth(point, "cpu_throttle_count") > 0
     is_hot |= counted or seconds > THROTTLED_SHARE * sum(point.lengths)
     return ("thermal",) if is_hot else None

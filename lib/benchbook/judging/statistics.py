@@ -2,6 +2,7 @@
 measured windows."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter, methodcaller
 
 import numpy
 import pandas
@@ -136,7 +137,7 @@ def with_settings(rows: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFr
     """Return rows, or lines of a summary, with these settings as columns; None where a line
     lacks the setting."""
     return rows.assign(
-        **{name: [settings.get(name) for settings in rows["settings"]] for name in names}
+        **{name: [*map(methodcaller("get", name), rows["settings"])] for name in names}
     )
 
 
@@ -343,9 +344,9 @@ def _describe(
         .last()
     )
     accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
-    ends = _outcomes(measured)
+    ends, key_of = _outcomes(measured), itemgetter(*POINT_KEY)
     well = {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
-    lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
+    lines = {key_of(line): line for line in lasts.to_dict("records")}
     return {
         key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {})
         for key, line in lines.items()

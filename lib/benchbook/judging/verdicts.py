@@ -263,7 +263,7 @@ def _samples(conditions: pandas.DataFrame | None) -> dict[str, list[dict]]:
         return {}
     lines = conditions.astype(object).where(conditions.notna(), None).to_dict("records")
     places = conditions.groupby("run_id").indices
-    return {run: [lines[place] for place in own] for run, own in places.items()}
+    return {run: [*map(lines.__getitem__, own)] for run, own in places.items()}
 
 
 def _of(samples: dict[str, list[dict]], runs: Iterable[str], device: str) -> list[dict]:

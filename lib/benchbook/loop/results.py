@@ -20,11 +20,11 @@ def is_known(loops: Sequence[Sequence[Rate]]) -> bool:
     Args:
         loops: of each loop, its rate in each process.
     """
-    rates = [[each.samples_per_second for each in loop] for loop in loops]
-    return all(
-        len(own) >= FEWEST and intervals.processes_part(own, range(len(own))) <= PART
-        for own in rates
-    )
+    for loop in loops:
+        rates = [each.samples_per_second for each in loop]
+        if len(rates) < FEWEST or intervals.processes_part(rates, range(len(rates))) > PART:
+            return False
+    return True
 
 
 @dataclass(frozen=True)

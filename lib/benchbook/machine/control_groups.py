@@ -82,6 +82,5 @@ def _files(controller: str, second: str, first: str) -> Iterator[Path]:
 
 
 def _counts(file: Path) -> dict[str, int]:
-    return {
-        name: int(count) for name, count in (line.split() for line in file.read_text().splitlines())
-    }
+    lines = map(str.split, file.read_text().splitlines())
+    return {name: int(count) for name, count in lines}

@@ -26,6 +26,5 @@ def own() -> frozenset[str]:
         return frozenset()
     kind = identity.fingerprint()
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return frozenset(
-        session for session, _, of in (line.partition(",") for line in lines) if of == kind
-    )
+    parts = (line.partition(",") for line in lines)
+    return frozenset(session for session, _, of in parts if of == kind)

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import jinja2
 import markupsafe
+import numpy
 import pandas
 import yaml
 
@@ -106,10 +107,13 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
     """
     values: dict[object, int] = {}
 
+    def placed(cell: object) -> int:
+        return values.setdefault(cell, len(values))
+
     def packed(table: pandas.DataFrame) -> dict:
         table = table.map(lambda cell: float(f"{cell:.6g}") if isinstance(cell, float) else cell)
         split = json.loads(table.to_json(orient="split", index=False))
-        lines = [[values.setdefault(cell, len(values)) for cell in line] for line in split["data"]]
+        lines = [[*map(placed, line)] for line in split["data"]]
         return {"columns": split["columns"], "lines": lines}
 
     timed = {task.work_name: task.key for task in costs.tasks() if not task.metric}
@@ -121,24 +125,21 @@ def _marks(of_tasks: pandas.DataFrame) -> dict:
         for work, key in [*timed.items(), ("", "")]
         if work in {*own, ""} and (ratio := estimates.of_pairs(product, over, family, work))
     ]
-    nearest = {
-        task.key: {
-            chip: values.setdefault(
-                predict.nearest_rate(costs.question(task, chip, "half")), len(values)
-            )
-            for chip in chips.table()["product"].unique()
-            if chips.listed(chip)
-        }
-        for task in costs.tasks()
-        if task.described.sequence_length
-    }
+    nearest = {}
+    for task in costs.tasks():
+        if task.described.sequence_length:
+            nearest[task.key] = {
+                chip: placed(predict.nearest_rate(costs.question(task, chip, "half")))
+                for chip in chips.table()["product"].unique()
+                if chips.listed(chip)
+            }
     works = pairs.works().assign(
         group=lambda table: table.groupby(list(pairs.KEY), sort=False).ngroup()
     )
     works = works[["group", "article", "work", "family", "unit", "product", "value", "speed"]]
     samples = {task.key: task.samples for task in costs.tasks()}
     seconds = [
-        [samples[key] / rate for rate in (each.high, each.low, each.expected)]
+        samples[key] / numpy.array([each.high, each.low, each.expected])
         for key, each in of_tasks[["task", "estimate"]].itertuples(index=False)
     ]
     marks = of_tasks.drop(columns=["machine", "estimate"]).assign(here=of_tasks["here"].astype(int))

@@ -66,11 +66,11 @@ def _read(path: Path) -> dict[str, dict]:
         )
         raise ValueError(f"{path.name}: {describe_error(detail)}{named}") from error
     for study, entry in content.items():
-        choices = [entry.get("parameters", {}) | point for point in entry["points"]]
-        lengths = [
-            [len(value) for value in each.values() if isinstance(value, list)] for each in choices
-        ]
-        if not 1 <= (count := sum(map(math.prod, lengths))) <= MOST_POINTS:
+        count = 0
+        for point in entry["points"]:
+            values = (entry.get("parameters", {}) | point).values()
+            count += math.prod(len(value) for value in values if isinstance(value, list))
+        if not 1 <= count <= MOST_POINTS:
             raise ValueError(
                 f"{path.name}: {study} has {count} points; allowed: 1 to {MOST_POINTS}"
             )

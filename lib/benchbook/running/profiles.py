@@ -125,7 +125,8 @@ def read(
                 raise
     if missing and not points:
         raise missing
-    absent = [study for study in entries if study not in {point.study for point in points.values()}]
+    there = {study for study, _ in points}
+    absent = [study for study in entries if study not in there]
     if studies == "all" and absent:
         say(f"Skipped (framework or device missing): {', '.join(absent)}")
     return _calibrate_when_needed(list(points.values()))

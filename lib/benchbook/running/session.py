@@ -434,10 +434,10 @@ def _window(point: Point, here: pandas.DataFrame) -> tuple[float, float]:
     if like.empty or (plan.get("sequence_length") and not plan.get("samples_per_window")):
         return math.nan, 1.0
     choices = plan.keys() - budget(point.study).keys()
-    differ = [
-        sum(plan[name] != own[name] for name in choices & own.keys()) for own in like["parameters"]
-    ]
-    nearest = like.iloc[differ.index(min(differ))]
+    differ = like["parameters"].map(
+        lambda own: sum(plan[name] != own[name] for name in choices & own.keys())
+    )
+    nearest = like.iloc[differ.argmin()]
     size, own = plan.get("image_size"), nearest["parameters"].get("image_size")
     work = (size / own) ** 2 if size and own else 1.0
     samples = plan.get("samples_per_window") or plan.get("num_images") or nearest["epoch"]

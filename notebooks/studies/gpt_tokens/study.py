@@ -1,6 +1,8 @@
 """The results of the GPT study: tokens per second, the speed-up of each setting, time and money
 to a published loss."""
 
+from operator import itemgetter
+
 import pandas
 
 from benchbook.judging import confirmation, statistics
@@ -98,18 +100,16 @@ def ladder(evidence: Evidence) -> pandas.DataFrame:
         lora_rank, batch_size, step (the setting added last), ladder (all settings),
         tokens_per_second, ratio, low, high, interval, num_windows, verdict.
     """
-    alike, lines = [*_WORK, "batch_size"], []
+    alike, lines = itemgetter(*_WORK, "batch_size"), []
     table, windows = rates(evidence), evidence.counting(NAME)
     trained = records.having(table, variant="controlled", status="ok")
     trained = trained.dropna(subset="tokens_per_second")
     points = trained.fillna({"lora_rank": 0}).to_dict("records")
     bases = {
-        tuple(line[name] for name in alike): line
-        for line in points
-        if not line["ladder"] and line["precision"] == "fp32"
+        alike(line): line for line in points if not line["ladder"] and line["precision"] == "fp32"
     }
     for line in points:
-        if line["ladder"] and (base := bases.get(tuple(line[name] for name in alike))):
+        if line["ladder"] and (base := bases.get(alike(line))):
             step = {"step": line["ladder"].split()[-1]}
             ratio = shared.ratio(line, base, "tokens_per_second")
             own = windows["machine"].eq(line["machine"]) & windows["point"].eq(line["point"])

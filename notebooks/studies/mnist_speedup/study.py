@@ -1,6 +1,8 @@
 """Results of the MNIST study: seconds per epoch, the accelerator's speed-up, the input's share,
 the cost of a step."""
 
+from operator import itemgetter
+
 import pandas
 
 from benchbook.judging import confirmation, statistics
@@ -58,15 +60,13 @@ def speedups(times: pandas.DataFrame) -> pandas.DataFrame:
         dataset, speedup, low, high, interval (its kind), num_windows (the smaller number),
         verdict (the worse one).
     """
-    alike = ["machine", "framework", "variant", "loader", "dataset", "source"]
+    alike = itemgetter("machine", "framework", "variant", "loader", "dataset", "source")
     trained = times["status"].eq("ok") & times["seconds"].notna()
     times = times[trained & times["batch_size"].eq(BATCH_SIZE)].to_dict("records")
-    on_cpu = {
-        tuple(line[name] for name in alike): line for line in times if line["device"] == "cpu"
-    }
+    on_cpu = {alike(line): line for line in times if line["device"] == "cpu"}
     lines = []
     for line in (line for line in times if line["device"] != "cpu"):
-        if base := on_cpu.get(tuple(line[name] for name in alike)):
+        if base := on_cpu.get(alike(line)):
             faster = shared.ratio(base, line, "seconds")
             lines.append(line | faster | {"speedup": faster["ratio"]})
     columns = [

@@ -1,6 +1,8 @@
 """Results of the ResNet-50 study: images a second by batch and device count, dollars, and the
 cost of an accuracy."""
 
+from operator import itemgetter
+
 import numpy
 import pandas
 
@@ -133,14 +135,14 @@ def scaling(table: pandas.DataFrame) -> pandas.DataFrame:
     measured = records.having(table, source="measured", status="ok")
     measured = measured.dropna(subset="images_per_second").to_dict("records")
     alone = [line for line in measured if line["device_count"] == 1]
-    ones = {(*(line[name] for name in _ALIKE), line["batch_size"]): line for line in alone}
-    lines = []
+    alike, lines = itemgetter(*_ALIKE), []
+    ones = {(*alike(line), line["batch_size"]): line for line in alone}
     for several in measured:
         count, batch_size = several["device_count"], several["batch_size"]
         for kind, size in (
             {"weak": batch_size // count, "strong": batch_size}.items() if count > 1 else ()
         ):
-            if one := ones.get((*(several[name] for name in _ALIKE), size)):
+            if one := ones.get((*alike(several), size)):
                 ideal = 1 if several["device"] == "cpu" else count
                 ratio = shared.ratio(several, one, "images_per_second")
                 shares = {name: ratio[name] / ideal for name in ("low", "high")}

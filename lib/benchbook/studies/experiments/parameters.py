@@ -124,14 +124,11 @@ def model_of(plan: Any) -> type[BaseModel]:
         if allowed
     }
     for each in fields(plan):
-        types = [vars(one).get("__annotations__", {}).get(each.name) for one in plan.__mro__]
-        annotated = [
-            one
-            for one in types
-            if any(isinstance(part, FieldInfo) for part in getattr(one, "__metadata__", ()))
-        ]
-        if annotated and each.name not in plan.WITHOUT:
-            made[each.name] = annotated[0], each.default
+        for one in plan.__mro__:
+            kind = vars(one).get("__annotations__", {}).get(each.name)
+            parts = getattr(kind, "__metadata__", ())
+            if any(isinstance(part, FieldInfo) for part in parts) and each.name not in plan.WITHOUT:
+                made.setdefault(each.name, (kind, each.default))
     return create_model("Parameters", __config__=STRICT, **made)
 
 
