@@ -121,7 +121,8 @@ share: $(READY) ## Show this machine's files and the texts in them, ask, and sen
 
 # `resolve` turns the pins of an environment file into a lock with hashes; arguments: the file's name and the platform.
 # Only wheels, so that nothing is compiled at set-up. torch needs macOS 14.
-resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' environment-$(1).yml | MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) pip compile - \
+resolve = sed -n 's/^    - \([a-z].*==[^ ]*\).*/\1/p' $(wildcard environment-$(1).yml requirements/environment-$(1).yml) \
+	| MACOSX_DEPLOYMENT_TARGET=14.0 $(UV) pip compile - \
 	--quiet --python-version 3.11 --python-platform $(2) --only-binary :all: \
 	--generate-hashes --no-emit-index-url --no-header --no-annotate --output-file requirements/$(1).txt
 
