@@ -160,17 +160,17 @@ def proof(evidence: Evidence, study: Study) -> str:
     if not point["num_windows"]:
         return ""
     steps = int(evidence.measured["phase"].eq("parity").sum())
-    agree = "1 step agrees" if steps == 1 else f"{steps} steps agree"
+    agree = "1 step agrees" if steps == 1 else f"{steps:,} steps agree"
     parts = [
-        *([f"{agree} with float64"] if steps else []),
+        f"{agree} with float64" if steps else "",
         wording.count(point["num_processes"], "process"),
         wording.count(point["num_windows"], "window"),
         *wording.causes(point["verdict"], verdicts.UNPROVEN, "variables"),
         *(f"how busy the host was is hidden ({word})" for word in _hiding(evidence)),
-        *([_between(point)] if point["interval"] == intervals.INTERVAL else []),
+        _between(point) if point["interval"] == intervals.INTERVAL else "",
         *statistics.days(evidence.measured)[-1:],
     ]
-    said = f"Proof: {', '.join(parts)}. {wording.energy(point)}."
+    said = f"Proof: {', '.join(filter(None, parts))}. {wording.energy(point)}."
     if (point["settings"] or {}).get("keeps_memory"):
         said += " Steps keep the memory that they free; a plain script's may not."
     if study.by_accelerator and point["device"] == "cpu":

@@ -50,27 +50,19 @@ def _description(own: list[dict]) -> dict:
     names, memory = Counter(this.get("accelerators") or ()), this.get("memory_bytes")
     usable, logical = this.get("usable_cores"), this.get("logical_cores")
     threads = (environment.get("variables") or {}).get(THREADS)
-    notes = (
-        [f"{usable} of {logical} logical cores were usable."]
-        if usable and logical and usable != logical
-        else []
-    )
-    notes += (
-        [f"A quota allowed the time of {this['cpu_quota']:g} cores."]
-        if this.get("cpu_quota")
-        else []
-    )
-    notes += [f"{THREADS} was {threads}."] if threads else []
+    quota = this.get("cpu_quota") or 0
     # Each operation that the device has no kernel for copies its inputs and outputs, and so slows a
     # step.
     misplaced = sorted(
         {name for manifest in own for name in manifest.get("misplaced_operations") or ()}
     )
-    notes += (
-        [f"Operations that the device lacks ran on the host: {', '.join(misplaced)}."]
-        if misplaced
-        else []
-    )
+    is_cut = usable and logical and usable != logical
+    notes = {
+        f"{usable} of {logical} logical cores were usable.": is_cut,
+        f"A quota allowed the time of {quota:g} cores.": quota,
+        f"{THREADS} was {threads}.": threads,
+        f"Operations that the device lacks ran on the host: {', '.join(misplaced)}.": misplaced,
+    }
     return {
         "chip": this.get("chip"),
         "cores": this.get("physical_cores"),
@@ -80,5 +72,5 @@ def _description(own: list[dict]) -> dict:
         )
         or None,
         "system": this.get("system"),
-        "notes": " ".join(notes) or None,
+        "notes": " ".join(note for note, holds in notes.items() if holds) or None,
     }
