@@ -2,7 +2,7 @@
 measured windows."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter, methodcaller
+from operator import itemgetter
 
 import numpy
 import pandas
@@ -137,7 +137,7 @@ def with_settings(rows: pandas.DataFrame, names: Iterable[str]) -> pandas.DataFr
     """Return rows, or lines of a summary, with these settings as columns; None where a line
     lacks the setting."""
     return rows.assign(
-        **{name: [*map(methodcaller("get", name), rows["settings"])] for name in names}
+        **{name: [settings.get(name) for settings in rows["settings"]] for name in names}
     )
 
 

@@ -16,7 +16,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -410,7 +409,8 @@ def present() -> tuple[str, ...]:
     return tuple(
         name
         for name, kind in KINDS.items()
-        if any(map(glob.glob, kind.files)) or any(map(partial(fnmatch.filter, cards), kind.cards))
+        if any(map(glob.glob, kind.files))
+        or any(fnmatch.filter(cards, pattern) for pattern in kind.cards)
         if os.environ.get(kind.hidden_by) not in ("", "-1")
     )
 

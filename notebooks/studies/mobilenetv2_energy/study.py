@@ -122,7 +122,7 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         learning_rate, weights, point, layers, images_seen, loss, low, high (over runs),
         num_runs, accuracy, status.
     """
-    windows = records.having(evidence.counting(NAME), phase="train", repeat=0)
+    windows = evidence.counting(NAME, phase="train", repeat=0)
     windows = windows.dropna(subset="samples")
     windows = windows.assign(images_seen=shared.images_seen(windows, ["run_id"]))
     windows = statistics.with_settings(windows, _SETTINGS[:3])
@@ -212,7 +212,7 @@ def claimed(evidence: Evidence) -> list[dict]:
             bounds = ("joules_low", "joules_high", "joules_interval")
             joules = quantities.between(line, "joules_per_image", "joules_per_image", *bounds)
             values.append(joules | {"note": f"{line['method']}, {line['boundary']}"})
-    rows = records.having(evidence.counting(NAME), phase=["compile", "warmup", "train"])
+    rows = evidence.counting(NAME, phase=["compile", "warmup", "train"])
     rows = rows[rows["image_size"].gt(LARGEST_IMAGE_SIZE)].merge(table[["machine", "point"]])
     rows["died"] = [failures.is_death(line) for line in rows.to_dict("records")]
     trained = rows["phase"].eq("train") & rows["status"].isin(records.TRAINED)

@@ -148,14 +148,9 @@ def claimed(evidence: Evidence) -> list[dict]:
     for count, words in ((1, "epoch"), (2, "two_epochs"), (200, "200_epochs")):
         times = table.assign(**{name: table[name] * count for name in (EPOCH.unit, "low", "high")})
         values += EPOCH.quantities(times, f"{words}_seconds")
-    rows = evidence.counting(NAME)
-    rows = records.having(
-        rows[rows["device"].ne("cpu")],
-        variant="reference",
-        dataset="cifar10",
-        batch_size=BATCH_SIZE,
-    )
-    for _, machine in rows.groupby("machine", sort=True):
+    article = {"variant": "reference", "dataset": "cifar10", "batch_size": BATCH_SIZE}
+    rows = evidence.counting(NAME, **article)
+    for _, machine in rows[rows["device"].ne("cpu")].groupby("machine", sort=True):
         head, tested = machine.iloc[0].to_dict(), _evaluations(machine)
         last = tested.loc[tested["epochs"].round() == EPOCHS, "accuracy"].tolist()
         values += [quantities.of_runs(head, "knn_accuracy", last)] if last else []

@@ -102,9 +102,10 @@ class Evidence:
             bool(machine),
         )
 
-    def counting(self, study: str) -> pandas.DataFrame:
-        """Return a study's measured rows that speak and count; see `verdicts.counting`."""
-        return self._counting[self._counting["study"] == study]
+    def counting(self, study: str, **values: object) -> pandas.DataFrame:
+        """Return a study's measured rows with these values that speak and count; see
+        `verdicts.counting`."""
+        return records.having(self._counting, study=study, **values)
 
     def point(self, machine: str, study: str, name: str) -> dict:
         """Return a point's line of the summary; empty if it has none."""
