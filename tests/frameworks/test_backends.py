@@ -1,6 +1,7 @@
 """Every framework reports its devices, and its synchronisation waits; test_mlx.py tests what
 only MLX has."""
 
+import sys
 from dataclasses import replace
 from unittest import mock
 
@@ -164,3 +165,13 @@ def test_a_gpus_compute_capability_is_a_number(monkeypatch):
 
     monkeypatch.setattr(jax, "devices", lambda kind: [mock.Mock(compute_capability="8.6")])
     assert CPU.backend.capability("cuda") == 8.6
+
+
+@pytest.mark.skipif(FRAMEWORK in ("torch", "mlx"), reason="asks only what is public")
+def test_a_release_without_the_private_parts_names_no_device_in_use(monkeypatch):
+    module, array = sys.modules[type(CPU.backend).__module__], numpy.zeros(1, "float32")
+    assert CPU.backend.place(CPU, array) is not None
+    assert ("cpu", 0) in CPU.backend.in_use()
+    monkeypatch.setitem(sys.modules, "jax._src.xla_bridge", None)
+    monkeypatch.setattr(module, "PRIVATE", None, raising=False)
+    assert CPU.backend.in_use() == []

@@ -2,7 +2,6 @@
 measured windows."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 
 import numpy
 import pandas
@@ -344,9 +343,9 @@ def _describe(
         .last()
     )
     accuracies = tested.dropna().astype(float).groupby(POINT_KEY).median().to_dict()
-    ends, key_of = _outcomes(measured), itemgetter(*POINT_KEY)
+    ends = _outcomes(measured)
     well = {"status": "ok", "message": None, "num_processes": 0, "num_windows": 0}
-    lines = {key_of(line): line for line in lasts.to_dict("records")}
+    lines = {tuple(line[name] for name in POINT_KEY): line for line in lasts.to_dict("records")}
     return {
         key: line | {"accuracy": accuracies.get(key)} | well | ends.get(key, {})
         for key, line in lines.items()

@@ -8,7 +8,6 @@ beforehand. Nothing else is shared: see `float64`.
 import functools
 import itertools
 import math
-from operator import itemgetter
 
 import numpy
 import pandas
@@ -124,8 +123,7 @@ def _compare_steps(
     counts = {"labels_checked": len(fits), "labels_wrong": int((~fits).sum())}
     if plain.noise:
         whole = [plain.noise(batch, place) for place, batch in enumerate(whole)]
-    cut = itemgetter(slice(plain.batch_size))
-    batches = [tuple(map(cut, batch)) for batch in whole]
+    batches = [tuple(part[: plain.batch_size] for part in batch) for batch in whole]
     samples = [min(plain.batch_size, workload.num_samples(batch)) for batch in whole]
     rest = whole[0] if samples[0] < workload.num_samples(whole[0]) else ()
     on_host = [subject.to_host(batch) for batch in batches]

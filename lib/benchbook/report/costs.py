@@ -99,7 +99,7 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> lis
     `_ranked` orders them."""
     datasets, found = evidence.printed(task.study)["dataset"].dropna(), []
     for line in _ranked(task, evidence, datasets).drop_duplicates(LINE).to_dict("records"):
-        machine, is_cpu = line["machine"], line["device"] == "cpu"
+        machine = line["machine"]
         chip = evidence.names.chips.get((machine, line["device"])) or chips.canonical(line["chip"])
         chip = observations.processor(chip or "", line["device"])
         numbers = {
@@ -107,9 +107,10 @@ def of_study(task: Task, evidence: Evidence, memory: Mapping[str, float]) -> lis
         }
         numbers |= {
             "devices": line["device_count"],
-            "memory_gb": memory.get(machine) if is_cpu else None,
+            "memory_gb": memory.get(machine) if line["device"] == "cpu" else None,
+            "machine": machine,
+            "chip": chip,
         }
-        numbers |= {"machine": machine, "chip": chip}
         found.append(numbers | _of_point(task, numbers | line | {"chip": chip}, evidence, datasets))
     return found
 
