@@ -93,8 +93,28 @@ def figures() -> pandas.DataFrame:
     return pandas.DataFrame(found, columns=["publication", "group", "error", "newer"])
 
 
+Sides = dict[tuple, dict]  # rates by FASTEST
+
+
 @functools.cache
 @threadpoolctl.threadpool_limits.wrap(limits=1)
+def sides(together: frozenset[str] = frozenset()) -> tuple[Sides, dict[tuple, dict[str, float]]]:
+    """Return each publication's fastest rates with what is predicted without that publication, or
+    without some; and the rates of each publication by work, family and product."""
+    rule = rules.regression()
+    publications = rule.lines["publication"].to_numpy(object)
+    lines, known = {}, {}
+    measured = fastest().set_index(FASTEST, drop=False)
+    for publication, own in measured.groupby(level="publication"):
+        hidden = numpy.flatnonzero(numpy.isin(publications, list(together or [publication])))
+        told = zip(own.to_dict("records"), *rule.predict(own, hidden), strict=True)
+        for side, (line, speed, deviation) in zip(own.index, told, strict=True):
+            lines[side] = line | {"predicted": speed, "deviation": deviation}
+            known.setdefault(side[1:], {})[publication] = line["speed"]
+    return lines, known
+
+
+@functools.cache
 def hidden_pairs(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
     """Return the pairs that one publication measured, with each kind's ratio without that
     publication; of some publications, without all of them.
@@ -102,49 +122,66 @@ def hidden_pairs(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
     Returns:
         Columns: publication, task, family, product, product_over; group (ONE_VENDOR or
         TWO_VENDORS), is_apple; true; by kind the ratio, NaN without evidence; count (of the
-        other publications with pairs of this work), pairs_before, width_before (see `_before`);
-        BANDWIDTHS. Ratios are logarithms.
+        other publications with pairs of this work), OLDER (see `_before`); BANDWIDTHS. Ratios
+        are logarithms.
     """
-    rule = rules.regression()
-    publications = rule.lines["publication"].to_numpy(object)
-    measured = fastest().set_index(FASTEST, drop=False)
+    lines, _ = sides(together)
     table = pairs.table()
     table = table[table["product"] < table["product_over"]].assign(logs=numpy.log(table["ratio"]))
     of_work = table.groupby([*SIDES, "family", "publication", "task"])["logs"].median()
-    lines, known, alike, found = {}, {}, {}, []
-    for publication, own in measured.groupby(level="publication"):
-        hidden = numpy.flatnonzero(numpy.isin(publications, list(together or [publication])))
-        told = zip(own.to_dict("records"), *rule.predict(own, hidden), strict=True)
-        for side, (line, speed, deviation) in zip(own.index, told, strict=True):
-            lines[side] = line | {"predicted": speed, "deviation": deviation}
-            known.setdefault(side[1:], {})[publication] = line["speed"]
+    alike, found = {}, []
     for (*key, publication, task), true in of_work.items():
         alike.setdefault(tuple(key), {})[publication, task] = true
     for (*two, family, publication, task), true in of_work.items():
-        sides = [(publication, task, family, product) for product in two]
+        both = [(publication, task, family, product) for product in two]
         is_asked = not together or publication in together
-        if not is_asked or not all(side in lines for side in sides):
-            continue
-        a, b = (lines[side] for side in sides)
-        gone, others = together or {publication}, {}
-        same = []
-        for (other, work), ratio in alike[*two, family].items():
-            if other not in gone:
-                others.setdefault(other, []).append(ratio)
-                same += [ratio] if work == task else []
-        levels = {name: statistics.median(own) for name, own in others.items()}
-        alone = [[x for name, x in known[side[1:]].items() if name not in gone] for side in sides]
-        found.append({
-            "publication": publication, "task": task, "family": family, **dict(zip(SIDES, two, strict=True)),
-            "group": estimates.group_of(a["vendor"], b["vendor"]),
-            "is_apple": "Apple" in (a["vendor"], b["vendor"]), "true": true,
-            PAIRS: _mean(same), OTHER_PAIRS: _mean(levels.values()),
-            FIGURES: statistics.median(alone[1]) - statistics.median(alone[0]) if all(alone) else math.nan,
-            SPECIFICATIONS: b["predicted"] - a["predicted"],
-            BANDWIDTHS: b["bandwidth"] - a["bandwidth"], "count": max(1, len(same)),
-            OLDER: _before(levels, alone, a, b),
-        })  # fmt: skip
+        if is_asked and all(side in lines for side in both):
+            found.append(_pair(both, true, together, alike[*two, family]))
     return pandas.DataFrame(found)
+
+
+def unlike_pairs() -> pandas.DataFrame:
+    """Return the pairs of two products in unlike families of precisions that one publication
+    measured; the columns of `hidden_pairs`. No published pair and no rule before answers them."""
+    lines, found = sides()[0], []
+    for _, own in itertools.groupby(sorted(lines), key=lambda side: side[:2]):
+        for one, other in itertools.combinations(own, 2):
+            if one[2] != other[2] and one[3] != other[3]:
+                true = lines[other]["speed"] - lines[one]["speed"]
+                found.append(_pair([one, other], true, frozenset(), {}))
+    return pandas.DataFrame(found)
+
+
+def _pair(both: list[tuple], true: float, together: frozenset[str], alike: dict) -> dict:
+    """Return a line of `hidden_pairs`.
+
+    Args:
+        both: of its sides, their keys in `sides`.
+        true: its ratio, logarithm.
+        together: publications that are hidden at once.
+        alike: the published ratios of its chips in its family, by publication and work.
+    """
+    lines, known = sides(together)
+    (publication, task, family, product), (*_, over) = both
+    a, b = (lines[side] for side in both)
+    gone = together or {publication}
+    same, others = [], {}
+    for (other, work), ratio in alike.items():
+        if other not in gone:
+            others.setdefault(other, []).append(ratio)
+            same += [ratio] if work == task else []
+    levels = {name: statistics.median(own) for name, own in others.items()}
+    alone = [[x for name, x in known[side[1:]].items() if name not in gone] for side in both]
+    return {
+        "publication": publication, "task": task, "family": family, **dict(zip(SIDES, (product, over), strict=True)),
+        "group": estimates.group_of(a["vendor"], b["vendor"]),
+        "is_apple": "Apple" in (a["vendor"], b["vendor"]), "true": true,
+        PAIRS: _mean(same), OTHER_PAIRS: _mean(levels.values()),
+        FIGURES: statistics.median(alone[1]) - statistics.median(alone[0]) if all(alone) else math.nan,
+        SPECIFICATIONS: b["predicted"] - a["predicted"],
+        BANDWIDTHS: b["bandwidth"] - a["bandwidth"], "count": max(1, len(same)),
+        OLDER: _before(levels, alone, a, b),
+    }  # fmt: skip
 
 
 def _mean(values: Collection[float]) -> float:
@@ -221,15 +258,19 @@ def fitted_without(publications: Collection[str]) -> tuple[pandas.DataFrame, pan
     return bounds(singles, pairs_left).set_index(["kind", "group"]), pairs_left
 
 
-def answers(together: frozenset[str] = frozenset()) -> pandas.DataFrame:
+def answers(together: frozenset[str] = frozenset(), asked: pandas.DataFrame | None = None):
     """Return the answers to each hidden pair, with factors that were fitted without its
     publication; of some publications, without all of them.
+
+    Args:
+        together: publications that are hidden at once.
+        asked: the pairs; without any, `hidden_pairs`.
 
     Returns:
         The columns of `hidden_pairs`, and: kind (of the printed answer), and by rule its value
         and width in a column each; NaN without an answer.
     """
-    parts, asked = [], hidden_pairs(together) if together else hidden_pairs()
+    parts, asked = [], hidden_pairs(together) if asked is None else asked
     groups = [(together, asked)] if together else [
         ([publication], own) for publication, own in asked.groupby("publication")
     ]  # fmt: skip
@@ -387,6 +428,8 @@ def main() -> None:
     """Write the factors and print the tables."""
     bounds(figures(), hidden_pairs()).to_csv(BOUNDS, index=False, float_format="%.6g")
     print(told_of_pairs(answers()).to_markdown(index=False))
+    unlike = told_of_pairs(answers(asked=unlike_pairs()))
+    print(unlike[unlike["rule"] == PRINTED].to_markdown(index=False))
     print(f"{len(figures())} hidden figures: {figures_that_hold():.0%} within the bounds")
     print(told_of_pairs(answers(LATER)).to_markdown(index=False))
     print(told_of_figures(later_figures()).to_markdown(index=False))
