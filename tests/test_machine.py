@@ -1,4 +1,5 @@
 import hashlib
+import importlib.util
 import json
 import os
 import platform
@@ -302,11 +303,27 @@ def test_sessions_are_the_readers_on_computers_of_the_kind_that_measured_them(ou
 
 
 @pytest.mark.parametrize("is_checkout", [True, False])
-def test_a_plan_without_a_framework_says_what_installs_one(is_checkout, command, monkeypatch):
-    monkeypatch.setattr(devices, "installed", tuple)
+@pytest.mark.parametrize(
+    ("missing", "asked", "said", "packages"),
+    [
+        ((), ["plan"], "no framework is installed; allowed: PyTorch,", "torch torchvision"),
+        ((), ["measure", "a:b"], "networks train in PyTorch, missing here", "torch torchvision"),
+        (("papermill",), ["plan"], "notebooks run in papermill, missing", "papermill"),
+        (("papermill", "ipykernel"), ["report"], "papermill, ipykernel", "papermill ipykernel"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
+    is_checkout, missing, asked, said, packages, command, monkeypatch
+):
+    monkeypatch.setattr(devices, "installed", lambda: ("torch",) if missing else ())
+    is_there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in missing else is_there(name)
+    )
     folder = layout.checkout() if is_checkout else None
     monkeypatch.setattr(layout, "checkout", lambda: folder)
-    status, said = command("plan")
-    hint = "make setup" if is_checkout else "python -m pip install torch torchvision"
-    assert f"no framework is installed; allowed: PyTorch, TensorFlow, JAX, MLX: `{hint}`" in said
+    status, printed = command(*asked)
+    hint = "make setup" if is_checkout else f"python -m pip install {packages}"
     assert status == 2
+    assert said in printed
+    assert f"`{hint}`" in printed

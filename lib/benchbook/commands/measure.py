@@ -10,6 +10,7 @@ import pandas
 import typer
 
 from benchbook.commands.output import SOME_FAILED, say, say_table, short
+from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
 from benchbook.judging import wording
 from benchbook.loop import loading, results
@@ -87,6 +88,9 @@ def _absolute(name: str) -> str:
 
 def _measure_network(choices: Choices, tuned: bool, **limits: Any) -> list[Result]:
     """Measure a network in its settings, or in several, one after the other."""
+    if "torch" not in devices.installed():
+        how = layout.how_to_install("torch", "torchvision")
+        raise ValueError(f"networks train in PyTorch, missing here; allowed: `{how}`")
     tried = [choices.settings]
     if tuned:
         tried += [replace(choices.settings, **{name: value}) for name, value in TUNED.items()]

@@ -24,7 +24,7 @@ from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import condition, context, identity, layout, processes
 from benchbook.measuring import failures, sensors
 from benchbook.record import prices
-from benchbook.running import cluster, profiles, series, session
+from benchbook.running import cluster, kernel, profiles, series, session
 
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
@@ -171,12 +171,13 @@ def show_machine(as_json: bool) -> None:
 def _write_report() -> Path:
     from benchbook.report import site
 
+    kernel.check()
     page = site.write()
     for line in site.left_out(layout.outputs() / "figures"):
         say(line)
     if missing := site.missing():
-        command = f"python -m pip install {' '.join(missing)}"
-        say(f"No pages were written: {', '.join(missing)} missing; `{command}` installs them.")
+        how = layout.how_to_install(*missing)
+        say(f"No pages were written: {', '.join(missing)} missing; `{how}` installs them.")
     return page
 
 
@@ -191,10 +192,11 @@ def _planned(
         ValueError: no framework is installed, or no point can run here.
     """
     if not devices.installed():
-        how = "make setup" if layout.checkout() else "python -m pip install torch torchvision"
+        how = layout.how_to_install("torch", "torchvision")
         raise ValueError(
             f"no framework is installed; allowed: PyTorch, TensorFlow, JAX, MLX: `{how}`"
         )
+    kernel.check()
     name = identity.identify(machine).name
     points = profiles.read(profile, studies, device, say)
     for framework, answer in survey.ANSWERS.items():

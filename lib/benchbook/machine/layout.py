@@ -52,6 +52,11 @@ def checkout() -> Path | None:
     return folder if (folder / "notebooks").is_dir() else None
 
 
+def how_to_install(*packages: str) -> str:
+    """Return the command that installs packages, for a checkout or what pip installed of it."""
+    return "make setup" if checkout() else f"python -m pip install {' '.join(packages)}"
+
+
 def folders() -> list[Path]:
     """Return the folders of pages, `profiles` and `studies`: `notebooks`, and BENCHBOOK_STUDIES.
 
