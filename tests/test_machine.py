@@ -205,7 +205,7 @@ def test_a_machine_with_other_usable_cores_or_threads_is_another_machine(
             assert describe({}, taskset=True)[3] == f"desk-{one_core[0][:4]}"
     said = command("compare", "s1", "s2")[1]
     assert (
-        f"A computed on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads."
+        f"Computed: A on {whole[1]} usable cores with 2 threads, B on 1 usable cores with 2 threads."
         in said
     )
 

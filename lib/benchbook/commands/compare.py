@@ -87,20 +87,19 @@ def _compare_points(names, sides, conditions, described, as_json) -> None:
         shown = pandas.DataFrame({"setting": first["setting"], "A": first["a"].map(wording.rate)})
         for letter, own in group.set_index("point").groupby("side"):
             shown[letter] = own["b"].map(wording.rate)
-            shown[f"{letter} / A"] = [
-                _ratio(Interval.from_row(line, "ratio"), line["verdict"])
-                for line in own.to_dict("records")
-            ]
+            shown[f"{letter} / A"] = own.apply(
+                lambda line: _ratio(Interval.from_row(line, "ratio"), line["verdict"]), axis=1
+            )
         say_table(f"{study}, samples/s: {legend}", shown)
     if count > 1:
         for letter, mean, verdict in zip(tables, means, verdicts, strict=True):
             say(f"Geometric mean of {count} points: {letter} / A {_ratio(mean, verdict)}")
-    cores = {
-        name: comparison.cores(side, described) for name, side in zip(names, sides, strict=True)
-    }
-    if len(set(cores.values())) > 1:
-        say(f"Computed {', '.join(f'{name} on {used}' for name, used in cores.items())}.")
-    say(*dict.fromkeys(_remarks(lines, names[0])))
+    cores = [comparison.cores(side, described) for side in sides]
+    if len(set(cores)) > 1:
+        told = [f"{letter} on {used}" for letter, used in zip(named, cores, strict=True)]
+        say(f"Computed: {', '.join(told)}.")
+    for remark in dict.fromkeys(_remarks(lines, names[0])):
+        say(remark)
     for name, points in left.items():
         if points:
             settings = "; ".join(map(titles.get, points))
