@@ -294,8 +294,11 @@ def test_a_result_is_kept_and_compared_by_its_name(tmp_path, command):
     assert (ratio.low < ratio.value < ratio.high, ratio.kind) == (True, intervals.INTERVAL)
     assert ratio.value == pytest.approx((200 * 204 / 100 / 104) ** 0.5)
     results.write(two, tmp_path / "two.json")
-    status, said = command("compare", str(tmp_path / "one.json"), str(tmp_path / "two.json"))
+    results.write(one, tmp_path / "three.json")
+    paths = (str(tmp_path / f"{number}.json") for number in ("one", "two", "three"))
+    status, said = command("compare", *paths)
     assert (status, f"net: B is {ratio.value:.3g} times as fast as A (95 %" in said) == (0, True)
+    assert "net: C is 1 times as fast as A (" in said
     with pytest.raises(ValueError, match="A has net, B has a, b; allowed: one of the same name"):
         results.ratios(one, [results.Result.of(each, [rate(1)]) for each in "ab"])
     (tmp_path / "other.json").write_text("{}")

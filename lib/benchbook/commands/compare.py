@@ -32,7 +32,7 @@ def compare(names: list[str], work: str, precision: str, as_json: bool) -> None:
     if not 2 <= len(set(names)) == len(names) <= len(LETTERS):
         raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")
     if all(name.endswith(".json") for name in names):
-        _compare_results(*map(Path, names[:2]))
+        _compare_results(*map(Path, names))
         return
     tell = partial(typer.echo, err=True) if as_json else say
     rows, described = CHECKS.read(layout.outputs() / "runs", tell)
@@ -47,11 +47,12 @@ def compare(names: list[str], work: str, precision: str, as_json: bool) -> None:
         _compare_points(names, sides, conditions, described, as_json)
 
 
-def _compare_results(a: Path, b: Path) -> None:
-    """Print how many times as fast the results of a second `measure` are."""
-    for name, ratio in results.ratios(results.read(a), results.read(b)):
-        bounds = wording.bounds(ratio.low, ratio.high, ratio.kind, "{:.3g}".format)
-        say(f"{name}: B is {ratio.value:.3g} times as fast as A ({bounds})")
+def _compare_results(first: Path, *others: Path) -> None:
+    """Print how many times as fast the results of other calls of `measure` are."""
+    for letter, path in zip(LETTERS[1:], others, strict=False):
+        for name, ratio in results.ratios(results.read(first), results.read(path)):
+            bounds = wording.bounds(ratio.low, ratio.high, ratio.kind, "{:.3g}".format)
+            say(f"{name}: {letter} is {ratio.value:.3g} times as fast as A ({bounds})")
 
 
 def _compare_points(names, sides, conditions, described, as_json) -> None:
