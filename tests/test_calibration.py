@@ -412,7 +412,7 @@ def calibrated(rates, size, precision="fp32", **columns):
     ]
 
 
-def test_efficiency_is_against_the_same_device_session_framework_and_precision():
+def test_efficiency_is_against_the_best_products_of_the_machines_device_in_the_precision():
     lines = [
         *calibrated([10], 64),
         *calibrated([40], 64, "bf16"),

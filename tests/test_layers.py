@@ -134,7 +134,7 @@ NO_DRAWING = {"matplotlib", "IPython", "papermill"}
 @pytest.mark.parametrize(
     ("begun", "without"),
     [
-        ("import benchbook.studies.experiments.process", NO_DRAWING),
+        ("import benchbook.studies.experiments.process", NO_DRAWING | {"pandas", "scipy", "tqdm"}),
         (
             "from benchbook.commands import cli; cli.app(['--help'], standalone_mode=False)",
             NO_DRAWING | {"pandas", "scipy", "numpy", "pydantic", "torch"},

@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy
-from tqdm import tqdm
 
 from benchbook.machine import context, layout
 
@@ -162,6 +161,7 @@ def fetch(address: str, folder: Path, checksum: str | None = None) -> None:
     with warnings.catch_warnings(action="ignore"):  # tqdm's, about widgets that no bar of ours uses
         import pooch
     import requests
+    from tqdm import tqdm
 
     pooch.get_logger().setLevel("WARNING")
     name = address.rpartition("/")[2]

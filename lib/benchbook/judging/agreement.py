@@ -8,14 +8,19 @@ reference's weights, and to the first step of the path. The rest of the path onl
 diverge.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.judging import statistics
 from benchbook.machine.precisions import PRECISIONS
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,8 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
         num_runs, num_steps (the fewest of any run), passed, reason, parted_at (the first step,
         from 1, at which the loss on the own path exceeds the tolerance; missing if none does).
     """
+    import pandas
+
     key = [
         "machine",
         "study",
@@ -214,6 +221,8 @@ def verdicts(rows: pandas.DataFrame) -> pandas.DataFrame:
 def _faults(lines: _Lines) -> list[str]:
     """Return the errors beyond their tolerance: losses, labels, gradients, and weights after a
     step."""
+    import pandas
+
     first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
     errors, own = _errors_at_same_weights(lines), lines["loss_error"]
     faults = [

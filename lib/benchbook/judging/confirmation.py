@@ -7,12 +7,16 @@ pair of windows in the first process is not faster, the point trains like the re
 called tuned only if an interval over processes shows that it is faster.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
-import pandas
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from benchbook.judging import intervals, statistics
 from benchbook.judging.intervals import Interval
+
+if TYPE_CHECKING:
+    import pandas
 
 PHASE = "confirm"
 REFERENCE, TUNED = (
@@ -101,6 +105,8 @@ def table(rows: pandas.DataFrame) -> pandas.DataFrame:
         tuned over the reference, with bounds; both are missing if the two were not compared.
         outcome is tuned only if an interval shows that it is faster.
     """
+    import pandas
+
     tuned = rows.loc[rows["variant"] == TUNED, READ]
     lines = []
     for key, point in tuned.groupby(statistics.POINT_KEY, sort=True):

@@ -1,13 +1,18 @@
 """One line per point: its rate, spread, interval, input, energy, accuracy and outcome, from its
 measured windows."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.judging import intervals
 from benchbook.rows import records
+
+if TYPE_CHECKING:
+    import pandas
 
 POINT_KEY = ["machine", "study", "point"]
 WARMED_UP_SHARE = 0.95  # a first window slower than this share of its run's median still warms up
@@ -166,6 +171,8 @@ def summarise(rows: pandas.DataFrame, virtual: Collection[str] = ()) -> pandas.D
         energy_boundary; idle_watts; energy_note (a caveat on the energy, or empty); status;
         message.
     """
+    import pandas
+
     windows = timed_windows(rows)
     measures = {
         key: _measures(columns, virtual)
@@ -206,6 +213,8 @@ def tokens_per_second(table: pandas.DataFrame) -> pandas.Series:
 
 def in_units(line: Mapping) -> tuple[float, float, float, str]:
     """Return a point's rate, its bounds, and its unit: tokens for sequences, else images."""
+    import pandas
+
     length = line.get("sequence_length")
     size, unit = (1.0, "images") if pandas.isna(length) else (float(length), "tokens")
     return *(size * float(line[name]) for name in ("samples_per_second", "low", "high")), unit
@@ -252,6 +261,8 @@ def sustained(rows: pandas.DataFrame) -> pandas.DataFrame:
         Columns: machine, study, point, device, framework, variant, minutes, samples, seconds,
         samples_per_second.
     """
+    import pandas
+
     long = [settings.get("sustained_minutes", 0) > 0 for settings in rows["settings"]]
     long = pandas.Series(long, rows.index, dtype=bool)
     timed = timed_windows(rows[long])
@@ -276,6 +287,8 @@ def first_and_last(timed: pandas.DataFrame) -> pandas.DataFrame:
         (length of the first and of the last part), first, last (images a second), change (a
         fraction of the first).
     """
+    import pandas
+
     lines = []
     for values, run in timed.groupby(_SUSTAINED, dropna=False, sort=True):
         total = run["minutes"].max()
@@ -328,6 +341,8 @@ def _describe(
 ) -> dict[tuple[str, str, str], dict]:
     """Return each point's description and outcome. A point's trials may have another batch size
     than its windows."""
+    import pandas
+
     keys, keys_of_windows = (
         pandas.MultiIndex.from_frame(rows[POINT_KEY]) for rows in (measured, windows)
     )

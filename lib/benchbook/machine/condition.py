@@ -6,6 +6,8 @@ and no serial number of a battery or disk is read. The parsers are pure function
 output.
 """
 
+from __future__ import annotations
+
 import os
 import platform
 import re
@@ -13,12 +15,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas
 import psutil
 
 from benchbook.machine import contention, identity, nvidia, variables
 from benchbook.machine.processes import output
+
+if TYPE_CHECKING:
+    import pandas
 
 SYSTEM_FILES = Path("/sys")
 # Source: libkern/OSThermalNotification.h of macOS. From `heavy` on, macOS lowers the clocks.
@@ -76,6 +81,8 @@ def samples(manifests: Mapping[str, dict]) -> pandas.DataFrame:
         hypervisor (that hides its host's load), and one for each key of a sample; empty if no
         manifest has samples.
     """
+    import pandas
+
     lines = []
     for run_id, manifest in manifests.items():
         whole_run = {"run_id": run_id, "variables": variables.changing(manifest) or None}

@@ -1,7 +1,7 @@
 """Measure the ceilings of a device: arithmetic, memory, transfers, launches.
 
 Rates are rows of phase `calibrate`, with several windows each. Training is compared with the
-rates of the same device and session; see `benchbook.rows.ceilings`. A self-test proves that
+best rates of its machine's device; see `benchbook.rows.ceilings`. A self-test proves that
 synchronising waits; it is the first row.
 """
 

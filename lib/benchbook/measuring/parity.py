@@ -5,12 +5,14 @@ Weights and batches are the same on both sides, dropout is off, and noise is dra
 beforehand. Nothing else is shared: see `float64`.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.frameworks.plain import Arrays, Optimizer, Plain
 from benchbook.frameworks.subject import ParitySubject
@@ -20,6 +22,9 @@ from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
 from benchbook.measuring.writer import Run
+
+if TYPE_CHECKING:
+    pass
 
 FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
 DIFFERENTIATED = 3  # steps whose gradients are compared
@@ -305,6 +310,8 @@ def _is_finite(line: dict) -> bool:
 def _judged(
     record: Run, precision: str, lines: list[dict], samples: list[int]
 ) -> tuple[list[dict], Agreement]:
+    import pandas
+
     rows = [_row(record, precision, *each) for each in zip(lines, samples, strict=False)]
     return rows, verdict(pandas.DataFrame(rows).assign(run_id="", phase="parity", message=""))
 

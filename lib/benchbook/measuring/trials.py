@@ -5,13 +5,14 @@ timed. A refused setting is a row of status `unsupported` with the error, and a 
 another loss than fp32 a row of status `diverged`: both are results, not failures of the run.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-
-import pandas
+from typing import TYPE_CHECKING
 
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings, Workload
@@ -20,6 +21,9 @@ from benchbook.machine import contention
 from benchbook.measuring import failures, sensors
 from benchbook.measuring.window import endless, steps_lasting, train_window, trainer
 from benchbook.measuring.writer import Run
+
+if TYPE_CHECKING:
+    import pandas
 
 # The baseline comes first. bf16 and fp16 also store the weights in 16 bits, without autocast.
 PRECISIONS = tuple(TOLERANCES)
@@ -117,6 +121,8 @@ def rows_tried(rows: pandas.DataFrame, what: str) -> pandas.DataFrame:
         rows: measured rows, of one session of each point.
         what: RESIDENT, MATRIX or BUSY.
     """
+    import pandas
+
     rows = rows[rows["phase"] == "calibrate"]
     wanted = [settings.get("tried") == what for settings in rows["settings"]]
     return rows[pandas.Series(wanted, rows.index, dtype=bool)]

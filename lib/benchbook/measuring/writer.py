@@ -4,6 +4,8 @@ During a run, a marker file `<run_id>.running` holds what a failure row needs: i
 and process.
 """
 
+from __future__ import annotations
+
 import functools
 import json
 from collections import Counter
@@ -12,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import pandas
+from typing import TYPE_CHECKING, Any
 
 from benchbook.machine import condition, launch, processes, temporary
 from benchbook.measuring import failures
 from benchbook.rows import marker, records
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass
@@ -153,6 +156,8 @@ class Run:
     def _indices(self) -> Counter:
         """Return the next free index by phase and repeat; the file may hold rows of a process
         that died."""
+        if not (self.path.exists() and self.path.stat().st_size):
+            return Counter()
         there = self.rows()
         return Counter(zip(there["phase"], there["repeat"], strict=True))
 

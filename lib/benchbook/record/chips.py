@@ -6,17 +6,22 @@ and punctuation do not
 matter: "Tesla V100-SXM2-16GB" and "NVIDIA V100 16GB SXM2" are one chip.
 """
 
+from __future__ import annotations
+
 import difflib
 import functools
 import itertools
 import re
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.machine import layout
 from benchbook.record import words
 from benchbook.rows import networks
+
+if TYPE_CHECKING:
+    import pandas
 
 TRADEMARKS = re.compile(r"\((r|tm)\)|®|™", re.IGNORECASE)
 TF32_SINCE = 2020.35  # year of NVIDIA's Ampere; earlier chips have no TF32 units
@@ -64,6 +69,8 @@ def table() -> pandas.DataFrame:
         missing without matrix units), memory_gb, bandwidth_gb_s, tdp_watts, launch_price_usd,
         source. A figure that no source gives is missing.
     """
+    import pandas
+
     text = dict.fromkeys(("chip", "product", "vendor", "architecture", "released", "source"), "str")
     printed = pandas.read_csv(
         layout.published() / "record" / "chips.csv", dtype=text | {"aliases": "str"}
@@ -171,6 +178,8 @@ def largest_batches(
 def _compiled() -> dict[tuple[str, networks.Network, str], tuple[int, int, str]]:
     """Return the largest batch that was compiled, twice, and by which compiler, by chip, network
     and family."""
+    import pandas
+
     lines = pandas.read_csv(layout.published() / "record" / "compiled.csv").dropna(
         subset="peak_bytes"
     )
@@ -200,6 +209,8 @@ def has_matrix_units_alone(chip: str) -> bool:
 @functools.cache
 def released(chip: str) -> float:
     """Return a chip's release date as a decimal year; NaN if no source gives it."""
+    import pandas
+
     date = pandas.to_datetime(table()["released"].get(chip))
     return numpy.nan if pandas.isna(date) else date.year + date.day_of_year / 366
 

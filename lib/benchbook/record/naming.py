@@ -3,20 +3,24 @@
 Folders, links and tables use a machine's id, such as `apple-m1-8core-16gb`.
 """
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-
-import pandas
+from typing import TYPE_CHECKING
 
 from benchbook.judging import wording
 from benchbook.machine import identity, layout, libraries
 from benchbook.machine.kinds import KINDS, named_by_driver
 from benchbook.record import chips
 from benchbook.rows import files, manifests, titles
+
+if TYPE_CHECKING:
+    import pandas
 
 # Words that CPU makers add to a chip's name, and the number of cores in brackets after a GPU's
 # name.
@@ -153,6 +157,8 @@ class Names:
             line: with machine, device (may be missing) and, optionally, device_count and pooled
             (ids).
         """
+        import pandas
+
         machine, device = line["machine"], line.get("device")
         if not isinstance(device, str):
             return self.machine(machine)
@@ -249,6 +255,8 @@ def chip_name(text: str) -> str:
 def words(line: Mapping, columns: Iterable[str], usual: Mapping = MappingProxyType({})) -> str:
     """Return a line's values in these columns in words; missing values, and those in `usual`,
     are left out."""
+    import pandas
+
     told = []
     for name in columns:
         value = line.get(name)

@@ -1,13 +1,18 @@
 """Networks: their names, and the operations and memory that training takes."""
 
+from __future__ import annotations
+
 import functools
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.machine import layout
+
+if TYPE_CHECKING:
+    import pandas
 
 # Bytes per parameter: the weight, its gradient and Adam's two moments; autocast adds a copy of two
 # bytes.
@@ -99,6 +104,8 @@ def table() -> pandas.DataFrame:
         and backward, at that size), parameters, activation_bytes (per sample in float32, counted
         by `python benchmarks/fit_memory.py`; attention counts as one operation), source.
     """
+    import pandas
+
     listed = pandas.read_csv(layout.published() / "record" / "networks.csv")
     return listed.fillna({"aliases": "", "title": ""}).set_index("network", drop=False)
 

@@ -4,14 +4,17 @@ One CSV line is one window, or one failure. Column names contain units; a missin
 `merge` refuses bad files, and `gather` leaves them out with a message.
 """
 
+from __future__ import annotations
+
 import csv
 import io
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy
-import pandas
 
 from benchbook.machine import layout, temporary
 from benchbook.rows import files, manifests
@@ -32,8 +35,12 @@ from benchbook.rows.schema import (  # noqa: F401
     validate,
 )
 
+if TYPE_CHECKING:
+    import pandas
+
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
+BATCH = 2_000  # lines that are checked together; as texts they take ten times the memory
 # the model in rows of a network that a reader edited in a notebook; they are not published
 YOURS = "yours"
 
@@ -139,6 +146,8 @@ def _lines(path: Path, source: str) -> list[list[str]]:
 
 
 def _table(lines: list[list[str]]) -> pandas.DataFrame:
+    import pandas
+
     return pandas.DataFrame(
         [[cell or None for cell in cells] for cells in lines[1:]], columns=lines[0], dtype="string"
     )
@@ -147,11 +156,18 @@ def _table(lines: list[list[str]]) -> pandas.DataFrame:
 def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str]]:
     """Return the rows of the files that obey the schema, in the order of `merge`, and a fault
     for each other file."""
+    import pandas
+
     paths = sorted(find(paths) if isinstance(paths, Path) else paths)
     faults: dict[int, str] = {}
-    tables: dict[
-        tuple[str, ...], tuple[list[int], list[list[str]]]
-    ] = {}  # files with equal headers are one table
+    typed = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
+    # The lines of files with equal headers that are not checked yet, and their files' numbers.
+    waiting: dict[tuple[str, ...], tuple[list[int], list[list[str]]]] = {}
+
+    def check(header: tuple[str, ...]) -> None:
+        numbers, lines = waiting.pop(header)
+        typed.extend(_validated(_table([header, *lines]).set_axis(numbers), paths, faults))
+
     for number, path in enumerate(paths):
         try:
             header, *own = _lines(path, str(path))
@@ -160,17 +176,18 @@ def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str
         except SchemaError as error:
             faults[number] = str(error)
             continue
-        numbers, lines = tables.setdefault(tuple(header), ([], [header]))
+        numbers, lines = waiting.setdefault(tuple(header), ([], []))
         numbers += [number] * len(own)
         lines += own
-    typed = [validate(pandas.DataFrame(columns=COLUMNS, dtype="string"))]
-    for numbers, lines in tables.values():
-        typed += _validated(_table(lines).set_axis(numbers), paths, faults)
-    parts = [part for part in typed if len(part)] or typed
-    rows = _without_duplicates(pandas.concat(parts).sort_index(kind="stable"), paths, faults)
-    rows = rows.sort_values(
-        ["machine", "study", "point", "run_id"], kind="stable", ignore_index=True
-    )
+        if len(lines) >= BATCH:
+            check(tuple(header))
+    for header in [*waiting]:
+        check(header)
+    rows = pandas.concat([part for part in typed if len(part)] or typed)
+    typed.clear()
+    rows = _without_duplicates(rows.rename_axis("file"), paths, faults)
+    order = ["machine", "study", "point", "run_id", "file"]
+    rows = rows.sort_values(order, kind="stable", ignore_index=True)
     return rows, [faults[number] for number in sorted(faults)]
 
 
@@ -213,6 +230,8 @@ def _without_duplicates(
 
     A copy under another machine's name is a duplicate too. Arguments: see `_validated`.
     """
+    import pandas
+
     key = [name for name in KEY if name != "machine"]
     if not rows.duplicated(key).any():
         return rows
@@ -259,6 +278,8 @@ def without_refusals(rows: pandas.DataFrame) -> pandas.DataFrame:
 def as_text(table: pandas.DataFrame) -> pandas.DataFrame:
     """Return a table as a file has it: settings as JSON with sorted keys, or missing if there
     are none; a table that is so already stays as it is."""
+    import pandas
+
     if "settings" not in table or table["settings"].dtype == "string":
         return table
     texts = [
@@ -309,6 +330,6 @@ def cut_torn_line(path: Path) -> bool:
 def _plain(value: object) -> object:
     if isinstance(value, numpy.generic):
         value = value.item()
-    if pandas.api.types.is_scalar(value) and pandas.isna(value):
+    if isinstance(value, float) and math.isnan(value):
         return None
     return " ".join(value.split()) if isinstance(value, str) else value

@@ -3,15 +3,17 @@
 pydantic alone checks values. A table is checked column by column, each distinct value once.
 """
 
+from __future__ import annotations
+
+import functools
 import json
 import math
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy
-import pandas
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,6 +33,9 @@ from benchbook.machine import layout
 from benchbook.machine.kinds import KINDS
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.machine.precisions import PRECISIONS
+
+if TYPE_CHECKING:
+    import pandas
 
 SCHEMA_VERSION = 2  # rises when the meaning of a column changes; a new column does not raise it
 KEY = ["machine", "study", "point", "run_id", "phase", "repeat", "index"]
@@ -261,7 +266,6 @@ def _dtype(hint: object) -> str:
 DTYPES = {name: _dtype(hint) for name, hint in HINTS.items()}
 MAX_QUOTED = 80  # characters of a value in a message
 MAX_LISTED = 5  # values in a message
-ADAPTERS = {name: TypeAdapter(Annotated[list[hint], FailFast()]) for name, hint in HINTS.items()}
 INCOMPLETE_ENERGY = "energy_joules without energy_method and energy_boundary"
 UNION_MEMBERS = (
     "float",
@@ -308,6 +312,8 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         SchemaError: a required column is missing, or a value is not allowed. The message names
             the first line with a fault.
     """
+    import pandas
+
     if missing := [name for name in REQUIRED if name not in rows]:
         raise SchemaError(f"{source}, line 1: missing column {', '.join(sorted(missing))}")
     empty, typed, faults = pandas.Series(pandas.NA, rows.index, dtype="string"), {}, []
@@ -317,7 +323,7 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
             faults.append((missing[0], f"column {name} is empty; a value is needed"))
             continue
         try:
-            values = ADAPTERS[name].validate_python(values.tolist())
+            values = _adapter(name).validate_python(values.tolist())
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             place, *inner = detail["loc"]
@@ -337,6 +343,12 @@ def cast(rows: pandas.DataFrame, source: str = "rows") -> pandas.DataFrame:
         raise SchemaError(f"{source}, line {int(rows.index[place]) + 2}: {fault}{more}")
     unknown = {name: rows[name].astype("string") for name in unknown_columns(rows)}
     return pandas.DataFrame(typed | unknown, index=rows.index)
+
+
+@functools.cache
+def _adapter(name: str) -> TypeAdapter:
+    """Return what checks the values of a column."""
+    return TypeAdapter(Annotated[list[HINTS[name]], FailFast()])
 
 
 def unknown_columns(rows: pandas.DataFrame) -> list[str]:

@@ -129,7 +129,7 @@ def read(
     absent = [study for study in entries if study not in there]
     if studies == "all" and absent:
         say(f"Skipped (framework or device missing): {', '.join(absent)}")
-    return _calibrate_when_needed(list(points.values()))
+    return _calibrate_after_first_use(list(points.values()))
 
 
 def frameworks(profile: str, studies: str = "all") -> set[str]:
@@ -177,17 +177,17 @@ def chosen(profile: str, studies: str = "all") -> dict[str, dict]:
     return entries
 
 
-def _calibrate_when_needed(points: list[Point]) -> list[Point]:
-    """Return the points with each framework's calibration right before the first study that uses
-    the framework.
+def _calibrate_after_first_use(points: list[Point]) -> list[Point]:
+    """Return the points with each framework's calibration right after the first study that uses
+    the framework: the first number waits for nothing else.
 
-    So the first study waits for its own framework only. A calibration that no study needs comes
-    first.
+    A calibration that no study needs comes first.
     """
     ordered = [point for point in points if point.study != CALIBRATION]
     for point in reversed([point for point in points if point.study == CALIBRATION]):
-        users = [other.study for other in ordered if other.framework == point.framework]
-        ordered.insert([other.study for other in ordered].index(users[0]) if users else 0, point)
+        users = [each for each in ordered if each.framework == point.framework]
+        first = [each for each in ordered if users and each.study == users[0].study]
+        ordered.insert(ordered.index(first[-1]) + 1 if first else 0, point)
     return ordered
 
 

@@ -161,10 +161,10 @@ class Measurement:
         checks = given.get("num_parity_steps") or given.get("variant") == "tuned"
         last = max(done, default=0)
         further = range(last + 1, last + 1 + self.count - len(counted))
-        left = list(further)
-        if checks and CHECK not in done:
-            left.insert(0, CHECK)
-        if is_over(done) or is_known:
+        left = [] if is_known else list(further)
+        if checks and CHECK not in done:  # a search comes first, else the first number
+            left.insert(int(not done and given.get("variant") != "tuned"), CHECK)
+        if is_over(done):
             left = []
         patience = patience if disturbed.intersection(runs[-1:]) else 0.0
         return State(left, ended, part, len(counted), len(disturbed), lost, patience)

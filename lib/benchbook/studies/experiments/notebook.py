@@ -280,8 +280,8 @@ class Experiment(Process):
     def measure(self) -> pandas.DataFrame:
         """Measure the point in fresh processes, one after the other, and return their rows.
 
-        The first compares the first steps with float64; each of the others measures the windows
-        of the budget. If this was cut short, the next call continues. An interrupt of the cell
+        Each measures the windows of the budget; one after the first compares the first steps with
+        float64. A search comes first, and compares. If this was cut short, the next call continues. An interrupt of the cell
         ends the process under way.
 
         Raises:

@@ -7,6 +7,8 @@ notebook's cell shows the parameters outside the budget again, for its reader; a
 the two.
 """
 
+from __future__ import annotations
+
 import functools
 import hashlib
 import importlib
@@ -15,9 +17,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import pandas
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
@@ -28,6 +29,9 @@ from benchbook.measuring.trials import PRECISIONS
 from benchbook.record import naming
 from benchbook.rows import manifests, points
 from benchbook.rows.schema import describe_error, quoted
+
+if TYPE_CHECKING:
+    import pandas
 
 BUDGET = "budget"
 HEAD = """# The keys of `budget`
