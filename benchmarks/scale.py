@@ -1,10 +1,11 @@
-"""Measure the time and memory of a report for growing numbers of files of rows.
+"""Measure the time and memory of reading and of a report, for growing numbers of files of rows.
 
 Run it with `make bench STUDIES=scale`. The files are copies of the committed rows with other
-machines, sessions, runs and times, with rates a few percent apart and matching manifests.
-Limits: for 5,000 files, 30 s of wall time on two idle cores and 600 MB in the largest process;
-for twice as many files, 2.5 times the CPU seconds; for a page, 3 MB. Broken limits are printed,
-and the exit status is then 1.
+machines, sessions, runs, times and counters, with rates a few percent apart and matching
+manifests; each machine has one file of each committed point. A report that leaves any of them
+out is a failure. Limits: for 5,000 files, 30 s of wall time on two idle cores, 250 MiB to read
+them and 600 MB in the largest process of the report; for twice as many files, 2.5 times the CPU
+seconds; for a page, 1 MB. Broken limits are printed, and the exit status is then 1.
 """
 
 import argparse
@@ -21,13 +22,21 @@ import numpy
 
 from benchbook.machine import layout
 
-ORIGINALS = layout.root() / "outputs" / "runs" / "amd-epyc-2core-24gb"
+ORIGINALS = layout.root() / "outputs" / "runs"
 FILES_OF_MACHINE = 50
+READING = """
+from benchbook.machine import layout
+from benchbook.rows import crosschecks
+from benchbook.studies.experiments.parameters import point_name
+crosschecks.read(layout.outputs() / "runs", print, point_name)
+"""
 # copies are up to this share faster than their original, so that their windows never overlap
 FASTEST = 0.1
-MOST_SECONDS, MOST_BYTES, MOST_PAGE_BYTES, JUDGED_FILES = 30.0, 600e6, 3e6, 5_000
+MOST_SECONDS, MOST_BYTES, MOST_PAGE_BYTES, JUDGED_FILES = 30.0, 600e6, 1e6, 5_000
+MOST_READING = 250 * 2**20
 MOST_GROWTH = 1.25  # of the CPU seconds per file, from one number of files to the next
 TIMES = ("seconds", "input_seconds")
+COUNTERS = ("page_faults", "peak_memory_bytes")  # two runs never have the same
 
 
 def write(originals: list[Path], folder: Path, count: int) -> None:
@@ -39,7 +48,7 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
         count: number of files of rows.
     """
     read = [(path, *_read(path)) for path in originals]
-    random = numpy.random.default_rng(0)
+    random, computer = numpy.random.default_rng(0), read[0][2]["machine"]  # one kind for all
     for number in range(count):
         path, rows, manifest = read[number % FILES_OF_MACHINE % len(read)]
         machine, again = number // FILES_OF_MACHINE, number % FILES_OF_MACHINE // len(read)
@@ -50,6 +59,8 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
         )
         for row in (copies := [dict(row) for row in rows]):
             row |= {"machine": name, "session": session, "run_id": run_id}
+            row["chip"] = computer["chip"]
+            row |= {key: str(int(row[key]) + number) for key in COUNTERS if row.get(key)}
             row |= _faster(row, 1 - FASTEST * random.random())
             if row["started_at"]:
                 row["started_at"] = _earlier(row["started_at"], earlier)
@@ -59,7 +70,7 @@ def write(originals: list[Path], folder: Path, count: int) -> None:
             writer = csv.DictWriter(file, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(copies)
-        described = manifest | {"machine": manifest["machine"] | {"name": name}}
+        described = manifest | {"run_id": run_id, "machine": computer | {"name": name}}
         target.with_suffix(".json").write_text(json.dumps(described), encoding="utf-8")
 
 
@@ -85,24 +96,24 @@ def _faster(row: dict, factor: float) -> dict:
     return times | ({"samples_per_second": float(rate) / factor} if rate else {})
 
 
-def report(outputs: Path) -> tuple[float, float, int]:
-    """Write the report of a folder; return its wall seconds, its CPU seconds, and the bytes of
-    its largest process.
+def run(outputs: Path, *arguments: str) -> tuple[float, float, int]:
+    """Run Python over a folder; return its wall seconds, its CPU seconds, and the bytes of its
+    largest process.
 
     Raises:
         RuntimeError: it failed.
     """
     environment = os.environ | {"BENCHBOOK_OUTPUTS": str(outputs)}
-    log = outputs / "report.log"
+    log = outputs / "log"
     with log.open("w") as file:
-        command = [sys.executable, "-m", "benchbook", "report"]
+        command = [sys.executable, *arguments]
         actions = [(os.POSIX_SPAWN_DUP2, file.fileno(), descriptor) for descriptor in (1, 2)]
         started = time.monotonic()
         process = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
         _, status, used = os.wait4(process, 0)  # includes the report's child processes
     clock = time.monotonic() - started
     if status:
-        raise RuntimeError(f"the report of {outputs} failed: {log.read_text()[-2000:]}")
+        raise RuntimeError(f"{arguments} failed in {outputs}: {log.read_text()[-2000:]}")
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, KiB on Linux
     return clock, used.ru_utime + used.ru_stime, used.ru_maxrss * unit
 
@@ -118,20 +129,28 @@ def main() -> None:
         help="how many, ascending",
     )
     options = parser.parse_args()
-    originals = sorted(ORIGINALS.rglob("*Z-*.csv"))
+    files = sorted(ORIGINALS.rglob("*Z-*.csv"))
+    originals = list({path.parts[-3:-1]: path for path in files}.values())  # one of each point
     broken, before = [], None
     print(
-        f"{'files':>6} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14} {'MB':>6} {'largest page, MB':>17}"
+        f"{'files':>6} {'MiB to read':>12} {'seconds':>8} {'CPU seconds':>12} {'CPU ms a file':>14}"
+        f" {'MB':>6} {'largest page, MB':>17}"
     )
     for count in options.files:
         with tempfile.TemporaryDirectory() as folder:
             outputs = Path(folder)
             write(originals, outputs / "runs", count)
-            clock, seconds, size = report(outputs)
+            _, _, reading = run(outputs, "-c", READING)
+            clock, seconds, size = run(outputs, "-m", "benchbook", "report")
             page = max(path.stat().st_size for path in (outputs / "report").glob("*.html"))
-        line = f"{count:6} {clock:8.1f} {seconds:12.1f} {1000 * seconds / count:14.1f} {size / 1e6:6.0f}"
-        print(f"{line} {page / 1e6:17.2f}", flush=True)
+            left_out = json.loads((outputs / "figures" / "left-out.json").read_text())
+        line = f"{count:6} {reading / 2**20:12.0f} {clock:8.1f} {seconds:12.1f}"
+        line += f" {1000 * seconds / count:14.1f} {size / 1e6:6.0f} {page / 1e6:17.2f}"
+        print(line, flush=True)
         faults = {
+            f"{len(left_out)} left out: {left_out[:1]}": bool(left_out),
+            f"over {MOST_READING / 2**20:.0f} MiB to read": count <= JUDGED_FILES
+            and reading > MOST_READING,
             f"over {MOST_SECONDS:g} s": count <= JUDGED_FILES and clock > MOST_SECONDS,
             f"over {MOST_BYTES / 1e6:.0f} MB": count <= JUDGED_FILES and size > MOST_BYTES,
             f"a page over {MOST_PAGE_BYTES / 1e6:g} MB": page > MOST_PAGE_BYTES,
