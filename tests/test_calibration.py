@@ -23,6 +23,7 @@ from benchbook.judging import statistics
 from benchbook.machine import kinds
 from benchbook.measuring import calibration, sensors
 from benchbook.rows.ceilings import ceilings, efficiency
+from benchbook.rows.ceilings import shares as ceiling_shares
 from benchbook.studies.calibrate import study
 from benchbook.studies.experiments.parameters import check
 from made.fakes import CPU, Clock
@@ -416,7 +417,9 @@ def test_efficiency_is_against_the_best_products_of_the_machines_device_in_the_p
     lines = [
         *calibrated([10], 64),
         *calibrated([40], 64, "bf16"),
+        *calibrated([5], 64, framework="jax"),
         *calibrated([99], 64, machine="other"),
+        *calibrated([10], 64, device="cuda"),
     ]
     rows = make_rows(
         [*lines, make_row(phase="calibrate", model="mnist_cnn")]
@@ -429,13 +432,17 @@ def test_efficiency_is_against_the_best_products_of_the_machines_device_in_the_p
         "refused": {"precision": "fp16"},
         "another session": {"precision": "fp32", "session": "session-9"},
         "another framework": {"precision": "fp32", "framework": "jax"},
+        "two devices": {"precision": "fp32", "device": "cuda", "device_count": 2},
         "unknown": {"precision": "fp32", "flops_per_sample": None},
     }
     points = make_rows(
         [make_row(**work | columns, point=name, run_id=name) for name, columns in trained.items()]
     )
-    reached = efficiency(statistics.summarise(points), ceilings(rows)).set_index("point")
-    assert set(reached.index) == set(trained) - {"unknown"}
-    assert reached["flops_per_second"].eq(3200).all()
-    assert reached.loc[["same", "mixed"], "efficiency"].tolist() == pytest.approx([0.32, 0.08])
-    assert reached.drop(["same", "mixed"])["efficiency"].isna().all()
+    summary, best = statistics.summarise(points), ceilings(rows)
+    reached = efficiency(summary, best).set_index("point")["efficiency"].dropna()
+    shares = dict.fromkeys(("same", "another session", "another framework"), 0.32)
+    assert reached.to_dict() == pytest.approx(shares | {"mixed": 0.08, "two devices": 0.16})
+    said = ceiling_shares(summary, best)
+    assert (
+        said["session-1 mnist_speedup mixed"] == "8% of this machine's best measured bf16 products."
+    )

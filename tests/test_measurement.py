@@ -204,7 +204,6 @@ def test_a_point_ends_when_it_is_known_and_after_a_kill_too(played, faults, fact
     [
         ({"variant": "reference"}, [1, 0, 2]),
         ({"variant": "tuned"}, [0, 1, 2]),
-        ({"fewest_processes": 1, "processes_part": 1.0}, [1, 0]),  # known, and yet to be compared
     ],
 )
 def test_the_first_number_waits_for_no_comparison_and_a_search_comes_first(played, given, order):

@@ -485,6 +485,22 @@ def test_numbers_and_plain_text_stay_as_they_are_in_a_csv():
     assert [tables.harmless(cell) for cell in cells] == cells
 
 
+def test_a_page_says_the_share_of_its_point_though_the_calibration_followed(tmp_path):
+    said = new_output(
+        "display_data",
+        {"text/markdown": "**2 s.**"},
+        metadata={"text/markdown": {"sentence": "2 s."}},
+    )
+    for point in ("shown", "other"):
+        page = write_notebook(tmp_path / NOTEBOOK, said, tags=[site.ANSWER])
+        page.with_suffix(".owner").write_text(f"s {point}\n")
+        site._write_notebook(
+            page, tmp_path / "source", "mnist_speedup", (), {"s mnist_speedup shown": "52% of it."}
+        )
+        written = (tmp_path / "source" / NOTEBOOK).read_text()
+        assert ("52% of it." in written) == (point == "shown")
+
+
 def test_numbers_have_four_digits_and_a_failed_point_shows_its_status_and_message(whole):
     page = whole.pages["points.html"]
     header, *body = [

@@ -15,7 +15,7 @@ from benchbook.judging import agreement, confirmation, statistics
 from benchbook.machine import identity, layout
 from benchbook.record import chips, estimates, observations, pairs, predict
 from benchbook.report import costs, tables
-from benchbook.rows import records
+from benchbook.rows import ceilings, records
 from benchbook.running import kernel
 
 SIDES = ["product", "product_over", "family"]
@@ -81,7 +81,11 @@ def files(merged) -> dict[str, str]:
         written[f"data/{name}.csv"] = tables.as_csv(table)
         document[name] = json.loads(table.to_json(orient="table", index=False, double_precision=15))
     written |= {"data/data.json": json.dumps(document, ensure_ascii=False)}
-    return written | {"left-out.json": json.dumps(merged.left_out)}
+    shares = ceilings.shares(summary, merged.evidence.ceilings)
+    return written | {
+        "left-out.json": json.dumps(merged.left_out),
+        "shares.json": json.dumps(shares),
+    }
 
 
 def _notebook(line: dict, source: Path | None, is_yours: bool) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ ANSWER = "answer"  # the tag of the cell that shows it
 MADE = "made"  # in the metadata of an example: the machine that executed it, and the day
 NEEDED = ("sphinx", "myst_nb", "furo", "nh3")
 WRITTEN = ".written"  # the list of the files that a report wrote
+NO_SHARES: dict[str, str] = {}
 HERE = Path(__file__).parent
 # The policy names the digest of the one inline script of furo's pages; a test compares it with the
 # pages.
@@ -101,9 +102,10 @@ def build(figures: Path, folder: Path, executed: Iterable[Path]) -> Path:
         for name in pages.split():
             shutil.copy(HERE / "templates" / Path(name).name, source / name)
         charts = [path for path in figures.iterdir() if path.suffix in (".csv", ".svg")]
+        shares = json.loads((figures / "shares.json").read_text(encoding="utf-8"))
         for path in executed:
             study = layout.study(path)
-            _write_notebook(path, source, study, [chart.name for chart in charts])
+            _write_notebook(path, source, study, [chart.name for chart in charts], shares)
         (source / "docs").mkdir()
         for path in (layout.root() / "docs").glob("*.md"):
             text = path.read_text(
@@ -177,12 +179,19 @@ def _files(folder: Path) -> list[Path]:
     ]
 
 
-def _write_notebook(executed: Path, source: Path, study: str, charts: Collection[str] = ()) -> str:
+def _write_notebook(
+    executed: Path,
+    source: Path,
+    study: str,
+    charts: Collection[str] = (),
+    shares: Mapping[str, str] = NO_SHARES,
+) -> str:
     """Write what a page may show of a notebook, or why it shows nothing, into the folder that
     Sphinx reads.
 
     The notebooks of a study's other points are written next to its page, which links to them. A
-    figure links to those of its files that are among `charts`.
+    figure links to those of its files that are among `charts`. The answer ends with the share of
+    its point, if it is among `shares`.
 
     Returns:
         The first sentence of its answer; empty without one.
@@ -200,6 +209,10 @@ def _write_notebook(executed: Path, source: Path, study: str, charts: Collection
         return ""
     answer = _put_answer_first(notebook)
     session, shown = kernel.shown(executed)
+    share = shares.get(f"{session} {study} {shown}")
+    if answer and share:  # the calibration may follow the point
+        spoken = next(each for each in outputs(notebook.cells) if sentence(each))
+        spoken.data["text/markdown"] += f"\n\n{tables.markdown(share)}"
     if whose := _whose(executed, session, study):
         title, _, rest = notebook.cells[0].source.partition("\n")
         notebook.cells[0].source = f"{title}\n\n*{whose}*\n{rest}"

@@ -1,5 +1,5 @@
-"""The best measured rates of a device, from calibration rows, and the efficiency of points
-relative to them."""
+"""The best measured rates of a device, from calibration rows, and the share of them that points
+reach."""
 
 import pandas
 
@@ -59,30 +59,42 @@ def ceilings(rows: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def efficiency(summary: pandas.DataFrame, best: pandas.DataFrame) -> pandas.DataFrame:
-    """Compare points' arithmetic with the ceiling of the same device in the same session.
+    """Compare points' arithmetic with the best products of the same machine's device, of any
+    framework and session: on some CPUs one framework's products are half as fast as another's.
 
     Args:
         summary: from `statistics.summarise`.
         best: from `ceilings`.
 
     Returns:
-        The points with counted operations, with columns flops_per_second, ceiling (FLOP/s of a
-        matrix product in the precision of the point's products) and efficiency (a fraction).
-        Both ceiling and efficiency are missing if the session did not calibrate the device.
+        The points with counted operations, with columns flops_per_second, arithmetic (the
+        precision of their products), ceiling (FLOP/s of a matrix product in it, on so many
+        devices; processes on one CPU share it) and efficiency (a fraction). The last two are
+        missing if the device was not calibrated in that precision.
     """
     counted = summary.reindex(
         columns=dict.fromkeys([*summary, "flops_per_sample", "samples_per_second"])
     )
     counted = counted[counted["flops_per_sample"].notna() & counted["samples_per_second"].notna()]
+    rate = counted["flops_per_sample"] * counted["samples_per_second"]
     points = counted.assign(
-        arithmetic=counted["precision"].replace(ARITHMETIC),
-        flops_per_second=(counted["flops_per_sample"] * counted["samples_per_second"]).astype(
-            float
-        ),
+        arithmetic=counted["precision"].replace(ARITHMETIC), flops_per_second=rate.astype(float)
     )
-    best = best[best["model"] == "matmul"].rename(
-        columns={"precision": "arithmetic", "rate": "ceiling"}
-    )
-    key = ["machine", "device", "session", "framework", "arithmetic"]
-    joined = points.merge(best[[*key, "ceiling"]], on=key, how="left").drop(columns="arithmetic")
-    return joined.assign(efficiency=joined["flops_per_second"] / joined["ceiling"].astype(float))
+    key = ["machine", "device", "arithmetic"]
+    products = best[best["model"] == "matmul"].rename(columns={"precision": "arithmetic"})
+    joined = points.join(products.groupby(key)["rate"].max().rename("ceiling"), on=key)
+    devices = joined["device_count"].mask(joined["device"] == "cpu", 1).fillna(1).astype(float)
+    ceiling = joined["ceiling"].astype(float) * devices
+    return joined.assign(ceiling=ceiling, efficiency=joined["flops_per_second"] / ceiling)
+
+
+def shares(summary: pandas.DataFrame, best: pandas.DataFrame) -> dict[str, str]:
+    """Return in a sentence which share of its machine's best products each point reaches, by
+    session, study and point; for the arguments see `efficiency`."""
+    found = efficiency(summary, best).dropna(subset="efficiency")
+    low = {True: ", whose calibration was too low", False: ""}
+    return {
+        f"{line.session} {line.study} {line.point}": f"{line.efficiency:.0%} of this machine's best"
+        f" measured {line.arithmetic} products{low[line.efficiency > 1]}."
+        for line in found.itertuples()
+    }

@@ -10,6 +10,7 @@ import csv
 import io
 import math
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -330,6 +331,7 @@ def cut_torn_line(path: Path) -> bool:
 def _plain(value: object) -> object:
     if isinstance(value, numpy.generic):
         value = value.item()
-    if isinstance(value, float) and math.isnan(value):
+    is_missing = value is getattr(sys.modules.get("pandas"), "NA", None)
+    if is_missing or (isinstance(value, float) and math.isnan(value)):
         return None
     return " ".join(value.split()) if isinstance(value, str) else value

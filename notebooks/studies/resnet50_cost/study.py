@@ -74,10 +74,8 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     """Return one line per point: images a second and the share of the measured ceiling, or how
     the point failed.
 
-    If two points have the same setting, the one that measured more images counts. The ceiling is
-    that of one device, calibrated in the same session, times the number of devices. Processes on
-    one CPU share its cores and therefore its ceiling. Published rates have the bounds of their
-    rounding.
+    If two points have the same setting, the one that measured more images counts. For the ceiling
+    see `ceilings.efficiency`. Published rates have the bounds of their rounding.
 
     Returns:
         Columns: machine, chip, device, framework, variant, source, dataset, precision,
@@ -92,9 +90,7 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     shares = ceilings.efficiency(measured, evidence.ceilings).set_index(["machine", "point"])[
         "efficiency"
     ]
-    measured = measured.join(shares, on=["machine", "point"])
-    devices = measured["device_count"].mask(measured["device"] == "cpu", 1).astype(float)
-    measured = measured.assign(efficiency=measured["efficiency"].astype(float) / devices)
+    measured = measured.join(shares.astype(float), on=["machine", "point"])
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
     columns = [
         "machine",

@@ -281,8 +281,8 @@ class Experiment(Process):
         """Measure the point in fresh processes, one after the other, and return their rows.
 
         Each measures the windows of the budget; one after the first compares the first steps with
-        float64. A search comes first, and compares. If this was cut short, the next call continues. An interrupt of the cell
-        ends the process under way.
+        float64. A search comes first, and compares. If this was cut short, the next call
+        continues. An interrupt of the cell ends the process under way.
 
         Raises:
             PointFailed: no window was measured.

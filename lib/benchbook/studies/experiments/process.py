@@ -4,8 +4,9 @@ or measures windows.
 Windows of one process agree better than processes of one point, so a point is measured in
 several processes, one after the other; see `notebook.Experiment.measure`. Process 0 searches for
 settings, if the point is tuned, and compares the first steps with float64; else it runs after
-process 1. Processes from 1 on measure windows; the first of them also evaluates. Each writes a run of its own. How is said by
-the study's `Plan`: `load` returns the data, `start` the workload, and `measure` measures.
+process 1. Processes from 1 on measure windows; the first of them also evaluates. Each writes a
+run of its own. How is said by the study's `Plan`: `load` returns the data, `start` the workload,
+and `measure` measures.
 """
 
 import base64
