@@ -26,9 +26,8 @@ ORIGINALS = layout.root() / "outputs" / "runs"
 FILES_OF_MACHINE = 50
 READING = """
 from benchbook.machine import layout
-from benchbook.rows import crosschecks
-from benchbook.studies.experiments.parameters import point_name
-crosschecks.read(layout.outputs() / "runs", print, point_name)
+from benchbook.studies.checks import CHECKS
+CHECKS.read(layout.outputs() / "runs", print)
 """
 # copies are up to this share faster than their original, so that their windows never overlap
 FASTEST = 0.1

@@ -26,7 +26,6 @@ from pydantic_core import PydanticCustomError
 from benchbook import studies
 from benchbook.machine.kinds import GROUPS, KINDS
 from benchbook.measuring.trials import PRECISIONS
-from benchbook.record import naming
 from benchbook.rows import manifests, points
 from benchbook.rows.schema import describe_error, quoted
 
@@ -237,6 +236,8 @@ def title(study: str, parameters: dict) -> str:
     Args:
         study, parameters: see `point_name`.
     """
+    from benchbook.record import naming  # and pandas, which a measuring process does not need
+
     leading, changed = _described(study, parameters)
     return naming.words(told := leading | changed, told)
 
