@@ -33,13 +33,8 @@ STUDIES = {
     | {"no momentum", "a ReLU left out", SCALER},
 }
 LATER = "all but the last layer frozen after the comparison"
-OF_TEXT = {"half of each sequence of large batches": plants.half_sequences}
-EVERY = plants.EVERY | plants.OF_LARGE_BATCHES | {LATER: plants.frozen_below_the_head} | OF_TEXT
-FAULTS = [
-    (study, name)
-    for study, lacks in STUDIES.items()
-    for name in EVERY.keys() - lacks - (set() if study == "gpt_tokens" else OF_TEXT.keys())
-]
+EVERY = plants.EVERY | plants.OF_LARGE_BATCHES | {LATER: plants.frozen_below_the_head}
+FAULTS = [(study, name) for study, lacks in STUDIES.items() for name in EVERY.keys() - lacks]
 
 
 def build(study: str, seed: int = 0, precision: str = "fp32") -> TorchWorkload:

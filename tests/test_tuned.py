@@ -22,11 +22,9 @@ from benchbook.judging import confirmation, verdicts
 from benchbook.judging.agreement import Agreement
 from benchbook.measuring import parity, protocol, tuned
 from benchbook.studies.mnist_speedup import plan as mnist
-from made.fakes import FakeWorkload, run
+from made.fakes import CPU, FakeWorkload, run
 from made.rows import make_row, make_rows
 from made.small import PLANS
-
-CPU = Device("cpu", "a test's CPU")
 
 
 @pytest.fixture
