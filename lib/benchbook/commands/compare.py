@@ -1,7 +1,7 @@
 """The command `compare`: machines and sessions point by point, chips by the best evidence."""
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ import typer
 from benchbook.commands.output import say, say_json, say_table
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, wording
-from benchbook.judging.intervals import Interval
 from benchbook.loop import results
 from benchbook.machine import condition, layout
 from benchbook.record import articles, estimates, observations, pairs
@@ -68,18 +67,17 @@ def _compare_points(names, sides, conditions, described, as_json) -> None:
     )
     lines["setting"], lines["name"] = lines["point"].map(titles), lines["side"].map(named)
     count, means = comparison.means(list(tables.values()))
-    verdicts = [
-        comparison.faster(mean, ("A", letter)) for letter, mean in zip(tables, means, strict=True)
+    told = [
+        mean.columns("ratio")
+        | {"side": letter, "name": named[letter], "points": count}
+        | {"verdict": comparison.faster(mean, ("A", letter))}
+        for letter, mean in zip(tables, means, strict=True)
     ]
     left = [set.intersection(*(set(each["a"]) for each in alone)), *(each["b"] for each in alone)]
     left = {name: sorted(points) for name, points in zip(names, left, strict=True)}
     if as_json:
         shown = ["study", "point", "setting", "name", "a", "b", "ratio", "low", "high"]
         shown = lines[[*shown, "interval", "verdict"]].to_dict("records")
-        told = [
-            mean.columns("ratio") | {"name": name, "verdict": verdict, "points": count}
-            for name, mean, verdict in zip(names[1:], means, verdicts, strict=True)
-        ]
         say_json({"sides": names, "points": shown, "means": told, "alone": left})
         return
     legend = ", ".join(f"{letter} is {name}" for letter, name in named.items())
@@ -88,17 +86,14 @@ def _compare_points(names, sides, conditions, described, as_json) -> None:
         shown = pandas.DataFrame({"setting": first["setting"], "A": first["a"].map(wording.rate)})
         for letter, own in group.set_index("point").groupby("side"):
             shown[letter] = own["b"].map(wording.rate)
-            shown[f"{letter} / A"] = own.apply(
-                lambda line: _ratio(Interval.from_row(line, "ratio"), line["verdict"]), axis=1
-            )
+            shown[f"{letter} / A"] = own.apply(_ratio, axis=1)
         say_table(f"{study}, samples/s: {legend}", shown)
-    if count > 1:
-        for letter, mean, verdict in zip(tables, means, verdicts, strict=True):
-            say(f"Geometric mean of {count} points: {letter} / A {_ratio(mean, verdict)}")
+    for mean in told if count > 1 else ():
+        say(f"Geometric mean of {count} points: {mean['side']} / A {_ratio(mean)}")
     cores = [comparison.cores(side, described) for side in sides]
     if len(set(cores)) > 1:
-        told = [f"{letter} on {used}" for letter, used in zip(named, cores, strict=True)]
-        say(f"Computed: {', '.join(told)}.")
+        used = [f"{letter} on {each}" for letter, each in zip(named, cores, strict=True)]
+        say(f"Computed: {', '.join(used)}.")
     for remark in dict.fromkeys(_remarks(lines, names[0])):
         say(remark)
     for name, points in left.items():
@@ -107,8 +102,8 @@ def _compare_points(names, sides, conditions, described, as_json) -> None:
             say(f"Not compared, because the other side has no such point: {settings} of {name}")
 
 
-def _ratio(ratio: Interval, verdict: str) -> str:
-    return f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g}), {verdict}"
+def _ratio(line: Mapping) -> str:
+    return "{ratio:.3g} ({low:.3g} to {high:.3g}), {verdict}".format(**line)
 
 
 def _remarks(lines: pandas.DataFrame, first: str) -> Iterator[str]:

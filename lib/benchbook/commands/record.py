@@ -65,8 +65,14 @@ def predict(
         f"rate     {middle} {unit}/s (90 %: {low} to {high})",
         f"sure     {rate.basis}",
         f"time     {wording.duration_within(*seconds)} for {images * length:,.0f} {unit}",
-        *_prices(name, price, dollars),
     ]
+    known = prices.in_words(name)
+    if dollars:
+        cost = "{} ({} to {})".format(*(wording.price(each, 2) for each in dollars))
+        hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
+        lines.append(f"rent     {cost} at {hour}")
+    if "buy" in known:
+        lines.append(f"buy      {known['buy']}")
     lines += [f"source   {each}" for each in sources]
     for size, (least, most, by) in batches.items():
         by = ", with flash attention" if network.sequence_length else by
@@ -86,20 +92,3 @@ def _refused(reason: Unknown, chip: str) -> str:
     if reason.question and others:
         parts.append(f"`benchbook compare` has pairs with {', '.join(others)}")
     return "; ".join(parts)
-
-
-def _prices(chip: str, price: float, dollars: list[float]) -> list[str]:
-    """Return lines with the rent and the purchase price of a chip, without those that are unknown.
-
-    Args:
-        chip: its canonical name.
-        price: the user's, in US dollars an hour; 0: the usual one on record.
-        dollars: of the rent: the middle, the least and the most; empty if unknown.
-    """
-    known, lines = prices.in_words(chip), []
-    if dollars:
-        middle, *ends = (wording.price(each, 2) for each in dollars)
-        cost = f"{middle} ({' to '.join(ends)})"
-        hour = f"{wording.price(price, 3)} an hour (your price)" if price else known["hour"]
-        lines.append(f"rent     {cost} at {hour}")
-    return lines + [f"buy      {known[name]}" for name in ("buy",) if name in known]
