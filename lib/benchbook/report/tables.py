@@ -86,7 +86,7 @@ def html(table: pandas.DataFrame) -> str:
     )
     options = {"index": False, "border": 0, "classes": "points", "justify": "unset"}
     with pandas.option_context(*NO_MATHS, "display.max_colwidth", None):
-        return content.to_html(escape=False, **options)
+        return re.sub(r">\n\s*<", "><", content.to_html(escape=False, **options))
 
 
 def harmless(cell: object) -> object:
