@@ -298,7 +298,7 @@ def test_on_a_tpu_later_processes_take_what_the_first_one_compiled(
         3, study="resnet50_cost", seen=seen, device=device, framework="jax", num_parity_steps=1
     )
     shared = str(measured.programs) if is_shared else None
-    assert calls == [(number, shared if number else None) for number in range(4)]
+    assert calls == [(number, shared if number else None) for number in (1, 0, 2, 3)]
     assert not measured.programs.exists()
     assert (
         measurement.PROGRAMS not in measurement.kinds.KINDS[device].environment
