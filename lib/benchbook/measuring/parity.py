@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import TYPE_CHECKING
 
 import numpy
 
@@ -22,9 +21,6 @@ from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
 from benchbook.measuring.writer import Run
-
-if TYPE_CHECKING:
-    pass
 
 FEWEST_UPDATES = 3  # steps of the optimiser: a missing momentum shows in the second
 DIFFERENTIATED = 3  # steps whose gradients are compared
