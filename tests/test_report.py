@@ -22,9 +22,10 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from benchbook.machine import context, identity, sessions
+from benchbook.machine import context, identity, layout, sessions
 from benchbook.record import articles
 from benchbook.report import aggregation, costs, pages, site, tables
+from benchbook.report import pages as points_pages
 from benchbook.running import kernel
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.results.evidence import Evidence
@@ -401,6 +402,12 @@ def test_a_page_begins_with_the_answer_of_the_reference_and_links_the_other_poin
     assert sorted(order, key=told.index) == order
     assert "It takes 3 s." not in told
     assert text(pages["points/mnist_speedup/tuned-cpu.html"]).startswith("Title # 2 s.")
+    line, source = (
+        {"study": "mnist_speedup", "point": "tuned-cpu"},
+        layout.notebook("mnist_speedup"),
+    )
+    linked = points_pages._notebook(line, source, True)
+    assert linked.startswith('<a href="points/mnist_speedup/tuned-cpu.html">')
 
 
 def test_a_site_can_be_made_before_anything_was_measured_and_without_what_was_there(

@@ -94,7 +94,7 @@ def _notebook(line: dict, source: Path | None, is_yours: bool) -> str:
     if source is None:
         return ""
     page = kernel.executed() / source.name
-    own = page.parent / "points" / f"{page.stem}-{line['point']}.ipynb"
+    own = kernel.kept_page(line["study"], line["point"])
     if is_yours and own.exists() and kernel.shown(page)[1] != line["point"]:
         page = own
     name = page.relative_to(kernel.executed()).with_suffix("")

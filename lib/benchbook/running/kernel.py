@@ -33,6 +33,11 @@ def executed() -> Path:
     return layout.outputs() / "executed"
 
 
+def kept_page(study: str, point: str) -> Path:
+    """Return where a point's notebook is kept as executed on this computer."""
+    return executed() / "points" / study / f"{point}.ipynb"
+
+
 def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
     """Copy the executed notebook of a point to where the report finds it; the first reference
     becomes the page.
@@ -40,9 +45,9 @@ def keep(notebook: Path, study: str, point: str, is_reference: bool) -> None:
     The file `.owner` next to a page has the session and the point that it shows.
     """
     page = executed() / layout.notebook(study).name
-    folder = executed() / "points" / study
-    folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(notebook, folder / f"{point}.ipynb")
+    kept = kept_page(study, point)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(notebook, kept)
     session = context.current().session
     of_session, of_point = shown(page)
     if not page.exists() or (is_reference and (of_session != session or of_point == point)):
