@@ -99,10 +99,11 @@ def virtual(conditions: pandas.DataFrame | None) -> frozenset[str]:
     Args:
         conditions: from `samples`.
     """
-    if conditions is None or "cpu_stolen_seconds" not in conditions:
+    if conditions is None:
         return frozenset()
-    stolen = conditions["cpu_stolen_seconds"].astype(float) > 0
-    return frozenset(conditions.loc[stolen | conditions["hypervisor"].notna(), "run_id"])
+    known = conditions.reindex(columns=["run_id", "cpu_stolen_seconds", "hypervisor"])
+    stolen = known["cpu_stolen_seconds"].astype(float) > 0
+    return frozenset(known.loc[stolen | known["hypervisor"].notna(), "run_id"])
 
 
 def seconds_asleep(before: Mapping, after: Mapping) -> float:
