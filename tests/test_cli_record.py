@@ -6,7 +6,7 @@ import re
 import pytest
 
 from benchbook.judging import wording
-from benchbook.record import chips, estimates, predict, prices
+from benchbook.record import chips, estimates, predict, prices, words
 from benchbook.report import costs
 from made.rows import windows, write
 
@@ -152,7 +152,7 @@ def test_what_the_record_says_is_json_as_well(run):
     )
     assert (tokens["unit"], tokens["tokens"]) == ("tokens/s", 1e9)
     listed = json.loads(run("chips", "4090", "--json"))["chips"]
-    assert [each["chip"] for each in listed] == list(chips.search("4090").index)
+    assert [each["chip"] for each in listed] == [each["chip"] for each in words.chips("4090")]
     assert None in [value for each in listed for value in each.values()]  # not known: not NaN
 
 

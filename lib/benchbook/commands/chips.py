@@ -1,9 +1,6 @@
 """The command `chips`; it needs no framework."""
 
-import csv
-
 from benchbook.commands.output import say, say_json
-from benchbook.machine import layout
 from benchbook.record import words
 
 SPECIFICATIONS = {
@@ -21,10 +18,7 @@ DUAL_ISSUE = "dual issue: two products at a time on each core"  # the words of a
 
 def chips(text: str, as_json: bool) -> None:
     """Print the specifications of the chips whose names have the words of a text."""
-    path, has_words = layout.published() / "record" / "chips.csv", words.finder(text)
-    with path.open(newline="", encoding="utf-8") as file:
-        lines = [*csv.DictReader(file)]
-    chosen = [line for line in lines if has_words(f"{line['chip']}|{line['aliases']}")]
+    chosen = words.chips(text)
     if not chosen:
         raise ValueError(
             f"no chip on record is called {text!r}; `benchbook chips` without words lists all"

@@ -91,7 +91,7 @@ def resolve(name: str) -> str:
     for text in itertools.accumulate(AROUND, without, initial=name.lower().strip()):
         if own := listed(text):
             return own
-        if several := list(search(text).index) if text else []:
+        if several := [line["chip"] for line in words.chips(text)] if text else []:
             break
     if len(several) == 1:
         return several[0]
@@ -227,14 +227,6 @@ def contradiction(chip: str) -> str:
         return ""
     rates = f"fp32 {fp32:g}, fp16 {fp16:g}, matrix {matrix:g} TFLOP/s"
     return f"{chip}: its published rates contradict one another ({rates})"
-
-
-def search(text: str = "") -> pandas.DataFrame:
-    """Return the lines of `table` whose name or aliases have all words of a text, see `words`; an
-    empty text finds all chips."""
-    printed = table()
-    written = printed["chip"] + "|" + printed["aliases"]
-    return printed[written.map(words.finder(text)).astype(bool)]
 
 
 @functools.cache
