@@ -125,12 +125,7 @@ def pairs() -> Iterator[tuple[bool, Interval, Interval, float, bool]]:
             sides = [(first[key], second[key]) for key in keys]
             for (*_, kept), point, ratio in zip(keys, sides, compare.ratios(sides), strict=True):
                 rates = [Interval.from_row(each, "samples_per_second") for each in point]
-                errors = [
-                    intervals.processes_half(rate, each["between_sessions"])
-                    / intervals.half_width(1.0, each["num_processes"], 1)
-                    for rate, each in zip(rates, point, strict=True)
-                ]
-                variance = float(numpy.square(errors).sum())
+                variance = sum(map(intervals.processes_variance, point))
                 yield kept, *rates, variance, not ratio.low <= 1 <= ratio.high
 
 

@@ -2,6 +2,7 @@
 more than chance?"""
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy
@@ -131,9 +132,8 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
     Args:
         pairs: lines of a summary.
     """
-    sides = [side for pair in pairs for side in pair]
-    rates = [Interval.from_row(side, "samples_per_second") for side in sides]
-    found = [intervals.divide(b, a) for a, b in zip(rates[::2], rates[1::2], strict=True)]
+    rate = functools.partial(Interval.from_row, value="samples_per_second")
+    found = [intervals.divide(rate(b), rate(a)) for a, b in pairs]
     known = [
         place
         for place, (ratio, (a, b)) in enumerate(zip(found, pairs, strict=True))
@@ -141,16 +141,13 @@ def ratios(pairs: Sequence[tuple[Mapping, Mapping]]) -> list[Interval]:
         and a["machine"] == b["machine"]
         and a["session"] != b["session"]
     ]
-    places = [at for place in known for at in (2 * place, 2 * place + 1)]
-    counts = [sides[at]["num_processes"] for at in places]
-    sessions = [sides[at]["between_sessions"] for at in places]
-    own = [*map(intervals.processes_half, [rates[at] for at in places], sessions)]
-    halves = numpy.array(own).reshape(-1, 2)
-    errors = halves / intervals.half_width(1.0, numpy.array(counts).reshape(-1, 2), 1)
+    own = [pairs[place] for place in known]
+    halves = numpy.array([math.hypot(*map(intervals.processes_half, pair)) for pair in own])
+    variances = numpy.array([sum(map(intervals.processes_variance, pair)) for pair in own])
+    stated = numpy.array([a["between_sessions"] ** 2 + b["between_sessions"] ** 2 for a, b in own])
     logs = numpy.log([found[place].value for place in known])
-    stated = numpy.square(sessions).reshape(-1, 2).sum(axis=1)
-    parts = intervals.sessions_parts(logs, numpy.square(errors).sum(axis=1), stated)
-    widths = numpy.exp(numpy.hypot(numpy.hypot(*halves.T), parts)).tolist()
+    parts = intervals.sessions_parts(logs, variances, stated)
+    widths = numpy.exp(numpy.hypot(halves, parts)).tolist()
     for place, width in zip(known, widths, strict=True):
         value = found[place].value
         found[place] = Interval(value, value / width, value * width, intervals.INTERVAL)

@@ -108,11 +108,16 @@ def half_widths(variance, num_processes, deviations: Deviations = UNPAIRED):
     return part, numpy.hypot(part, half_width(deviations.session**2, numpy.inf, 1))
 
 
-def processes_half(rate: Interval, between_sessions: float) -> float:
-    """Return the processes' part of half a rate's interval, which holds this deviation between
-    sessions."""
-    session = half_width(between_sessions**2, math.inf, 1)
-    return math.sqrt(max(0.0, math.log(rate.high / rate.value) ** 2 - session**2))
+def processes_half(line: Mapping) -> float:
+    """Return the processes' part of half the interval of a summary's rate."""
+    session = half_width(line["between_sessions"] ** 2, math.inf, 1)
+    whole = math.log(line["high"] / line["samples_per_second"])
+    return math.sqrt(max(0.0, whole**2 - session**2))
+
+
+def processes_variance(line: Mapping) -> float:
+    """Return the processes' part of the variance of a summary's rate, on the log scale."""
+    return (processes_half(line) / half_width(1.0, line["num_processes"], 1)) ** 2
 
 
 def sessions_parts(
