@@ -1,10 +1,12 @@
 """Your own network by name: it trains as it computes, and errors name what does not fit."""
 
+import math
 import pkgutil
 import re
 import sys
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -280,6 +282,21 @@ def rate(speed: float, others: float = 0.0) -> Rate:
 def test_processes_are_enough_when_they_agree(speeds, is_known):
     assert results.is_known([[rate(speed) for speed in speeds]]) == is_known
     assert not results.is_known([[rate(100), rate(100)], [rate(1)]])
+
+
+@pytest.mark.parametrize(
+    ("device", "is_virtual", "between"),
+    [
+        ("Intel Xeon (cpu, PyTorch)", True, intervals.VIRTUAL.session),
+        ("Intel Xeon (cpu, PyTorch)", False, intervals.UNPAIRED.session),
+        ("NVIDIA T4 (cuda, PyTorch)", True, intervals.UNPAIRED.session),
+    ],
+)
+def test_sessions_of_a_virtual_machines_cpu_differ_by_more(device, is_virtual, between):
+    rates = [replace(rate(100), device=device)] * 2
+    half = math.log(results.Result.of("net", rates, (), is_virtual).high / 100)
+    parts = 1.96 * between, intervals.half_widths(0.0, 2)[0]
+    assert half == pytest.approx(math.hypot(*parts), rel=1e-3)
 
 
 def test_a_result_is_kept_and_compared_by_its_name(tmp_path, command):

@@ -17,7 +17,7 @@ from benchbook.loop import loading, results
 from benchbook.loop.networks import Choices
 from benchbook.loop.rate import Rate, accelerator
 from benchbook.loop.results import Result
-from benchbook.machine import launch, layout, temporary
+from benchbook.machine import contention, launch, layout, temporary
 
 RUN = "benchbook.loop.networks:run"
 # What `--tuned` tries, one after the other, and then all of it together.
@@ -171,7 +171,10 @@ def _measure(
     names = (
         [name] if len(loops) == 1 else [f"{name}, loop {place + 1}" for place in range(len(loops))]
     )
-    return [Result.of(each, rates, losses) for each, rates in zip(names, loops, strict=True)]
+    is_virtual = contention.is_virtual()
+    return [
+        Result.of(each, rates, losses, is_virtual) for each, rates in zip(names, loops, strict=True)
+    ]
 
 
 def _said(log: Path) -> list[str]:

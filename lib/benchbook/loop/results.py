@@ -53,12 +53,24 @@ class Result:
     losses: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, name: str, rates: Sequence[Rate], losses: Sequence[float] = ()) -> "Result":
-        """Return the result of a loop's rates in each process."""
+    def of(
+        cls,
+        name: str,
+        rates: Sequence[Rate],
+        losses: Sequence[float] = (),
+        is_virtual: bool = False,
+    ) -> "Result":
+        """Return the result of a loop's rates in each process.
+
+        Args:
+            name, losses: see the class.
+            rates: of each process.
+            is_virtual: whether a virtual machine measured it; see `contention.is_virtual`.
+        """
         if len(rates) > 1:
             values = [each.samples_per_second for each in rates]
-            on_virtual = not rates[0].chip and contention.is_virtual()
-            deviations = intervals.VIRTUAL if on_virtual else intervals.UNPAIRED
+            on_virtual_cpu = is_virtual and not rates[0].chip
+            deviations = intervals.VIRTUAL if on_virtual_cpu else intervals.UNPAIRED
             whole = intervals.interval(values, range(len(values)), deviations)
         else:
             [one] = rates
