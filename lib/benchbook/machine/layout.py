@@ -1,6 +1,7 @@
 """Paths of the project's folders and notebooks, and the rule for names that become part of a
 path."""
 
+import importlib.util
 import json
 import os
 import re
@@ -50,6 +51,11 @@ def checkout() -> Path | None:
     elsewhere."""
     folder = Path(__file__).resolve().parents[3]
     return folder if (folder / "notebooks").is_dir() else None
+
+
+def missing(*packages: str) -> list[str]:
+    """Return which packages are not installed, without importing them."""
+    return [name for name in packages if importlib.util.find_spec(name) is None]
 
 
 def how_to_install(*packages: str) -> str:

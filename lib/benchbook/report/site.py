@@ -3,7 +3,6 @@ and data."""
 
 import functools
 import html
-import importlib.util
 import json
 import os
 import re
@@ -68,7 +67,7 @@ def write() -> Path:
 
 def missing() -> list[str]:
     """Return the packages that the site needs and that are not installed."""
-    return [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    return layout.missing(*NEEDED)
 
 
 def notebooks() -> list[Path]:

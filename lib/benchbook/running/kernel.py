@@ -8,7 +8,6 @@ session is its study's page. A report shows only these and the examples in outpu
 others may come from anywhere, since `benchbook add` writes below outputs/runs.
 """
 
-import importlib.util
 import logging
 import shutil
 import sys
@@ -22,7 +21,7 @@ NEEDED = ("papermill", "ipykernel")
 def check() -> None:
     """Raise ValueError, which says how they are installed, if packages that run notebooks are
     missing."""
-    if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
+    if missing := layout.missing(*NEEDED):
         how = layout.how_to_install(*missing)
         raise ValueError(f"notebooks run in {', '.join(missing)}, missing here; allowed: `{how}`")
 
