@@ -122,7 +122,7 @@ def usual_rent(chip: str) -> float | None:
 @functools.cache
 def purchase_prices(chip: str) -> pandas.DataFrame:
     """Return the purchase prices of a chip: the newest first, then the launch price, then those
-    of which it is unknown what was sold.
+    whose source does not say what was sold.
 
     Args:
         chip: its canonical name.

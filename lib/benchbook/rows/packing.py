@@ -195,7 +195,7 @@ class Packer(crosschecks.Checker):
         Messages of failures are not packed: an error's text may hold folders, hosts and keys.
 
         Args:
-            machine_name: the machine of the rows, whoever measured them; empty: the sessions that
+            machine_name: the machine of the rows, other people's too; empty: the sessions that
             this checkout measured on this computer.
             path: the zip to write; default: `<machine>.zip` in the outputs folder.
             say: called with what `checked` has to say.

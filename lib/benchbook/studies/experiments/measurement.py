@@ -162,8 +162,11 @@ class Measurement:
         last = max(done, default=0)
         further = range(last + 1, last + 1 + self.count - len(counted))
         left = [] if is_known else list(further)
-        if checks and CHECK not in done:  # a search comes first, else the first number
-            left.insert(int(not done and given.get("variant") != "tuned"), CHECK)
+        if checks and CHECK not in done:
+            is_after_one = (
+                not done and given.get("variant") != "tuned"
+            )  # the first number waits for none
+            left.insert(1 if is_after_one else 0, CHECK)
         if is_over(done):
             left = []
         patience = patience if disturbed.intersection(runs[-1:]) else 0.0
