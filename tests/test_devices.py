@@ -476,3 +476,9 @@ def test_an_optional_import_of_a_library_is_left_out_and_can_be_imported_afterwa
     assert (
         libraries.import_alone("later_host_of_tests").guest_of_tests is guest
     )  # it was imported before
+
+
+def test_a_framework_that_is_imported_costs_a_step_no_file(monkeypatch):
+    devices.backend("torch")
+    monkeypatch.setattr(libraries.temporary, "folder", lambda: pytest.fail("a folder was made"))
+    assert devices.backend("torch")  # each step of Keras asks thrice

@@ -98,11 +98,14 @@ def _measure_network(choices: Choices, tuned: bool, **limits: Any) -> list[Resul
     network = choices.network.rpartition("/")[2]
     if choices.arguments:
         network += f" ({choices.arguments})"
+    images = "" if choices.loader else f", {choices.image_size} px"
+    work = f"{network}{images}, batch {choices.batch_size}, "
     found = []
     for settings in dict.fromkeys(tried):
-        name = f"{network}, batch {choices.batch_size}, {settings}"
         own = replace(choices, settings=settings)
-        found += _measure(name, RUN, own, **limits, words=lambda rate: str(rate).splitlines()[0])
+        found += _measure(
+            f"{work}{settings}", RUN, own, **limits, words=lambda rate: str(rate).splitlines()[0]
+        )
     if tuned:
         lines = {
             "samples/s": [wording.four_digits(each.samples_per_second) for each in found],
@@ -111,10 +114,8 @@ def _measure_network(choices: Choices, tuned: bool, **limits: Any) -> list[Resul
                 " ".join(map("{:.4g}".format, each.losses)) for each in found
             ],
         }
-        names = [
-            each.name.removeprefix(f"{network}, batch {choices.batch_size}, ") for each in found
-        ]
-        say_table(network, pandas.DataFrame({"setting": names} | lines))
+        names = [each.name.removeprefix(work) for each in found]
+        say_table(work.removesuffix(", "), pandas.DataFrame({"setting": names} | lines))
     return found
 
 

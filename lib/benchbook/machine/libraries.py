@@ -61,6 +61,8 @@ def import_alone(name: str) -> ModuleType:
     Raises:
         ImportError: it is not installed, or does not work here.
     """
+    if known := sys.modules.get(name):
+        return known  # each step of Keras asks for its framework
     skipped = [other for other in OPTIONAL_IMPORTS.get(name, ()) if other not in sys.modules]
     sys.modules.update(
         dict.fromkeys(skipped)
