@@ -43,6 +43,20 @@ def test_the_first_signal_stops_and_those_that_follow_wait(number):
     process.stdout.close()
 
 
+def test_a_stop_that_python_drops_is_raised_again():
+    code = (
+        "import os, signal, sys, time\nfrom benchbook.machine import stopping\n"
+        "for each in stopping.STOP_SIGNALS: signal.signal(each, signal.SIG_DFL)\n"
+        "stopping.stop_on_signals()\nclass Dropped:\n    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n        time.sleep(0.1)\n"
+        "try:\n    Dropped()\n    print(flush=True)\n    time.sleep(30)\n"
+        "except stopping.Stopped as stop:\n    sys.exit(stop.status)"
+    )
+    process = start(code)
+    assert process.wait(10) == 130
+    process.stdout.close()
+
+
 def test_nohup_stays_in_force():
     code = (
         "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nfrom benchbook.machine import stopping\n"

@@ -3,6 +3,7 @@
 import errno
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import traceback
@@ -25,6 +26,7 @@ def main() -> None:
     except SystemExit:
         raise
     except BaseException as error:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # of `stopping`: this process ends
         if os.environ.get("BENCHBOOK_DEBUG"):
             traceback.print_exception(error)
         text, status = describe(error)

@@ -1,8 +1,10 @@
 """Stop on signals."""
 
 import signal
+import weakref
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+AGAIN_SECONDS = 0.5  # after which a stop that was lost is raised again
 
 
 class Stopped(BaseException):
@@ -22,15 +24,25 @@ def stop_on_signals() -> None:
     """Raise Stopped on Ctrl-C, on SIGTERM, and when the terminal closes; ignored signals (nohup)
     stay ignored.
 
-    Only the first signal counts. The terminal and the parent process may send one each, and the
-    second must not interrupt the writing of a row.
+    Only the first signal counts, while its exception is on its way: the terminal and the parent
+    process may send one each, and the second must not interrupt the writing of a row. Python drops
+    an exception that it cannot pass on, as in `__del__` or the callback of a weak reference: a
+    timer raises it again, and so does another signal.
     """
+    first, on_its_way = 0, lambda: None
 
     def stop(number: int, _frame) -> None:
-        for other in STOP_SIGNALS:
-            signal.signal(other, signal.SIG_IGN)
-        raise Stopped(number)
+        nonlocal first, on_its_way
+        first = first or number
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+        if on_its_way() is None:
+            error = Stopped(first)
+            on_its_way = weakref.ref(error)
+            try:
+                raise error
+            finally:
+                del error  # else this frame, which its traceback has, would keep it
 
-    for number in STOP_SIGNALS:
+    for number in (*STOP_SIGNALS, signal.SIGALRM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, stop)
