@@ -12,12 +12,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -126,12 +127,15 @@ def model_of(plan: Any) -> type[BaseModel]:
         for name, allowed in choices.items()
         if allowed
     }
+    hints = {
+        name: hint
+        for base in reversed(inspect.getmro(plan))  # a later one declares a field anew
+        for name, hint in inspect.get_annotations(base).items()
+        if any(isinstance(part, FieldInfo) for part in get_args(hint))
+    }
     for each in fields(plan):
-        for one in plan.__mro__:
-            kind = vars(one).get("__annotations__", {}).get(each.name)
-            parts = getattr(kind, "__metadata__", ())
-            if any(isinstance(part, FieldInfo) for part in parts) and each.name not in plan.WITHOUT:
-                made.setdefault(each.name, (kind, each.default))
+        if each.name in hints.keys() - plan.WITHOUT:
+            made[each.name] = hints[each.name], each.default
     return create_model("Parameters", __config__=STRICT, **made)
 
 
