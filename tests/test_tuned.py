@@ -270,10 +270,10 @@ def choose(folder, clock, tuned_over_reference, number=1, session="a-session", n
     makes = build("tuned", 1.0 / tuned_over_reference), build("reference", 1.0)
     device, limits = (
         makes[0](CHOSEN).device,
-        {"search_seconds": 10, "parity_steps": 1, "window_seconds": 4},
+        {"search_seconds": 10, "num_parity_steps": 1, "window_seconds": 4},
     )
     make, settings = tuned.choose(
-        record, device, *makes, trial=makes[0], plain=Settings(), changes=None, **limits
+        record, device, *makes, trial=makes[0], plain=Settings(), changes=None, given=limits
     )
     workload = make(settings=settings)
     record.describe(**workload.description())

@@ -18,7 +18,7 @@ process, chance would decide whose memory is returned in each step.
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 
 from benchbook.frameworks.devices import Device
@@ -72,12 +72,10 @@ def choose(
     tuned: Make,
     reference: Make,
     *,
-    search_seconds: float,
-    parity_steps: int,
-    window_seconds: float,
     trial: Make,
     plain: Settings,
     changes: Sequence[dict] | None,
+    given: Mapping,
 ) -> tuple[Make, Settings]:
     """Return what makes the workload that a tuned point measures, and its settings.
 
@@ -89,25 +87,26 @@ def choose(
         device: where both workloads compute.
         tuned: makes the point's workload with fresh weights, called with settings=...
         reference: makes the study's reference in the same way, with as many images in a step.
-        search_seconds, parity_steps: of the search, see `fastest`.
-        window_seconds: the least length of a window that confirms; 0: CONFIRM_SECONDS.
         trial: makes the workload that the search tries, for example with smaller batches than
         `tuned`.
         plain: the reference's settings.
         changes: what the search tries; None: `candidates`.
+        given: the point's parameters: search_seconds and num_parity_steps, see `fastest`, and
+        window_seconds, the least length of a window that confirms.
     """
     changes = candidates(device) if changes is None else changes
     before = _before(run)
     if before is None:
         with run.during("setup"):
-            settings, trials = fastest(trial, device, search_seconds, parity_steps, changes)
+            limits = given["search_seconds"], given["num_parity_steps"]
+            settings, trials = fastest(trial, device, *limits, changes)
         chosen = TUNED
     else:
         chosen, settings, trials = before
     if chosen == TUNED:  # in every process: one alone has a range, which confirms nothing
         with run.during(confirmation.PHASE):
             workloads = {REFERENCE: reference(settings=plain), TUNED: tuned(settings=settings)}
-            alternate(run, workloads, window_seconds, promised=promised(trials))
+            alternate(run, workloads, given["window_seconds"], promised=promised(trials))
         confirmed = confirmation.ratio(run.rows())
         if before is None and not (confirmed and confirmed.low > 1):
             chosen, settings = REFERENCE, plain

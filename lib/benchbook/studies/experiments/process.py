@@ -142,26 +142,25 @@ class Process:
     def _search(self, reference: functools.partial, changes: list[dict] | None) -> None:
         """Set `make` and `settings` to the fastest settings found, or to the reference if none
         are faster."""
-        given, trial = self.parameters, self.make
-        limits = {
-            "search_seconds": given["search_seconds"],
-            "parity_steps": given["num_parity_steps"],
-        }
-        limits |= {
-            "window_seconds": given["window_seconds"],
-            "plain": self.settings,
-            "changes": changes,
-        }
-        if most := given.get("trial_batch_size"):  # per device
-            size = min(self.make.keywords["batch_size"], most * self.device.count)
+        trial = self.make
+        if most := self.parameters.get("trial_batch_size"):  # per device
+            size = min(trial.keywords["batch_size"], most * self.device.count)
             data = (
-                None if isinstance(self.make.args[0], Collection) else self.make.args[0]
-            )  # decoding takes longer
+                None if isinstance(trial.args[0], Collection) else trial.args[0]
+            )  # decoding is slow
             trial = functools.partial(
-                self.make.func, data, self.device, **(self.make.keywords | {"batch_size": size})
+                trial.func, data, self.device, **trial.keywords | {"batch_size": size}
             )
-        chosen = tuned.choose(self.run, self.device, self.make, reference, trial=trial, **limits)
-        self.make, self.settings = chosen
+        self.make, self.settings = tuned.choose(
+            self.run,
+            self.device,
+            self.make,
+            reference,
+            trial=trial,
+            plain=self.settings,
+            changes=changes,
+            given=self.parameters,
+        )
 
     def alternate(self, settings: Settings) -> None:
         """Append windows of the workload that alternate with those of the same one in other
