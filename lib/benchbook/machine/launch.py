@@ -35,6 +35,8 @@ from benchbook.machine import context, control_groups, processes, temporary
 INTERRUPT_SECONDS = 10.0  # in which an interrupted child may write its last row
 MESSAGES = "messages"  # the pipe in a task's folder
 LOOPBACK = {"Linux": "lo", "Darwin": "lo0"}
+# A name of this computer may not resolve. Source: https://docs.pytorch.org/docs/stable/elastic/run.html
+TORCHRUN = "torch.distributed.run --standalone --nproc-per-node={} --local-addr=127.0.0.1 -m"
 POLL_SECONDS = 0.5  # between two calls of `on_wait`; frequent ones would disturb windows
 MOST_LOG_BYTES = 2**16  # at the log's end, which are searched for its last line
 FULL_BYTES = 2**20  # a disk with less free space counts as full
@@ -89,18 +91,13 @@ def call(
     Returns:
         The function's result (of rank 0) and None, or None and how the child failed.
     """
-    command = [sys.executable, "-m", processes.LAUNCHER]
-    if num_ranks > 1:  # Source: https://docs.pytorch.org/docs/stable/elastic/run.html
-        options = [
-            "--standalone",
-            f"--nproc-per-node={num_ranks}",
-            "--local-addr=127.0.0.1",
-        ]  # a name may not resolve
-        command[1:2] = ["-m", "torch.distributed.run", *options, "-m"]
+    command = [sys.executable, "-m"]
+    if num_ranks > 1:
+        command += TORCHRUN.format(num_ranks).split()
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path))
-    }  # a user's folder may be in it
-    environment["GLOO_SOCKET_IFNAME"] = LOOPBACK[platform.system()]
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # a user's folder may be in it
+        "GLOO_SOCKET_IFNAME": LOOPBACK[platform.system()],
+    }
     kills = control_groups.memory_kills()
     with temporary.folder() as folder:
         log = log or folder / "log"
@@ -109,14 +106,12 @@ def call(
         # It is opened as a writer as well, so that it has no end.
         channel = os.open(folder / MESSAGES, os.O_RDWR | os.O_NONBLOCK)
         with log.open("ab", buffering=0) as file:
-            options = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.PIPE,
-                "stderr": file,
-                "start_new_session": True,
-            }
             child = subprocess.Popen(
-                [*command, str(folder)], **options, env=environment | (variables or {})
+                [*command, processes.LAUNCHER, str(folder)],
+                **dict.fromkeys(("stdin", "stdout"), subprocess.PIPE),
+                stderr=file,
+                start_new_session=True,
+                env=environment | (variables or {}),
             )
             try:
                 end = time.monotonic() + seconds
@@ -135,14 +130,14 @@ def call(
             return None, Failed("", f"took longer than its limit of {seconds:.0f} s", is_late=True)
         if not status and (folder / "result").exists():  # else it left by os._exit
             return pickle.loads((folder / "result").read_bytes()), None
-        how = (
-            f"was ended by {signal.Signals(-status).name}"
-            if status < 0
-            else f"ended with exit status {status}"
-        )
-        errors = (json.loads(path.read_text()) for path in sorted(folder.glob("error-*")))
-        failed = Failed(**next(errors, {"name": "", "message": f"the process {how}"}))
-        return None, failed if failed.name else _death(failed.message, log, kills)
+        for path in sorted(folder.glob("error-*")):
+            name, how = json.loads(path.read_text())
+            break
+        else:
+            name, how = "", f"the process ended with exit status {status}"
+            if status < 0:
+                how = f"the process was ended by {signal.Signals(-status).name}"
+        return None, Failed(name, how) if name else _death(how, log, kills)
 
 
 def send(message: Any) -> None:
@@ -236,7 +231,7 @@ def main() -> None:
         result = getattr(importlib.import_module(module), name)(*arguments)
     except BaseException as error:
         is_death = isinstance(error, Died)
-        failure = {"name": "" if is_death else type(error).__name__, "message": str(error)}
+        failure = "" if is_death else type(error).__name__, str(error)
         temporary.write(folder / f"error-{rank}", json.dumps(failure))
         if is_death:  # so that the log ends with the last words of what died
             os._exit(1)
