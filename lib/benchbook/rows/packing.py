@@ -68,6 +68,27 @@ def _readable(text: str) -> str:
     return unicodedata.normalize("NFC", written)
 
 
+def _publishable(path: Path, content: bytes) -> bytes:
+    """Return a file's content without messages of failures.
+
+    Raises:
+        PackError: it names a private folder.
+    """
+    if path.suffix == ".csv":
+        written = records.texts(path, path.name)
+        if "message" in written and written["message"].notna().any():
+            written = written.assign(message=None)
+            content = written.to_csv(index=False, lineterminator="\n").encode()
+    text = _readable(content.decode(errors="replace"))
+    for private in (Path.home(), layout.root()):
+        pattern = rf"(?<![\w.-]){re.escape(_readable(str(private)))}(?![\w.-])"
+        if len(private.parts) > 1 and re.search(pattern, text):
+            allowed = "no private folders in published files"
+            name = path.relative_to(layout.outputs() / "runs")
+            raise PackError(f"{name} names the folder {private}; allowed: {allowed}")
+    return content
+
+
 def _name_here(folder: Path, rows: pandas.DataFrame, here: pandas.DataFrame) -> str:
     """Return the name of a pack's machine here: its own, unless rows of another computer have it.
 
@@ -210,43 +231,27 @@ class Packer(crosschecks.Checker):
             SchemaError, ManifestError: a row or a manifest breaks its schema.
         """
         own = sessions.own()
-        is_by_name, machine_name = bool(machine_name), machine_name or _own_machine(own)
-        folder = layout.runs(machine_name)
-        if unfinished := sorted(folder.rglob("*.running")):
-            raise PackError(
-                f"run {unfinished[0].stem} of {machine_name} has not ended; run the same `make study` again"
-            )
+        machine = machine_name or _own_machine(own)
+        folder = layout.runs(machine)
+        for unfinished in sorted(folder.rglob("*.running")):
+            again = "run the same `make study` again"
+            raise PackError(f"run {unfinished.stem} of {machine} has not ended; {again}")
         if not folder.is_dir():
-            raise PackError(f"machine {machine_name!r} has no rows; {_machines()}")
+            raise PackError(f"machine {machine!r} has no rows; {_machines()}")
         contents, rows = read(folder), self._of_machine(folder, say)
-        is_own = rows["session"].isin(own)
-        if is_by_name and not is_own.all():
-            others, every = (each["run_id"].nunique() for each in (rows[~is_own], rows))
-            say(
-                f"{others} of {every} runs of {machine_name} were not measured by this checkout here"
-            )
-        elif not is_by_name:
-            rows = rows[is_own]
-            kept = set(rows["run_id"])
-            contents = {name: text for name, text in contents.items() if Path(name).stem in kept}
-        for name, content in contents.items():
-            if name.endswith(".csv"):
-                written = records.texts(folder.parent / name, name)
-                if "message" in written and written["message"].notna().any():
-                    content = (
-                        written.assign(message=None)
-                        .to_csv(index=False, lineterminator="\n")
-                        .encode()
-                    )
-                    contents[name] = content
-            text = _readable(content.decode(errors="replace"))
-            for private in (Path.home(), layout.root()):
-                pattern = rf"(?<![\w.-]){re.escape(_readable(str(private)))}(?![\w.-])"
-                if len(private.parts) > 1 and re.search(pattern, text):
-                    raise PackError(
-                        f"{name} names the folder {private}; allowed: no private folders in published files"
-                    )
-        path = path or layout.outputs() / f"{machine_name}.zip"
+        others, every = rows.loc[~rows["session"].isin(own), "run_id"].nunique(), rows["run_id"]
+        if not machine_name:
+            rows = rows[rows["session"].isin(own)]
+        elif others:
+            told = f"{others} of {every.nunique()} runs of {machine}"
+            say(f"{told} were not measured by this checkout here")
+        kept = set(rows["run_id"])
+        contents = {
+            name: _publishable(folder.parent / name, content)
+            for name, content in contents.items()
+            if Path(name).stem in kept
+        }
+        path = path or layout.outputs() / f"{machine}.zip"
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
         with temporary.naming(path), zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
