@@ -11,6 +11,7 @@ from benchbook.frameworks.devices import Device
 from benchbook.frameworks.torch.runtime import ResidentArrays
 from benchbook.frameworks.torch.training import move
 from benchbook.frameworks.workload import Settings
+from benchbook.studies.simclr_epochs import views
 from made import small
 
 pytestmark = pytest.mark.frameworks("torch")
@@ -59,9 +60,16 @@ def loaded():
         yield [move(torch.zeros(3), GPU, Settings())]
 
 
+def cropped():
+    """Yield views of a batch by corners that the host draws, as Kornia does."""
+    for _ in range(3):
+        images = torch.zeros(2, 3, 8, 8, device="cuda")
+        yield [views.resized_crops(images, torch.zeros(2, 4, 2), (8, 8))]
+
+
 @pytest.mark.parametrize(
     ("batches", "copies"),
-    [(resident, 0), (lambda: text(True), 1), (lambda: text(False), 1), (loaded, 1)],
+    [(resident, 0), (lambda: text(True), 1), (lambda: text(False), 1), (loaded, 1), (cropped, 1)],
 )
 def test_no_step_waits_for_a_copy_to_the_device(batches, copies):
     found = batches()

@@ -31,8 +31,6 @@ def steps(study: str, device: devices.Device, **options) -> None:
 
 @pytest.mark.parametrize("variant", ["reference", ""])
 def test_no_step_waits_for_the_gpu(framework, study, variant):
-    if study == "simclr_epochs" and not variant:
-        pytest.xfail("Kornia copies the parameters of each augmentation by itself, and waits")
     steps(study, devices.pick("cuda", framework), **{"variant": variant} if variant else {})
 
 

@@ -84,13 +84,15 @@ def resized_crops(
     extent = torch.tensor([images.shape[3], images.shape[2]], dtype=images.dtype)
     first, last = corners[:, 0].to(images.dtype), corners[:, 2].to(images.dtype)
     scale, centre = (last - first + 1) / extent, (first + last + 1) / extent - 1
-    matrices = torch.cat([torch.diag_embed(scale), centre[:, :, None]], dim=2).to(images.device)
-    grid = nn.functional.affine_grid(matrices, [*images.shape[:2], *size], align_corners=False)
+    ends = ((2 * end + 1) / extent - 1 for end in (first, last))
+    parts = torch.stack([*torch.diag_embed(scale).unbind(2), centre, *ends], dim=2)
+    parts = parts.to(images.device, non_blocking=images.is_cuda)  # CUDA has read them by then
+    grid = nn.functional.affine_grid(
+        parts[:, :, :3], [*images.shape[:2], *size], align_corners=False
+    )
     # Pixels beyond the crop must not show: places outside the centres of the crop's outermost
     # pixels take their values.
-    low, high = (
-        ((2 * end + 1) / extent - 1).to(images.device)[:, None, None] for end in (first, last)
-    )
+    low, high = parts[:, None, None, :, 3:].unbind(-1)
     return nn.functional.grid_sample(images, torch.clamp(grid, low, high), align_corners=False)
 
 
