@@ -137,7 +137,7 @@ NO_DRAWING = {"matplotlib", "IPython", "papermill"}
         ("import benchbook.studies.experiments.process", NO_DRAWING | {"pandas", "scipy", "tqdm"}),
         (
             "from benchbook.commands import cli; cli.app(['--help'], standalone_mode=False)",
-            NO_DRAWING | {"pandas", "scipy", "numpy", "pydantic", "torch"},
+            NO_DRAWING | {"pandas", "scipy", "numpy", "pydantic", "rich", "torch"},
         ),
     ],
 )

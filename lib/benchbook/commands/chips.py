@@ -1,5 +1,10 @@
 """The command `chips`; it needs no framework."""
 
+from typing import Annotated
+
+import typer
+
+from benchbook.commands.options import AsJson
 from benchbook.commands.output import say, say_json
 from benchbook.record import words
 
@@ -16,7 +21,10 @@ SPECIFICATIONS = {
 DUAL_ISSUE = "dual issue: two products at a time on each core"  # the words of a peak's source
 
 
-def chips(text: str, as_json: bool) -> None:
+def chips(
+    text: Annotated[str, typer.Argument(help="words of a name, such as 4090; empty: all")] = "",
+    as_json: AsJson = False,
+) -> None:
     """Print the specifications of the chips whose names have the words of a text."""
     chosen = words.chips(text)
     if not chosen:

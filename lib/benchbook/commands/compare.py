@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import pandas
 import typer
 
+from benchbook.commands.options import AsJson
 from benchbook.commands.output import say, say_json, say_table
 from benchbook.judging import compare as comparison
 from benchbook.judging import confirmation, wording
@@ -26,7 +28,18 @@ SHOWN = ("chip", "family", "source", "seconds", "low", "high", "basis", "sources
 LETTERS = string.ascii_uppercase  # of the sides, in tables
 
 
-def compare(names: list[str], work: str, precision: str, as_json: bool) -> None:
+def compare(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="machines, sessions or chips; or two files of measure --json"),
+    ],
+    work: Annotated[str, typer.Option(help="the task of chips: resnet50, gpt2, ...")] = "resnet50",
+    precision: Annotated[
+        str,
+        typer.Option(help="one for all chips, such as fp32 or amp_bf16; empty: each its fastest"),
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
     """Print how many times as fast the others are as the first."""
     if not 2 <= len(set(names)) == len(names) <= len(LETTERS):
         raise ValueError(f"{' '.join(names)!r}; allowed: two or more different names")

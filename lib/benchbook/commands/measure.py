@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import pandas
 import typer
 
+from benchbook.commands.options import number
 from benchbook.commands.output import SOME_FAILED, say, say_table, short
 from benchbook.frameworks import devices
 from benchbook.frameworks.workload import Settings
@@ -18,6 +19,8 @@ from benchbook.loop.networks import Choices
 from benchbook.loop.rate import Rate, accelerator
 from benchbook.loop.results import Result
 from benchbook.machine import contention, launch, layout, temporary
+from benchbook.machine.kinds import KINDS
+from benchbook.machine.precisions import PRECISIONS
 
 RUN = "benchbook.loop.networks:run"
 # What `--tuned` tries, one after the other, and then all of it together.
@@ -25,23 +28,43 @@ TUNED = {"precision": "amp_bf16", "channels_last": True, "compiled": True}
 
 
 def measure(
-    network: str,
-    script_arguments: list[str] | None,
-    module: bool,
-    arguments: str,
-    image_size: int,
-    channels: int,
-    loader: str,
-    loss: str,
-    optimizer: str,
-    learning_rate: float,
-    batch_size: int,
-    precision: str,
-    tuned: bool,
-    processes: int,
-    device: str,
-    minutes: int,
-    json: Path | None,
+    network: Annotated[
+        str,
+        typer.Argument(
+            help="module:callable or file.py:callable, which makes a torch.nn.Module; or a script"
+            " that calls benchbook.measure, with its arguments after --"
+        ),
+    ],
+    script_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    module: Annotated[
+        bool, typer.Option("-m", help="the script is a module, as in `python -m pkg.train`")
+    ] = False,
+    arguments: Annotated[
+        str, typer.Option(help='arguments of the callable, such as "num_classes=10"')
+    ] = "",
+    image_size: Annotated[int, number("pixels a side of random images", 1, 65_536)] = 224,
+    channels: Annotated[int, number("channels of random images", 1, 65_536)] = 3,
+    loader: Annotated[
+        str, typer.Option(help="file.py:callable; makes batches of (inputs, target) of a size")
+    ] = "",
+    loss: Annotated[
+        str, typer.Option(help="file.py:callable of (outputs, target); else the network's own")
+    ] = "",
+    optimizer: Annotated[str, typer.Option(help="sgd (with momentum 0.9), adam or adamw")] = "sgd",
+    learning_rate: Annotated[float, typer.Option(help="the same in all steps")] = 0.01,
+    batch_size: Annotated[int, number("samples a step", 1, 10_000_000)] = 32,
+    precision: Annotated[str, typer.Option(help=", ".join(PRECISIONS))] = "fp32",
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="also bf16, channels_last, compiled, and all of them")
+    ] = False,
+    processes: Annotated[
+        int, number("most fresh processes; fewer if the rate is known before", 1, 99)
+    ] = 6,
+    device: Annotated[str, typer.Option(help=f"{', '.join(KINDS)}, or best")] = "best",
+    minutes: Annotated[int, number("time limit in minutes of each process", 1, 24 * 60)] = 30,
+    json: Annotated[
+        Path | None, typer.Option(help="keep the result in this file; see `compare`")
+    ] = None,
 ) -> None:
     """Print the rate of a network, or of the loops in a script."""
     limits = {"most": processes, "seconds": 60.0 * minutes}

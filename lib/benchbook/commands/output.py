@@ -1,18 +1,13 @@
 """Print lines and tables; text of users and rows is never read as markup, nor by the terminal."""
 
-import math
 import shutil
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from benchbook.machine import layout
-from benchbook.machine.kinds import KINDS
 from benchbook.machine.terminal import printable
 
 if TYPE_CHECKING:
@@ -24,8 +19,7 @@ SOME_FAILED, SOME_LEFT_OUT = 3, 4
 
 def say(*lines: str) -> None:
     """Print lines without wrapping them; a line break within one is escaped."""
-    text = "\n".join(map(printable, lines))
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+    typer.echo("\n".join(map(printable, lines)))
 
 
 def say_json(document: dict) -> None:
@@ -44,7 +38,10 @@ def say_wrapped(text: str) -> None:
 
 def say_table(title: str, lines: "pandas.DataFrame") -> None:
     """Print a table; a missing value is an empty cell."""
-    from pandas import isna  # which `benchbook --help` does not need
+    from pandas import isna
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=Text(printable(title)), show_edge=False)
     cells = lines.map(
@@ -62,22 +59,3 @@ def say_table(title: str, lines: "pandas.DataFrame") -> None:
 def short(path: Path) -> str:
     """Return a path relative to the project's folder if it is inside, else the whole path."""
     return str(path.relative_to(layout.root()) if path.is_relative_to(layout.root()) else path)
-
-
-def check_device(kind: str) -> str:
-    """Return a kind of device, or all; raise a ValueError for another word."""
-    if kind not in ("all", *KINDS):
-        raise ValueError(f"device {kind!r}; allowed: all, {', '.join(KINDS)}")
-    return kind
-
-
-def number(text: str, low: float, high: float = math.inf) -> typer.models.OptionInfo:
-    """Return an option for a number, with its help and its bounds; a value outside them raises a
-    ValueError."""
-
-    def check(option: typer.CallbackParam, value: float | None) -> float | None:
-        if value is not None and not low <= value <= high:
-            raise ValueError(f"{option.name} {value:g}; allowed: {low:g} to {high:g}")
-        return value
-
-    return typer.Option(help=text, callback=check)

@@ -1,7 +1,11 @@
 """The command `predict`, which needs no framework."""
 
 import textwrap
+from typing import Annotated
 
+import typer
+
+from benchbook.commands.options import AsJson, number
 from benchbook.commands.output import say, say_json
 from benchbook.judging import wording
 from benchbook.record import chips as listed
@@ -18,15 +22,23 @@ IMAGENET, TOKENS = (
 
 
 def predict(
-    chip: str,
-    work: str,
-    precision: str,
-    image_size: float,
-    sequence_length: float,
-    batch_size: float,
-    images: float,
-    price: float,
-    as_json: bool,
+    chip: Annotated[str, typer.Option(help="the chip's name; `benchbook chips` lists them")] = "",
+    work: Annotated[str, typer.Option(help="a network such as vgg11, or the study of one")] = "",
+    precision: Annotated[str, typer.Option(help="one of those of `measure`, but fp64")] = "fp32",
+    image_size: Annotated[
+        float, number("pixels per side; 0: the default of --work", 0, 100000)
+    ] = 0.0,
+    sequence_length: Annotated[
+        float, number("tokens per sequence; 0: the default of --work", 0, 1e7)
+    ] = 0.0,
+    batch_size: Annotated[
+        float, number("samples per step; 0: as many as keep it busy", 0, 1e6)
+    ] = 0.0,
+    images: Annotated[
+        float, number("images or sequences; 0: an epoch of ImageNet or a billion tokens", 0, 1e15)
+    ] = 0.0,
+    price: Annotated[float, number("US dollars per hour; 0: prices on record", 0, 1e6)] = 0.0,
+    as_json: AsJson = False,
 ) -> None:
     """Print a chip's rate, time and dollars for a work."""
     if not chip:

@@ -1,14 +1,20 @@
 """The commands that check rows and exchange them as zips."""
 
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from benchbook.commands.options import PackedName
 from benchbook.commands.output import say, short
 from benchbook.machine import layout
 from benchbook.rows import records
 from benchbook.studies.checks import CHECKS
 
 
-def validate(path: Path) -> None:
+def validate(
+    path: Annotated[Path, typer.Argument(help="a CSV of rows, or a folder of them")],
+) -> None:
     """Check rows; raise an error with the first fault."""
     paths = records.find(path)
     if not paths:
@@ -18,13 +24,26 @@ def validate(path: Path) -> None:
     say(f"{len(rows)} rows in {len(paths)} files are valid.")
 
 
-def pack(machine: str, to: Path | None) -> None:
+def pack(
+    machine: PackedName = "",
+    to: Annotated[
+        Path | None, typer.Option(help="the zip to write; default: outputs/<machine>.zip")
+    ] = None,
+) -> None:
     """Write the zip of a machine's rows."""
     path, rows = CHECKS.pack(machine, to, say)
     say(f"{len(rows)} rows of {rows['run_id'].nunique()} runs: {short(path)}")
 
 
-def add(paths: list[Path], name: str) -> None:
+def add(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="zips made by `benchbook pack`, or folders unpacked from them"),
+    ],
+    name: Annotated[
+        str, typer.Option("--as", help="name of the machine here, of one zip; empty: the zip's")
+    ] = "",
+) -> None:
     """Copy the rows of zips to outputs/runs."""
     if name and len(paths) > 1:
         raise ValueError(f"--as {name} with {len(paths)} zips; allowed: one zip")

@@ -8,11 +8,13 @@ import subprocess
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlencode
 
 import pandas
 import typer
 
+from benchbook.commands.options import PackedName
 from benchbook.commands.output import say, short
 from benchbook.machine import identity, temporary
 from benchbook.machine.processes import output
@@ -29,7 +31,12 @@ QUIET = {
 }  # an error instead of a hidden question
 
 
-def share(machine: str, dry_run: bool) -> None:
+def share(
+    machine: PackedName = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="show what would be sent, and send nothing")
+    ] = False,
+) -> None:
     """Print a machine's files and texts, ask, and send them."""
     archive, rows = CHECKS.pack(machine, None, say)
     contents, repository = packing.read(archive), identity.repository()

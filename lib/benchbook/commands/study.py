@@ -6,10 +6,12 @@ import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import pandas
 import typer
 
+from benchbook.commands.options import AsJson, number
 from benchbook.commands.output import (
     SOME_FAILED,
     SOME_LEFT_OUT,
@@ -22,6 +24,7 @@ from benchbook.commands.output import (
 from benchbook.frameworks import devices, survey
 from benchbook.judging import intervals, statistics, verdicts, wording
 from benchbook.machine import condition, context, identity, layout, processes
+from benchbook.machine.kinds import KINDS
 from benchbook.measuring import failures, sensors
 from benchbook.record import prices
 from benchbook.running import cluster, kernel, profiles, series, session
@@ -29,15 +32,38 @@ from benchbook.running import cluster, kernel, profiles, series, session
 REPORT_SECONDS = 60.0  # to reserve for the report before a deadline
 
 
+def _check_device(kind: str) -> str:
+    """Return a kind of device, or all; raise a ValueError for another word."""
+    if kind not in ("all", *KINDS):
+        raise ValueError(f"device {kind!r}; allowed: all, {', '.join(KINDS)}")
+    return kind
+
+
+Profile = Annotated[str, typer.Option(help="name of a file in notebooks/profiles")]
+Studies = Annotated[str, typer.Option(help="names separated by blanks, or all")]
+MachineName = Annotated[
+    str, typer.Option(help="name of this machine; empty: made from chip and memory")
+]
+DeviceKind = Annotated[
+    str, typer.Option(help=f"{', '.join(KINDS)}, or all of this machine", callback=_check_device)
+]
+
+
 def study(
-    profile: str,
-    studies: str,
-    machine: str,
-    device: str,
-    retry: bool,
-    executor: str,
-    deadline: float,
-    state: str,
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+    retry: Annotated[
+        bool, typer.Option("--retry", help="run failed and unstable points again")
+    ] = False,
+    executor: Annotated[
+        str, typer.Option(help="local: this computer; slurm: a job for each study")
+    ] = "local",
+    deadline: Annotated[
+        float, number("seconds until the command ends; what does not fit is left out", 0)
+    ] = math.inf,
+    state: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
     """Measure this machine, or submit jobs that do, and write the report."""
     until = time.monotonic() - processes.age() + deadline
@@ -78,7 +104,15 @@ def study(
     say("Next: open the report, and send the rows of this machine: `make share`.")
 
 
-def plan(profile: str, studies: str, machine: str, device: str, price: float) -> None:
+def plan(
+    profile: Profile = "quick",
+    studies: Studies = "all",
+    machine: MachineName = "",
+    device: DeviceKind = "all",
+    price: Annotated[
+        float, number("US dollars per hour of this machine; 0: unknown", 0, 1e6)
+    ] = 0.0,
+) -> None:
     """Print a profile's points with their estimates."""
     survey.assume_cpu()
     name, every = _planned(profile, studies, machine, device)
@@ -134,7 +168,7 @@ def report() -> None:
         raise typer.Exit(1)
 
 
-def show_machine(as_json: bool) -> None:
+def machine(as_json: AsJson = False) -> None:
     """Print what this computer is, and the devices of each framework."""
     values = asdict(identity.identify()) | condition.read()
     lines = []
