@@ -1,5 +1,7 @@
 """Tables of pages and notebooks: numbers with four digits, missing values empty."""
 
+import json
+import math
 import re
 from urllib.parse import quote
 
@@ -42,7 +44,7 @@ WORDS |= {name: naming.FORMATS[name] for name in ("precision", "variant")}
 # https://owasp.org/www-community/attacks/CSV_Injection
 FORMULA = re.compile("(?:^|(?<=[;\t\r\n]))(?= *[-=+@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 
-ROWS = markupsafe.Markup('<a href="#{0}" id="{1}">{1}</a>')  # the address of a result
+LONGEST = 20  # lines; `points.js` writes those of longer tables, which it also filters
 # JupyterLab reads text between two dollar signs of one element as a formula, escaped or not.
 DOLLAR = r"<span>\$</span>"
 NO_MATHS = ("display.html.use_mathjax", False)  # an option of pandas
@@ -54,7 +56,7 @@ def address(machine: str, study: str, point: str) -> str:
 
 
 def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
-    """Return a table as HTML, in words.
+    """Return a table as HTML, in words; a long one as `html` packs it.
 
     Args:
         table: with columns of COLUMNS; those that are missing or empty are left out.
@@ -66,16 +68,19 @@ def of_columns(table: pandas.DataFrame, name: str, names: Names) -> str:
     if {"low", "high"} <= set(table):
         more["bounds"] = [_bounds(line) for line in table.to_dict("records")]
     if {"study", "point"} <= set(table):
-        names_of = table[["machine", "study", "point"]].agg("/".join, axis=1)
-        more["rows"] = [ROWS.format(quote(name), name) for name in names_of]
+        more["rows"] = table[["machine", "study", "point"]].agg("/".join, axis=1)
     if "study" in table:
         more["study"] = table["study"].map(studies.title)
     content = table.assign(**more)
-    return html(content[[column for column in COLUMNS[name].split() if column in content]])
+    return html(content[[column for column in COLUMNS[name].split() if column in content]], LONGEST)
 
 
-def html(table: pandas.DataFrame) -> str:
-    """Return a table as HTML, without empty columns and with all text escaped."""
+def html(table: pandas.DataFrame, longest: float = math.inf) -> str:
+    """Return a table as HTML, without empty columns and with all text escaped.
+
+    If it has more lines than `longest`, they follow as JSON: the different cells, and for each line
+    the places of its cells among them.
+    """
     content = shown(table)
     for column in set(WORDS) & set(content):
         content[column] = content[column].map(
@@ -85,8 +90,17 @@ def html(table: pandas.DataFrame) -> str:
         columns=lambda column: HEADERS.get(column, column.removeprefix("num_").replace("_", " "))
     )
     options = {"index": False, "border": 0, "classes": "points", "justify": "unset"}
+    packed = ""
+    if len(content) > longest:
+        cells: dict[str, int] = {}
+        lines = [
+            [cells.setdefault(cell, len(cells)) for cell in line]
+            for line in content.itertuples(index=False)
+        ]
+        packed = json.dumps([list(cells), lines], separators=(",", ":"))  # cells are escaped
+        packed, content = f'<script type="application/json">{packed}</script>', content[:0]
     with pandas.option_context(*NO_MATHS, "display.max_colwidth", None):
-        return re.sub(r">\n\s*<", "><", content.to_html(escape=False, **options))
+        return re.sub(r">\n\s*<", "><", content.to_html(escape=False, **options)) + packed
 
 
 def harmless(cell: object) -> object:

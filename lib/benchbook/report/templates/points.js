@@ -1,3 +1,13 @@
+// The lines of a long table are places in a list of its cells, so that each cell is there once.
+for (const script of document.querySelectorAll("table.points + script")) {
+  const [cells, lines] = JSON.parse(script.textContent);
+  script.previousElementSibling.tBodies[0].innerHTML = lines.map((line) => `<tr>${line.map((place) => `<td>${cells[place]}`).join("")}`).join("");
+}
+// A point's line has the folder of its rows as its address.
+for (const {lastElementChild: cell} of document.querySelectorAll("#summary tbody tr")) {
+  const name = cell.textContent;
+  cell.replaceChildren(Object.assign(document.createElement("a"), {id: name, href: `#${encodeURI(name)}`, textContent: name}));
+}
 // Long tables filter, and sort by the heading that is pressed: numbers as numbers.
 for (const {tBodies: [body], tHead, parentElement: box} of document.querySelectorAll("table.points")) {
   const rows = [...body.rows];
