@@ -6,9 +6,10 @@ has examples, such as a laptop that slept or a clock that was set. What is doubt
 `judging.rules`.
 """
 
-import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
 import numpy
@@ -100,7 +101,7 @@ def _by_run(rows: pandas.DataFrame) -> Iterator[tuple[str, list[dict]]]:
         table = part[NUMBERS].astype(float).join(texts.where(texts.notna(), None))
         lines = iter(table.to_dict("records"))
         for run_id, own in some:
-            yield run_id, [*itertools.islice(lines, len(own))]
+            yield run_id, [*islice(lines, len(own))]
 
 
 def _fault(lines: list[dict], known: Mapping) -> str:
@@ -148,10 +149,10 @@ def copied_runs(rows: pandas.DataFrame) -> dict[str, tuple[str, str]]:
     parts["page faults and memory"] = (resident, ["page_faults", "peak_memory_bytes"])
     for what, (own, columns) in parts.items():
         earliest: dict[tuple, str] = {}
-        for run_id, lines in own.dropna(subset=columns, how="all").groupby("run_id")[
-            columns
-        ]:  # by its time
-            values = tuple(lines.itertuples(index=False, name=None))
+        found = own[["run_id", *columns]].dropna(subset=columns, how="all")
+        found = found.sort_values("run_id", kind="stable").itertuples(index=False, name=None)
+        for run_id, lines in groupby(found, itemgetter(0)):  # by its time
+            values = tuple(line[1:] for line in lines)
             first = earliest.setdefault(values, run_id)
             if first != run_id and len(set(values)) > 1:
                 copies[run_id] = (what, first)
