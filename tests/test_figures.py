@@ -46,7 +46,7 @@ def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_on
     one, other, unstable = pooled(lines, "value", [], Names(kinds, {})).to_dict("records")
     assert (one["machine"], one["value"], one["low"], one["high"], one["pooled"]) == (
         "a",
-        pytest.approx(30**0.5),
+        5,
         4,
         7,
         ["a", "b"],
@@ -55,9 +55,7 @@ def test_like_machines_are_one_bar_with_their_span_and_an_unstable_or_another_on
         "Chip A (2 machines), CPU"
     ]
     assert (other["machine"], unstable["machine"]) == ("c", "b")
-    parts = lines.assign(train=lines["value"] - 1, evaluate=1.0)
-    one, *_ = pooled(parts, "value", [], Names(kinds, {}), ("train", "evaluate")).to_dict("records")
-    assert one["train"] + one["evaluate"] == pytest.approx(one["value"])  # the parts add up
+
     given = Names(kinds, {}, given=frozenset("ab"))
     assert pooled(lines, "value", [], given)["machine"].tolist() == ["a", "b", "c", "b"]
 
@@ -95,7 +93,7 @@ def test_a_bar_ends_at_its_value_a_whisker_at_the_bounds_and_a_doubt_or_failure_
     with figures.style():
         _, axes = figures.canvas(3)
         ranked = figures.ranked(table, "value")
-        figures.draw_bars(axes, ranked, "value", figures.machine_colours({"desk"}), {})
+        figures.draw_bars(axes, ranked, "value", {"desk": figures.MACHINES[0]}, {})
     assert [bar.get_width() for bar in axes.patches] == [9.0, 7.0]
     assert [bool(bar.get_hatch()) for bar in axes.patches] == [False, True]
     [whiskers] = [part for box in axes.containers for part in getattr(box, "lines", [[]])[-1]]

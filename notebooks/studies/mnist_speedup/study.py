@@ -146,8 +146,7 @@ def _points(evidence: Evidence) -> pandas.DataFrame:
 
 
 ANSWER = EPOCH.template("MNIST", framework="torch", batch_size=BATCH_SIZE)
-USUAL = {"loader": "reference", "framework": "torch", "batch_size": BATCH_SIZE}
-LABEL = {"label": ("loader", "framework", "dataset"), "usual": USUAL}
+LABEL = ("loader", "framework", "dataset")
 STUDY = Study(
     name=NAME,
     title="MNIST",
@@ -161,9 +160,8 @@ STUDY = Study(
             "mnist-epochs",
             table=epochs,
             title=ANSWER,
-            **EPOCH.look,
-            label=(*LABEL["label"], "batch_size"),
-            usual=USUAL,
+            parts=EPOCH.parts,
+            label=(*LABEL, "batch_size"),
             xlabel="seconds for data set-up, one training epoch and the test",
             tables={"mnist-step-time": step_times},
         ),
@@ -179,7 +177,7 @@ STUDY = Study(
             ),
             reference=1,
             xlabel="CPU seconds / accelerator seconds, same machine",
-            **LABEL,
+            label=LABEL,
         ),
         Bars(
             "mnist-input-share",
@@ -189,7 +187,7 @@ STUDY = Study(
             ticks="{x:.0%}",
             reference=0,
             xlabel="share of training time that ready batches would save",
-            **LABEL,
+            label=LABEL,
         ),
     ),
     quantities=lambda evidence: EPOCH.quantities(

@@ -254,8 +254,9 @@ def _text(line: dict) -> str:
     )
 
 
-USUAL = {"learning_rate": LEARNING_RATE, "variant": "reference"}
-ARTICLE = USUAL | {
+ARTICLE = {
+    "learning_rate": LEARNING_RATE,
+    "variant": "reference",
     "framework": "tensorflow",
     "layers": LAYERS[True],
     "dataset": "cifar10",
@@ -285,7 +286,6 @@ STUDY = Study(
             lines=_times,
             title=ANSWER,
             label=(*LABEL, *ALIKE),
-            usual=USUAL,
             text=_text,
             xlabel="milliseconds to train on an image",
         ),
@@ -301,12 +301,10 @@ STUDY = Study(
             x="images_seen",
             by=_CURVE,
             label=LABEL,
-            usual=USUAL,
             alike=ALIKE,
             xlabel="images seen",
             ylabel="loss (grey: guessing)",
             reference=GUESSING_LOSS,
-            from_zero=True,  # so that a small fall looks small
             tables={"mobilenetv2-convergence": convergence},
         ),
     ),

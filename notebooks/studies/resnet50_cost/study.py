@@ -374,7 +374,6 @@ STUDY = Study(
             lines=_hours,
             title=MILLION,
             label=(*LABEL, *WORK, "batch_size"),
-            usual={"variant": "reference"},
             xlabel="hours to train on a million images",
             look={"xscale": "log"},
         ),
@@ -394,8 +393,6 @@ STUDY = Study(
             alike=WORK,
             xlabel="images in a step, all devices together",
             ylabel="images a second, training",
-            batches=True,
-            from_zero=True,
         ),
         Bars(
             "resnet50-scaling",
@@ -421,7 +418,6 @@ STUDY = Study(
                 "A million images cost {number}{bounds} on {place}", "per_million", "$", "least"
             ),
             label=("variant", "precision", "kind"),
-            usual={"kind": ""},
             alike=("dataset",),
             text=lambda line: (
                 f"{wording.price(line['per_million'])} at {wording.price(line['per_hour'])} an hour"

@@ -235,7 +235,6 @@ STUDY = Study(
                 "sustained_minutes",
                 "note",
             ),
-            usual={"precision": "fp32", "note": "", "variant": "reference"},
             xlabel="milliseconds an image, training",
         ),
         Points(
@@ -258,7 +257,6 @@ STUDY = Study(
             label=("framework", "variant"),
             xlabel="minutes of training without a pause",
             ylabel="images a second",
-            from_zero=True,
         ),
     ),
     quantities=claimed,

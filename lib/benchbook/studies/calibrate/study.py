@@ -91,7 +91,6 @@ STUDY = Study(
             lines=_products,
             title=PRODUCTS,
             label=("precision", "framework"),
-            usual={"precision": ""},
             ticks=lambda rate, place: f"{rate / 1e12:g}",
             xlabel="TFLOP/s in matrix products",
         ),

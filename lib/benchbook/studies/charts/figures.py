@@ -2,7 +2,6 @@
 their files."""
 
 import io
-import itertools
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -69,14 +68,9 @@ def canvas(height: float, panels: int = 1) -> tuple[Figure, numpy.ndarray | Axes
 
 
 def colour(line: dict, colours: Mapping[str, str]) -> str:
-    """Return the colour of a table's line: its machine's, from `machine_colours`, or grey if it
+    """Return the colour of a table's line: its machine's, from `plots.colours`, or grey if it
     was not measured."""
     return colours.get(line.get("machine"), OTHER) if is_measured(line) else PUBLISHED_GREY
-
-
-def machine_colours(machines: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each machine; the same machines always get the same colours."""
-    return dict(zip(sorted(machines), itertools.cycle(MACHINES), strict=False))
 
 
 def view(line: dict) -> str:
@@ -184,55 +178,36 @@ def draw_bars(
     """
     lines, look = table.to_dict("records"), looks(table)
     both = look["view"].nunique() > 1
-    places = (
-        len(lines)
-        - 1.0
-        - numpy.arange(len(lines))
-        + VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
-    )
+    above = VIEW_GAP * (both & look["view"].eq(SAME).to_numpy())
+    places = numpy.arange(len(lines) - 1.0, -1.0, -1.0) + above
+    foot = {"transform": axes.get_yaxis_transform()}  # a logarithmic axis has no 0
     for line, place, ending in zip(lines, places, look["outcome"], strict=True):
-        foot = {"transform": axes.get_yaxis_transform()}  # a logarithmic axis has no 0
         if ending == "failed":
             axes.plot(0, place, "X", color=LINE, clip_on=False, **foot)
-            told = line["status"].replace("_", " ")
-            axes.text(0, place, f"\u2003{told}", va="center", **foot)  # an SVG drops leading spaces
+            end, told, at = 0.0, line["status"].replace("_", " "), foot
         else:
-            _bar(
-                axes,
-                line,
-                place,
-                parts if parts and is_measured(line) else [column],
-                colour(line, colours),
-                ending,
-            )
-            end = next(
-                float(value)
-                for value in (line.get("high"), line[column], 0.0)
-                if pandas.notna(value)
-            )
-            told = _after(line, column, ending)
-            axes.text(max(0.0, end), place, f"\u2003{told}", va="center")
+            shown = parts if parts and is_measured(line) else [column]
+            _bar(axes, line, place, shown, colour(line, colours), ending)
+            ends = pandas.Series([line.get("high"), line[column], 0.0], dtype=float)
+            end, told, at = max(0.0, ends.dropna().iloc[0]), _after(line, column, ending), {}
+        axes.text(end, place, f"\u2003{told}", va="center", **at)  # an SVG drops leading spaces
     for heading in (SAME, BEST) if both else ():
-        at = {
-            "transform": axes.get_yaxis_transform(),
-            "style": "italic",
-            "va": "bottom",
-        }
-        axes.text(0.01, places[look["view"] == heading].max() + 0.85, f"{heading}:", **at)
+        top = places[look["view"] == heading].max() + 0.85
+        axes.text(0.01, top, f"{heading}:", style="italic", va="bottom", **foot)
     _whiskers(axes, table.set_axis(places), column, look["bounds"])
     axes.set_yticks(places + 0.27, table["label"], ha="left", va="bottom")
     axes.tick_params(axis="y", length=0, pad=-2)  # each above its bar, so that a phone fits both
     if not axes.patches:
         axes.set(xlim=(0, 1), xticks=[])
-    axes.set_ylim(
-        -0.6, max([1.0, *places]) + (1.4 if both else 0.8)
-    )  # at least 1, so that a lone bar is not thicker
+    top = max([1.0, *places])  # at least 1, so that a lone bar is not thicker
+    axes.set_ylim(-0.6, top + (1.4 if both else 0.8))
     axes.margins(x=0.35)  # room for the texts after the bars
-    shade = next((colour(line, colours) for line in lines if is_measured(line)), LINE)
-    used = [part for part in parts if look["is_measured"].any() and table[part].notna().any()]
+    measured = table[look["is_measured"]]
+    shade = next((colour(line, colours) for line in measured.to_dict("records")), LINE)
     shades = [
-        Patch(color=shade, alpha=SHADES[list(parts).index(part)], label=parts[part])
-        for part in used
+        Patch(color=shade, alpha=alpha, label=word)
+        for (part, word), alpha in zip(parts.items(), SHADES, strict=False)
+        if len(measured) and table[part].notna().any()
     ]
     legend(axes.figure, look, shades)
 
@@ -241,20 +216,11 @@ def _bar(
     axes: Axes, line: dict, place: float, parts: Iterable[str], shade: str, ending: str
 ) -> None:
     """Draw a line's bar from its parts: hollow if it was predicted, hatched if it is doubtful."""
-    style = {
-        "color": shade,
-        "edgecolor": "white",
-        "linewidth": 0,
-        "hatch": HATCH if ending != "ok" else None,
-    }
+    style = {"color": shade, "edgecolor": "white", "linewidth": 0}
     if bounds_kind(line) == PREDICTED:
-        style |= {
-            "color": None,
-            "facecolor": "none",
-            "edgecolor": shade,
-            "linewidth": 1,
-            "linestyle": "--",
-        }
+        style = {"facecolor": "none", "edgecolor": shade, "linewidth": 1, "linestyle": "--"}
+    if ending != "ok":
+        style["hatch"] = HATCH
     left = 0.0
     for part, alpha in zip(parts, SHADES, strict=False):
         if pandas.notna(line[part]):

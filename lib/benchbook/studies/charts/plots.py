@@ -1,12 +1,12 @@
 """Charts declared as data, in two kinds: bars, and points with intervals on two axes."""
 
+import itertools
 import math
 import textwrap
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy
 import pandas
 from matplotlib.figure import Figure
 
@@ -29,22 +29,16 @@ MOST_MACHINES = 6  # with lines in one chart: the palette has six colours
 @cached
 def colours(evidence: Evidence) -> dict[str, str]:
     """Return the colour of each machine with measured rows, the same in all charts."""
-    return figures.machine_colours(set(evidence.measured["machine"]))
+    machines = sorted(set(evidence.measured["machine"]))
+    return dict(zip(machines, itertools.cycle(figures.MACHINES), strict=False))
 
 
 def pooled(
-    lines: pandas.DataFrame,
-    column: str,
-    alike: list[str],
-    names: Names,
-    parts: Collection[str] = (),
+    lines: pandas.DataFrame, column: str, alike: list[str], names: Names
 ) -> pandas.DataFrame:
     """Return lines in which those of like machines without a given name, which agree in `alike`
-    and their outcome, are one.
-
-    Its value, and the parts that add up to it, are at the machines' geometric mean; its bounds
-    span those of all, whose machines are in `pooled`.
-    """
+    and their outcome, are one: the middle one's, whose bounds span those of all. The machines are
+    in `pooled`."""
     looks = figures.looks(lines)
     may_agree = looks["is_measured"] & lines[column].astype(float).gt(0)
     same = lines.reindex(columns=["device", "device_count", *alike]).astype("string").fillna("")
@@ -60,10 +54,7 @@ def pooled(
             ends = own.reindex(columns=[column, "low", "high"]).astype(float)
             span = {"low": ends.min(axis=None), "high": ends.max(axis=None), "interval": SPAN}
             span |= {"num_windows": own["num_windows"].sum(), "pooled": [own["machine"].tolist()]}
-            values, own = own[column].astype(float), own.iloc[[(len(own) - 1) // 2]].assign(**span)
-            scale = float(numpy.exp(numpy.log(values).mean())) / float(own[column].iloc[0])
-            scaled = [name for name in (column, *parts) if name in own]
-            own = own.assign(**own[scaled].astype(float) * scale)
+            own = own.iloc[[(len(own) - 1) // 2]].assign(**span)
         kept.append(own)
     return pandas.concat(kept).sort_index()
 
@@ -75,15 +66,13 @@ class Plot:
     Attributes:
         name: file name without extension.
         table: from the evidence to the numbers behind the chart.
-        title: from the drawn lines, the evidence and the study to the sentence above the figure;
-        see `answers.Template`.
+        title: the sentence above the figure; labels omit its usual values.
+        xlabel, ylabel: of the axes; bars have no ylabel.
         column: the values drawn; empty: the column of the title.
         label: columns that distinguish the lines; see `figures.labels`.
-        usual: default values of these columns, which labels omit.
         alike: columns in which all drawn lines agree, such as network, size and data set; see
         `drawn`.
         lines: from the table and the evidence to the lines that may be drawn; None: all.
-        xlabel: of the axis.
         ticks: how the axis shows a value, as for `Axis.set_major_formatter`; empty: as
         matplotlib does.
         reference: a value to compare with, marked by a line.
@@ -93,21 +82,19 @@ class Plot:
 
     name: str = field(kw_only=False)
     table: Table
-    title: Callable[[pandas.DataFrame, Evidence, str], str]
+    title: Template
+    xlabel: str
+    ylabel: str = ""
     column: str = ""
     label: tuple[str, ...] = ()
-    usual: Mapping[str, object] = field(default_factory=dict)
     alike: tuple[str, ...] = ()
     lines: Callable[[pandas.DataFrame, Evidence], pandas.DataFrame] | None = None
-    xlabel: str
     ticks: str | Callable[[float, int], str] = ""
     reference: float | None = None
     look: dict[str, Any] = field(default_factory=dict)
     tables: Mapping[str, Table] = field(default_factory=dict)
 
-    kind: ClassVar[Any]  # in words; these four: each kind's own
-    unit: ClassVar[Any]
-    num_places: ClassVar[Callable[..., int]]
+    num_places: ClassVar[Callable[..., int]]  # these two: each kind's own
     figure: ClassVar[Callable[..., Figure]]
 
     value = property(
@@ -146,8 +133,9 @@ class Plot:
             figure = self.figure(lines, evidence)
             figure.axes[0].set_title(self.title(lines, evidence, study).removesuffix("."))
             figure.axes[0].set(**self.look)
-        note = sources(self.unit, lines, evidence, study)
-        return Drawing(figure, table, self.kind, tables, self.name, note)
+        note = sources(self.ylabel or self.xlabel, lines, evidence, study)
+        kind = f"{self.ylabel} over {self.xlabel}" if self.ylabel else f"Bars: {self.xlabel}"
+        return Drawing(figure, table, kind, tables, self.name, note)
 
     def axis_label(self, lines: pandas.DataFrame, num_drawn: int) -> str:
         """Return the label of the horizontal axis: its quantity, the work of all lines, and how
@@ -165,17 +153,13 @@ class Bars(Plot):
     """Bars with their intervals, the best first; see `figures.draw_bars`.
 
     Attributes:
-        text: after each bar: a format string over the line's columns, or a function of the line;
-        empty: the value in the title's unit.
+        text: from a line to the text after its bar; None: the value in the title's unit.
         parts: see `figures.draw_bars`.
     """
 
-    title: Template
-    text: str | Callable[[dict], str] = ""
+    text: Callable[[dict], str] | None = None
     parts: Mapping[str, str] = field(default_factory=dict)
 
-    kind = property(lambda self: f"Bars: {self.xlabel}", doc="The kind of chart, in words.")
-    unit = property(lambda self: self.xlabel, doc="The label of the axis of its values.")
     num_places = staticmethod(len)
 
     def words(self, line: dict) -> str:
@@ -183,7 +167,7 @@ class Bars(Plot):
         if pandas.isna(line[self.value]):
             return ""
         if self.text:
-            return self.text(line) if callable(self.text) else self.text.format(**line)
+            return self.text(line)
         digits = 0 if is_measured(line) else 3
         return wording.quantity([float(line[self.value])], self.title.unit, digits)[0]
 
@@ -191,10 +175,10 @@ class Bars(Plot):
         """Return a figure with a bar for each line, as tall as their labels need."""
         if self.title.equal is None:  # else each machine is judged alone
             alike = [*self.label, *self.alike]
-            lines = pooled(lines, self.value, alike, evidence.names, self.parts)
+            lines = pooled(lines, self.value, alike, evidence.names)
         best = figures.ranked(lines, self.value, least_first=self.title.best == "least")
         best = best.assign(
-            label=figures.labels(best, evidence.names, self.label, self.usual),
+            label=figures.labels(best, evidence.names, self.label, self.title.usual),
             text=list(map(self.words, best.to_dict("records"))),
         )
         heights = [0.46 + 0.2 * label.count("\n") for label in best["label"]]
@@ -217,24 +201,14 @@ class Points(Plot):
 
     Attributes:
         x: the column on the horizontal axis; `column`, or the title's, is on the vertical axis.
+            A batch size has a logarithmic axis with a tick for each size.
         by: columns in which the points of one line agree.
-        ylabel: of the vertical axis.
-        from_zero: whether the vertical axis begins at 0, so that small differences look small.
-        batches: whether x is a batch size, on a logarithmic axis with a tick for each size.
         highest: of the vertical axis; a higher value is an arrow with its number at the top.
     """
 
     x: str
     by: list[str]
-    ylabel: str
-    from_zero: bool = False
-    batches: bool = False
     highest: float = math.inf
-
-    kind = property(
-        lambda self: f"{self.ylabel} over {self.xlabel}", doc="The kind of chart, in words."
-    )
-    unit = property(lambda self: self.ylabel, doc="The label of the axis of its values.")
 
     def num_places(self, lines: pandas.DataFrame) -> int:
         """Return the number of places x of the line with the most places."""
@@ -244,7 +218,7 @@ class Points(Plot):
 
     def figure(self, lines: pandas.DataFrame, evidence: Evidence) -> Figure:
         """Return a figure with a line for each group of points, of the first machines only if
-        there are many."""
+        there are many. Its vertical axis begins at 0, so that small differences look small."""
         measured = are_measured(lines)
         machines = lines.loc[measured, "machine"].drop_duplicates()[:MOST_MACHINES]
         few = lines[~measured | lines["machine"].isin(machines)]
@@ -254,7 +228,7 @@ class Points(Plot):
         ]
         firsts = pandas.DataFrame([points.iloc[0] for points in groups])
         rank = firsts.groupby("machine", sort=False).cumcount()
-        labels = figures.labels(firsts, evidence.names, self.label, self.usual)
+        labels = figures.labels(firsts, evidence.names, self.label, self.title.usual)
         figure, axes = figures.canvas(4.0 + 0.16 * sum(1 + text.count("\n") for text in labels))
         for points, label, place in zip(groups, labels, rank, strict=True):
             shade = figures.colour(points.iloc[0].to_dict(), colours(evidence))
@@ -270,17 +244,15 @@ class Points(Plot):
                 axes.text(
                     line[self.x], self.highest, f"\u2003{wording.number(line[self.value])} →", **at
                 )
-        sizes = sorted({int(size) for size in lines[self.x].dropna()}) if self.batches else []
-        if sizes:
+        if self.x == "batch_size":
+            sizes = sorted({int(size) for size in lines[self.x].dropna()})
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, list(map(str, sizes)), rotation=45)
             axes.xaxis.minorticks_off()
         if self.ticks:
             axes.yaxis.set_major_formatter(self.ticks)
         axes.grid(visible=True)
-        axes.margins(y=0.15)
-        if self.from_zero:
-            axes.set_ylim(0, 1.15 * axes.dataLim.ymax)
+        axes.set_ylim(0, 1.15 * axes.dataLim.ymax)
         if self.reference is not None:
             axes.axhline(self.reference, color=figures.PUBLISHED_GREY, linewidth=1)
         axes.set(xlabel=self.axis_label(lines, len(few)), ylabel=self.ylabel)

@@ -32,7 +32,7 @@ class Answer:
         day: of its session; empty if it was not measured.
         doubts: in a few words each; they stand behind the number.
         differs: what its work has other than the study's article, in words.
-        text: the sentence, with {number}, {bounds} and {place}.
+        text: the sentence, with {number}, {bounds}, {place}, {low}, {high} and columns of the line.
         line: of the table.
     """
 
@@ -44,7 +44,7 @@ class Answer:
     day: str = ""
     doubts: tuple[str, ...] = ()
     differs: str = ""
-    text: str = "{number}{bounds} on {place}"
+    text: str = ""
     line: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -56,15 +56,23 @@ class Answer:
     @property
     def bounds(self) -> str:
         """Return the bounds and the doubts in brackets; empty if there are none."""
-        _, low, high = wording.quantity([self.value, self.low, self.high], self.unit)
+        low, high = self._ends
         is_known = math.isfinite(self.low) and low != high
         parts = [f"{low} to {high}"] if is_known else []
         return f" ({'; '.join((*parts, *self.doubts))})" if parts or self.doubts else ""
 
+    @property
+    def _ends(self) -> list[str]:
+        return wording.quantity([self.value, self.low, self.high], self.unit)[1:]
+
     def __str__(self) -> str:
         """Return the sentence."""
-        said = self.text.format(number=self.number, bounds=self.bounds, place=self.place)
-        said = " ".join(said.split())  # without the gaps of empty columns
+        columns = self.line | dict(zip(("low", "high"), self._ends, strict=True))
+        for name in ("framework", "precision", "compiled"):
+            columns[name] = naming.words(self.line, [name])
+        for name in ("number", "bounds", "place"):
+            columns[name] = getattr(self, name)
+        said = " ".join(self.text.format(**columns).split())  # without the gaps of empty columns
         return wording.sentence(f"{said}, {self.differs}" if self.differs else said)
 
     @property
@@ -154,17 +162,6 @@ class Template:
             day = statistics.day(str(point.get("session", ""))) or "".join(days[-1:])
         count = None if place[:1].isdigit() else line.get("device_count")
         holds = self.equal is not None and number.low <= self.equal <= number.high
-        columns = line | {
-            name: naming.words(line, [name]) for name in ("framework", "precision", "compiled")
-        }
-        columns |= {  # a brace in the text of a row is none of a template
-            name: re.sub("([{}])", r"\1\1", text)
-            for name, text in columns.items()
-            if isinstance(text, str)
-        }
-        ends = wording.quantity([number.value, number.low, number.high], self.unit)
-        columns |= dict(zip(("low", "high"), ends[1:], strict=True))
-        kept = {name: f"{{{name}}}" for name in ("number", "bounds", "place")}
         return Answer(
             number.value,
             number.low,
@@ -174,7 +171,7 @@ class Template:
             day,
             tuple(wording.doubts(point | line)[:MOST_DOUBTS] if is_measured(line) else ()),
             naming.words(line | {"device_count": count}, self.usual, self.usual),
-            (self.same if holds else self.text).format(**columns | kept),
+            self.same if holds else self.text,
             line,
         )
 
@@ -205,8 +202,6 @@ def failures(table: pandas.DataFrame) -> str:
 def of_study(study: "Study", evidence: Evidence) -> Answer | None:
     """Return the answer to a study's question; None if nothing trained."""
     lead = study.lead
-    if not isinstance(lead.title, Template):
-        return None
     return lead.title.answer(lead.drawn(lead.table(evidence), evidence), evidence, study.name)
 
 

@@ -5,7 +5,6 @@ images and added.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import pandas
 
@@ -152,15 +151,14 @@ class ArticleEpoch:
         )
 
     @property
-    def look(self) -> dict[str, Any]:
-        """Return attributes of `charts.Bars` for a bar of each epoch in `table`, stacked from
-        its parts."""
-        parts = {
+    def parts(self) -> dict[str, str]:
+        """Return the columns of `table` that add up to an epoch, with their names, for
+        `charts.Bars`."""
+        return {
             f"{part}_{self.unit}": name
             for part, name in PARTS.items()
             if part != "setup" or self.setup_phases
         }
-        return {"parts": parts}
 
 
 def input_shares(
