@@ -95,7 +95,7 @@ def apart(was: dict, now: dict) -> list[str]:
     for key in was.keys() & now.keys():
         pinned, own = (numpy.array(each[key]["losses"], float) for each in (was, now))
         errors = abs(own / pinned - 1)
-        far = errors[:2] > agreement.tolerance_of("fp32").loss  # later ones may be chaotic
+        far = errors[:2] > agreement.TOLERANCES["fp32"].loss  # later ones may be chaotic
         if far.any() or not abs(own.mean() / pinned.mean() - 1) <= agreement.MEAN_LOSS_ERROR:
             lines.append(f"{key}: off by {errors[0]:.2g}, {errors[1]:.2g}, ... {errors.max():.2g}")
     return sorted(lines)

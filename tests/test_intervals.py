@@ -50,22 +50,6 @@ def test_one_process_has_a_range_and_is_never_known():
     ] * 3
 
 
-@pytest.mark.parametrize(
-    ("values", "processes", "allowed"),
-    [
-        *(
-            ([], [], "as many of each"),
-            ([1.0], [], "as many of each"),
-            ([1.0], ["a", "b"], "as many of each"),
-        ),
-        *(([1.0, value], ["a", "b"], "above 0") for value in (0.0, -1.0, math.nan)),
-    ],
-)
-def test_an_interval_needs_values_above_zero_and_a_process_for_each(values, processes, allowed):
-    with pytest.raises(ValueError, match=f"allowed: {allowed}"):
-        intervals.interval(values, processes)
-
-
 def sampled(value, width):
     return Interval(value, value * math.exp(-width), value * math.exp(width), "interval")
 

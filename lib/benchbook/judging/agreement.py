@@ -85,17 +85,6 @@ NO_GRADIENT = "no gradient was compared"
 MEAN_LOSS_ERROR = 0.25  # relative, of a device's own path
 
 
-def tolerance_of(precision: str) -> Tolerance:
-    """Return the tolerance of a precision.
-
-    Raises:
-        ValueError: an unknown precision.
-    """
-    if precision not in TOLERANCES:
-        raise ValueError(f"precision {precision!r}; allowed: {', '.join(TOLERANCES)}")
-    return TOLERANCES[precision]
-
-
 @dataclass(frozen=True)
 class Agreement:
     """The verdict on whether a device computes the same as float64.
@@ -127,11 +116,8 @@ def steps(rows: pandas.DataFrame) -> pandas.DataFrame:
     taken = statistics.with_settings(taken, names).astype(dict.fromkeys(names, float))
     reference = taken["reference_loss"]
     error = (taken["loss"].astype(float) - reference).abs() / reference.abs()
-    tolerance = (
-        taken["precision"]
-        .map(lambda precision: tolerance_of(precision).loss, na_action="ignore")
-        .astype(float)
-    )
+    losses = {name: tolerance.loss for name, tolerance in TOLERANCES.items()}
+    tolerance = taken["precision"].map(losses).astype(float)
     apart = ~(error <= tolerance)
     return taken.assign(loss_error=error, tolerance=tolerance, apart=apart)
 
@@ -223,7 +209,7 @@ def _faults(lines: _Lines) -> list[str]:
     step."""
     import pandas
 
-    first, allowed = lines["settings"][0], tolerance_of(lines["precision"][0])
+    first, allowed = lines["settings"][0], TOLERANCES[lines["precision"][0]]
     errors, own = _errors_at_same_weights(lines), lines["loss_error"]
     faults = [
         f"loss off by {errors[place]:.2g} at step {lines['step'][place]:.0f}, from the same weights"

@@ -14,17 +14,9 @@ from benchbook.rows.points import point_work
 
 # The columns that pair two points: the work that their names describe, and what was loaded, since a
 # substitute may replace a data set or weights.
-PAIRED_BY = [
-    "study",
-    "work",
-    "framework",
-    "model",
-    "dataset",
-    "dataset_samples",
-    "weights",
-    "same_precision",
-]
-PAIRED_BY += ["batch_size", "image_size", "device_count", "is_cpu"]
+_PAIRED_BY = """study work framework model dataset dataset_samples weights same_precision batch_size
+    image_size device_count is_cpu"""
+PAIRED_BY = _PAIRED_BY.split()
 
 
 def rows_of(

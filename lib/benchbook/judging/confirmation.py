@@ -29,21 +29,12 @@ UNCONFIRMED = "tuned, not confirmed"
 UNSEARCHED = "not tuned"  # requested as tuned, without time for a search
 TUNED_NAMES = (TUNED, NOTHING_FASTER, UNCONFIRMED, UNSEARCHED)
 NAMES = {None: UNCONFIRMED, TUNED: TUNED, REFERENCE: NOTHING_FASTER}
-COLUMNS = [
-    *statistics.POINT_KEY,
-    "device",
-    "framework",
-    "dataset",
-    "promised",
-    "confirmed",
-    "low",
-    "high",
-    "interval",
-]
-COLUMNS += ["num_pairs", "outcome"]
+_COLUMNS = """machine study point device framework dataset promised confirmed low high interval
+    num_pairs outcome"""
+COLUMNS = _COLUMNS.split()
 # The columns that `table` reads: grouping a table of few columns is much faster.
-READ = [*statistics.POINT_KEY, "run_id", "index", "phase", "status", "variant", "settings"]
-READ += ["device", "framework", "dataset", "samples_per_second"]
+READ = """machine study point run_id index phase status variant settings device framework dataset
+    samples_per_second"""
 
 
 def ratio(rows: pandas.DataFrame) -> Interval | None:
@@ -107,7 +98,7 @@ def table(rows: pandas.DataFrame) -> pandas.DataFrame:
     """
     import pandas
 
-    tuned = rows.loc[rows["variant"] == TUNED, READ]
+    tuned = rows.loc[rows["variant"] == TUNED, READ.split()]
     lines = []
     for key, point in tuned.groupby(statistics.POINT_KEY, sort=True):
         last = point.iloc[-1].to_dict()

@@ -146,15 +146,8 @@ def sessions_parts(
 
 
 def medians(values: Sequence[float], processes: Sequence) -> numpy.ndarray:
-    """Return the median value of each process, in their order; for arguments and errors see
-    `interval`."""
+    """Return the median value of each process, in their order; for the arguments see `interval`."""
     array, names = numpy.asarray(values, float), numpy.asarray(processes)
-    if len(array) == 0 or len(array) != len(names):
-        raise ValueError(
-            f"{len(array)} values and {len(names)} processes; allowed: as many of each, 1 or more"
-        )
-    if not array.min() > 0:
-        raise ValueError(f"value {array.min()!r}; allowed: above 0")
     return numpy.array(
         [numpy.median(array[names == process]) for process in dict.fromkeys(names.tolist())]
     )
@@ -166,7 +159,7 @@ def processes_part(values: Sequence[float], processes: Sequence) -> float:
 
     A point ends when this is narrow enough: more processes do not narrow the session's part.
     """
-    logs = numpy.log(medians(values, processes)) if len(values) else ()
+    logs = numpy.log(medians(values, processes))
     return half_widths(numpy.var(logs, ddof=1), len(logs))[0] if len(logs) > 1 else math.inf
 
 
@@ -189,9 +182,6 @@ def interval(
 
     Returns:
         The range of the values instead, if they are of one process.
-
-    Raises:
-        ValueError: no values, not one process per value, or a value that is not above 0.
     """
     levels = medians(values, processes)
     # Relative to the first median, so that the value of one process is exactly its median.

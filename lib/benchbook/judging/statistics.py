@@ -18,79 +18,23 @@ POINT_KEY = ["machine", "study", "point"]
 WARMED_UP_SHARE = 0.95  # a first window slower than this share of its run's median still warms up
 MINUTE = 60.0
 SHORTEST_WINDOW = 2.0  # seconds; energy counters such as Apple's move every second or two
-_DESCRIPTION = [
-    *POINT_KEY,
-    *[
-        "variant",
-        "chip",
-        "device",
-        "device_name",
-        "framework",
-        "framework_version",
-        "precision",
-        "compiled",
-    ],
-    *[
-        "model",
-        "parameters",
-        "dataset",
-        "dataset_samples",
-        "image_size",
-        "sequence_length",
-        "batch_size",
-    ],
-    *[
-        "num_workers",
-        "device_count",
-        "flops_per_sample",
-        "settings",
-        "session",
-        "started_at",
-        "commit",
-    ],
-]
+# The columns of a point's line: what it is, and what is computed; those that are floats.
+_DESCRIBED = """machine study point variant chip device device_name framework framework_version
+    precision compiled model parameters dataset dataset_samples image_size sequence_length batch_size
+    num_workers device_count flops_per_sample settings session started_at commit"""
+_DESCRIPTION = _DESCRIBED.split()
+_COMPUTED = """num_processes num_windows num_samples samples_per_second spread low high interval
+    between_sessions seconds_per_step input_share_waited waited_low waited_high accuracy
+    energy_per_sample energy_low energy_high energy_interval energy_method energy_boundary idle_watts
+    energy_note status message"""
+_FLOATS = """samples_per_second spread low high between_sessions seconds_per_step
+    input_share_waited waited_low waited_high accuracy energy_per_sample energy_low energy_high
+    idle_watts"""
 ENERGY_COLUMNS = ["energy_per_sample", "energy_low", "energy_high", "energy_interval"]
-_COUNTS = ["num_processes", "num_windows", "num_samples"]
-_TEXTS = [
-    "interval",
-    "energy_interval",
-    "energy_method",
-    "energy_boundary",
-    "energy_note",
-    "status",
-    "message",
-]
-_MEASURES = [
-    *_COUNTS,
-    "samples_per_second",
-    "spread",
-    "low",
-    "high",
-    "interval",
-    "between_sessions",
-    "seconds_per_step",
-]
-_MEASURES += [
-    "input_share_waited",
-    "waited_low",
-    "waited_high",
-    "accuracy",
-    *ENERGY_COLUMNS,
-    "energy_method",
-]
-_MEASURES += ["energy_boundary", "idle_watts", "energy_note", "status", "message"]
-_NUMBERS = [name for name in _MEASURES if name not in (*_COUNTS, *_TEXTS)]
 _SUSTAINED = [*POINT_KEY, "device", "framework", "variant"]
 # The columns of windows that a point's line is computed from.
-_WINDOW_NUMBERS = [
-    "seconds",
-    "input_seconds",
-    "samples_per_second",
-    "samples",
-    "batch_size",
-    "energy_joules",
-]
-_WINDOW_NUMBERS += ["idle_watts"]
+_OF_WINDOWS = """seconds input_seconds samples_per_second samples batch_size energy_joules
+    idle_watts"""
 _WINDOW_TEXTS = ["run_id", "device", "energy_method", "energy_boundary"]
 
 
@@ -176,12 +120,11 @@ def summarise(rows: pandas.DataFrame, virtual: Collection[str] = ()) -> pandas.D
     windows = timed_windows(rows)
     measures = {
         key: _measures(columns, virtual)
-        for key, columns in group_arrays(windows, POINT_KEY, _WINDOW_NUMBERS, _WINDOW_TEXTS)
+        for key, columns in group_arrays(windows, POINT_KEY, _OF_WINDOWS.split(), _WINDOW_TEXTS)
     }
     lines = [line | measures.get(key, {}) for key, line in _describe(rows, windows).items()]
-    return pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_MEASURES]).astype(
-        dict.fromkeys(_NUMBERS, float)
-    )
+    table = pandas.DataFrame(lines, columns=[*_DESCRIPTION, *_COMPUTED.split()])
+    return table.astype(dict.fromkeys(_FLOATS.split(), float))
 
 
 def group_arrays(

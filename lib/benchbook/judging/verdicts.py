@@ -35,10 +35,10 @@ _RUN = [*POINT_KEY, "run_id"]
 NO_DEVICE = {"gpus": None, "device_busy": None}  # of a sample of a CPU's point
 
 # what the rules read from a row
-READ = [*POINT_KEY, "run_id", "session", "phase", "repeat", "index", "status", "message", "device"]
-READ += ["device_count", "precision", "dataset", "dataset_samples", "settings", "samples", "steps"]
-READ += ["seconds", "samples_per_second", "flops_per_sample", "energy_joules", "energy_boundary"]
-READ += ["page_faults", "loss", "accuracy", "accuracy_metric"]
+_READ = """machine study point run_id session phase repeat index status message device device_count
+    precision dataset dataset_samples settings samples steps seconds samples_per_second
+    flops_per_sample energy_joules energy_boundary page_faults loss accuracy accuracy_metric"""
+READ = _READ.split()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy
 from benchbook.frameworks.plain import Arrays, Optimizer, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Workload
-from benchbook.judging.agreement import Agreement, tolerance_of, verdict
+from benchbook.judging.agreement import TOLERANCES, Agreement, verdict
 from benchbook.machine.libraries import FRAMEWORKS
 from benchbook.measuring import failures, float64
 from benchbook.measuring.float64 import Step
@@ -85,13 +85,9 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
 
     Returns:
         The verdict on the rows.
-
-    Raises:
-        ValueError: an unknown precision.
     """
     record.describe(**workload.description())
     precision = precision or workload.description()["precision"]
-    tolerance_of(precision)
     first = len(record.rows())
     with record.during("parity"):
         try:
@@ -145,7 +141,7 @@ def _compare_steps(
         own_losses = [subject.step(batch, differentiated=False)[0] for batch in batches]
     subject.restart()
     optimizer, lines, failed = plain.make_optimizer(), [], None
-    least_share = tolerance_of(precision).least_share
+    least_share = TOLERANCES[precision].least_share
     expected = itertools.chain([first], reference)
     if num_steps < FEWEST_UPDATES:
         expected = itertools.cycle(expected)
@@ -200,7 +196,7 @@ def _doubt(
         loss, gradients, _ = rounded.differentiate(*given)
         loss = loss / len(batch[0]) if plain.loss_is_sum else loss
         line = {"step": 1, "reference_loss": step.loss, "same_weights_loss": loss, "loss": loss}
-        least_share = tolerance_of(precision).least_share
+        least_share = TOLERANCES[precision].least_share
         line |= compare(plain.clipped(gradients), step.gradients, least_share)
         if not _judged(record, precision, [line], [0])[1].passed:
             return DISCONTINUOUS
