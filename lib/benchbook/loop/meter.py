@@ -11,7 +11,6 @@ import inspect
 import itertools
 import math
 import numbers
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -205,38 +204,26 @@ class Meter:
             min(max(stretch.STRETCH_STEPS * pace, stretch.STRETCH_SECONDS), self.most_seconds)
             / pace
         )
-        self._stride = min(max(1, round(planned / stretch.WINDOWS)), self.every or sys.maxsize)
-        self._first, self._next, self._count = self._steps, self._steps + self._stride, 0.0
+        stride = max(1, round(planned / stretch.WINDOWS))
+        self._plan = (
+            stretch.Cycles(self.most_seconds, stride, self.every)
+            if self.every
+            else stretch.Steps(self.most_seconds, stride)
+        )
+        self._first, self._count = self._steps, 0.0
         self._begun, self._rows, self._empty = self._total() if self._total else 0.0, set(), 0
         self._marks = [Mark(0, 0.0, 0.0)]
+        self._next = self._steps + self._plan.until_next(self._marks[0])
         self._stretch = Stretch(self._device, sensor, devices.wait)
 
     def _check(self, last: Any) -> None:
         """End a window, and the stretch if it is long enough."""
         devices.wait(last)  # else a window is as long as the device's queue lets it be
-        now, every, most = self._mark(), self.every, self.most_seconds
-        is_long = now.seconds >= stretch.STRETCH_SECONDS and now.steps >= stretch.STRETCH_STEPS
-        length = now.steps - self._marks[-1].steps
-        if is_whole := length == (every or length):
-            self._marks.append(now)
-        if not every:
-            is_over = is_long or now.seconds >= most
-        elif length > every:
-            raise ValueError(f"every {every}; allowed: a multiple of the steps in a call of tick")
-        else:
-            cycles, fewest = len(self._marks) - 1, stretch.FEWEST_CYCLES
-            if cycles < fewest and now.seconds * (fewest if is_whole else 1) > most:
-                need = f"two cycles take about {fewest * every * now.seconds / now.steps:,.0f} s"
-                raise ValueError(f"every {every}: {need}; allowed: most_seconds above that")
-            is_over = is_whole and (
-                (is_long and cycles >= stretch.CYCLES) or now.seconds * (1 + 1 / cycles) > most
-            )
-        if is_over:
-            is_cut = not (every or is_long)
-            self._finish(
-                last, f"cut by most_seconds={most:g}, before 30 s and 200 steps" if is_cut else ""
-            )
-        self._next += min(self._stride, every - now.steps % every) if every else self._stride
+        now = self._mark()
+        if self._plan.is_over(self._marks, now):
+            cut = f"cut by most_seconds={self.most_seconds:g}, before 30 s and 200 steps"
+            self._finish(last, "" if self.every or now.is_long else cut)
+        self._next += self._plan.until_next(now)
 
     def _end_early(self, last: Any) -> None:
         idle, now = self._stretch.seconds() - self._ticked, self._mark(ranks.END_SECONDS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from benchbook.frameworks.devices import Device
@@ -20,6 +21,65 @@ class Mark(NamedTuple):
     steps: int
     seconds: float
     samples: float
+
+    @property
+    def is_long(self) -> bool:
+        """Return whether a stretch that ends here has 30 s and 200 steps."""
+        return self.seconds >= STRETCH_SECONDS and self.steps >= STRETCH_STEPS
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The plan of a stretch of 30 s and 200 steps, whichever is later.
+
+    Attributes:
+        most: seconds.
+        stride: steps between two marks, which end windows.
+    """
+
+    most: float
+    stride: int
+
+    def is_over(self, marks: list[Mark], now: Mark) -> bool:
+        """End a window here; return whether the stretch is over."""
+        marks.append(now)
+        return now.is_long or now.seconds >= self.most
+
+    def until_next(self, now: Mark) -> int:
+        """Return how many steps from here the next mark is."""
+        return self.stride
+
+
+@dataclass(frozen=True)
+class Cycles(Steps):
+    """The plan of a stretch of whole cycles, each a window: ten, and 30 s and 200 steps, or as many
+    as fit.
+
+    Attributes:
+        every: steps of a cycle; marks inside one tell early that two will not fit.
+    """
+
+    every: int
+
+    def is_over(self, marks: list[Mark], now: Mark) -> bool:
+        length = now.steps - marks[-1].steps
+        if length > self.every:
+            allowed = "a multiple of the steps in a call of tick"
+            raise ValueError(f"every {self.every}; allowed: {allowed}")
+        if is_whole := length == self.every:
+            marks.append(now)
+        cycles = len(marks) - 1
+        if cycles < FEWEST_CYCLES and now.seconds * (FEWEST_CYCLES if is_whole else 1) > self.most:
+            seconds = FEWEST_CYCLES * self.every * now.seconds / now.steps
+            need = f"two cycles take about {seconds:,.0f} s"
+            raise ValueError(f"every {self.every}: {need}; allowed: most_seconds above that")
+        if not is_whole:
+            return False
+        is_known = now.is_long and cycles >= CYCLES
+        return is_known or now.seconds * (1 + 1 / cycles) > self.most
+
+    def until_next(self, now: Mark) -> int:
+        return min(self.stride, self.every - now.steps % self.every)
 
 
 class Stretch:
