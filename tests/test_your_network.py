@@ -199,17 +199,8 @@ def test_what_people_write_is_trained_and_its_samples_are_counted(own, network, 
 def test_a_step_is_the_one_that_a_reader_would_write(own):
     chosen = choose(own, "network", learning_rate=0.1)
     _, _, losses = networks.run(chosen)
-    step, batches = own_network.build(
-        lambda: loading.resolve(own("network"), "network")(),
-        devices.pick("cpu"),
-        chosen.batch_size,
-        settings=chosen.settings,
-        make_batches=None,
-        loss=None,
-        optimizer="sgd",
-        learning_rate=0.1,
-        image_shape=(3, 16, 16),
-    )
+    resolved = replace(chosen, network=loading.resolve(own("network"), "network"))
+    step, batches = own_network.build(resolved, devices.pick("cpu"))
     torch.manual_seed(1)
     network = loading.resolve(own("network"), "network")().train()
     optimizer, expected = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9), []

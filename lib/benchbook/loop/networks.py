@@ -1,6 +1,6 @@
 """Your own torch network by name: a training step around it, measured as a loop."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchbook.frameworks import devices
@@ -61,21 +61,12 @@ def run(choices: Choices) -> tuple[list[Rate], str, list[float]]:
 
     named = {name: getattr(choices, name) for name in ("network", "loader", "loss")}
     found = {name: value and loading.resolve(value, name) for name, value in named.items()}
+    make = found.pop("network")
     device = devices.pick(choices.device, "torch")
-    called = f"network {choices.network!r}, called with ({choices.arguments}),"
     losses: list[Any] = []
-    with loading.naming(called):
-        step, batches = own_network.build(
-            lambda: found["network"](**loading.keywords(choices.arguments)),
-            device,
-            choices.batch_size,
-            settings=choices.settings,
-            make_batches=found["loader"] or None,
-            loss=found["loss"] or None,
-            optimizer=choices.optimizer,
-            learning_rate=choices.learning_rate,
-            image_shape=(choices.channels, choices.image_size, choices.image_size),
-        )
+    with loading.naming(f"network {choices.network!r}, called with ({choices.arguments}),"):
+        found["network"] = lambda: make(**loading.keywords(choices.arguments))
+        step, batches = own_network.build(replace(choices, **found), device)
 
     def kept(batch: Any) -> Any:
         loss = step(batch)

@@ -36,32 +36,20 @@ class Epochs:
         return self.make()
 
 
-def build(
-    network: Callable[[], torch.nn.Module],
-    device: Device,
-    batch_size: int,
-    *,
-    settings: Settings,
-    make_batches: Callable[[int], Iterable] | None,
-    loss: Callable | None,
-    optimizer: str,
-    learning_rate: float,
-    image_shape: tuple[int, int, int],
-) -> tuple[Callable[[Any], torch.Tensor], Iterable]:
+def build(choices: Any, device: Device) -> tuple[Callable[[Any], torch.Tensor], Iterable]:
     """Return a training step of a batch, which returns the loss, and an epoch's batches.
 
     Args:
-        network: makes it.
-        make_batches: see `inputs_of`; None: random images, made on the device.
-        loss: of (outputs, target), or a class of such; None: `default_loss`.
-        image_shape: channels, height and width of random images.
+        choices: as `loop.networks.Choices`, with callables: network makes it; for what loader makes
+            see `inputs_of`, without one images are drawn on the device; loss takes (outputs,
+            target), or is a class of such, without one it is `default_loss`.
 
     Raises:
         ValueError: network, batches or loss do not fit; the message says what is allowed.
     """
-    switch(settings)
+    switch(choices.settings)
     torch.manual_seed(1)
-    model = network()
+    model = choices.network()
     if not isinstance(model, torch.nn.Module):
         raise ValueError(f"it returns a {type(model).__name__}; allowed: a torch.nn.Module")
     if any(base.__name__ == "LightningModule" for base in type(model).__mro__):
@@ -71,29 +59,28 @@ def build(
         )
     stored = {part.dtype for part in model.parameters()}
     half = next((name for name in HALVES if STORED[name] in stored), None)
+    settings = choices.settings
     if half and not PRECISIONS[settings.precision].autocast:
         settings = replace(settings, precision=half)
     elif not half:
         cast(model, STORED[settings.precision])
     model.to(device.torch_type)
-    if make_batches is None:
-        batches: Iterable = _random_images(model, device, settings, batch_size, image_shape)
-    else:
-        batches = make_batches(batch_size)
-        if isinstance(batches, Iterator):
-            batches = Epochs(partial(make_batches, batch_size))
+    make_batches = partial(_random_images, model, device, settings, choices)
+    if choices.loader:
+        make_batches = partial(choices.loader, choices.batch_size)
+    batches = make_batches()
+    if isinstance(batches, Iterator):
+        batches = Epochs(make_batches)
     if any(is_lazy(part) for part in (*model.parameters(), *model.buffers())):
         with torch.no_grad():
             call(model, _placed(inputs_of(next(iter(batches))), device, settings)[0])
-    loss = loss() if isinstance(loss, type) else loss or default_loss
+    loss = choices.loss() if isinstance(choices.loss, type) else choices.loss or default_loss
     trained = [part for part in model.train().parameters() if part.requires_grad]
-    rule = OPTIMIZERS[optimizer](trained, lr=learning_rate, fused=settings.fused or None)
-    precision, computed = PRECISIONS[settings.precision], prepare(model, settings)
+    make_rule = OPTIMIZERS[choices.optimizer]
+    rule = make_rule(trained, lr=choices.learning_rate, fused=settings.fused or None)
+    precision, forward = PRECISIONS[settings.precision], partial(call, prepare(model, settings))
     is_scaled = bool(precision.needs_scaling and precision.autocast)
     scaler = torch.amp.GradScaler(device.torch_type, enabled=is_scaled)
-
-    def forward(inputs: tuple | dict) -> Any:
-        return call(computed, inputs)
 
     def step(batch: Any) -> torch.Tensor:
         inputs, target = _placed(inputs_of(batch), device, settings)
@@ -134,10 +121,15 @@ def num_samples(batch: Any) -> int:
     raise ValueError("a batch has no input with a length; allowed: arrays of samples")
 
 
-def _random_images(model, device, settings, batch_size, shape) -> list[tuple]:
+def _random_images(model, device, settings, choices) -> list[tuple]:
     """Return batches of random images on the device, with labels of the network's classes."""
-    random = torch.Generator().manual_seed(1)
-    pixels = torch.rand((POOL, batch_size, *shape), generator=random).to(device.torch_type)
+    random, batch_size, side = (
+        torch.Generator().manual_seed(1),
+        choices.batch_size,
+        choices.image_size,
+    )
+    shape = POOL, batch_size, choices.channels, side, side
+    pixels = torch.rand(shape, generator=random).to(device.torch_type)
     with torch.no_grad():
         outputs = model.eval()(move(pixels[0, :LOOKED_AT], device, settings))
     shapes = {tuple(part.shape) for part in tensors_of(outputs)}
