@@ -297,8 +297,9 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(given, places):
 
 
 def test_processes_that_a_container_hides_are_not_counted():
-    assert nvidia.num_others([], own=[1]) == 0
-    assert nvidia.num_others([2**22 + 7], own=[os.getpid()]) is None
+    assert nvidia.others_share([], own=[1]) == 0
+    hidden = SimpleNamespace(pid=2**22 + 7, smUtil=50)
+    assert nvidia.others_share([hidden], own=[os.getpid()]) is None
 
 
 @pytest.mark.parametrize("lacking", ["library", "driver"])

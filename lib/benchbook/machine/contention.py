@@ -78,16 +78,13 @@ def device_busy(kind: str) -> float | None:
 
     Of several devices that one tool reads, the least busy counts.
     """
-    lowest = None
-    for number in range(DEVICE_READINGS):
-        if number:
-            time.sleep(SAMPLE_SECONDS)
-        if not (shares := device_shares(kind)):
-            return lowest
-        lowest = min(*shares, 1.0 if lowest is None else lowest)
-        if lowest <= DEVICE_SHARE:
+    readings: list[float] = []
+    while len(readings) < DEVICE_READINGS and (shares := device_shares(kind)):
+        readings.append(min(shares))
+        if readings[-1] <= DEVICE_SHARE:
             break
-    return lowest
+        time.sleep(SAMPLE_SECONDS)
+    return min(readings, default=None)
 
 
 def device_shares(kind: str) -> list[float]:

@@ -8,7 +8,7 @@ Source: https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,17 +18,9 @@ from benchbook.machine import processes, temporary
 
 # Names of the bits, from the lowest. Source:
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
-REASONS = (
-    *(
-        "gpu_idle",
-        "applications_clocks_setting",
-        "sw_power_cap",
-        "hw_slowdown",
-        "sync_boost",
-        "sw_thermal_slowdown",
-    ),
-    *("hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting"),
-)
+_REASONS = """gpu_idle applications_clocks_setting sw_power_cap hw_slowdown sync_boost
+    sw_thermal_slowdown hw_thermal_slowdown hw_power_brake_slowdown display_clock_setting"""
+REASONS = _REASONS.split()
 THERMAL_REASONS = frozenset(
     {"sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 )
@@ -153,7 +145,7 @@ def visible(given: str, names: list[list[str]]) -> list[int]:
     return places
 
 
-def others_share(used: Iterable | None, own: Iterable[int]) -> float | None:
+def others_share(used: Sequence | None, own: Iterable[int]) -> float | None:
     """Return in which share of the time processes that do not belong to this run used a GPU.
 
     Args:
@@ -163,26 +155,10 @@ def others_share(used: Iterable | None, own: Iterable[int]) -> float | None:
     Returns:
         None if NVML does not tell, or tells ids from outside this container.
     """
-    if used is None or num_others((each.pid for each in used), own) is None:
+    if used is None or (used and not any(psutil.pid_exists(each.pid) for each in used)):
         return None
     own = set(own)
     return min(1.0, sum(each.smUtil for each in used if each.pid not in own) / 100)
-
-
-def num_others(running: Iterable[int], own: Iterable[int]) -> int | None:
-    """Return the number of processes on a GPU that do not belong to this run.
-
-    Args:
-        running: the ids of all processes on the GPU.
-        own: the ids of this run's processes, its ranks among them.
-
-    Returns:
-        None if none of the ids exists here: NVML reports ids from outside the container.
-    """
-    running = set(running)
-    if running and not any(psutil.pid_exists(process) for process in running):
-        return None
-    return len(running - set(own))
 
 
 def _opened() -> tuple[Ask, dict[int, Any]]:
