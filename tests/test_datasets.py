@@ -451,14 +451,6 @@ def test_triangles_have_the_corners_and_colours_of_the_articles_generator(size, 
         )  # of corners so sharp that no pixel's middle is inside
 
 
-@pytest.mark.parametrize(
-    ("options", "message"), [({"num_train": 0}, "num_train 0"), ({"size": 4}, "size 4")]
-)
-def test_too_few_or_too_small_triangles_are_refused(options, message):
-    with pytest.raises(ValueError, match=f"{message}; allowed"):
-        datasets.triangles(**options)
-
-
 def test_a_download_that_failed_is_not_tried_again_until_a_notebook_begins_anew(
     monkeypatch, tmp_path
 ):

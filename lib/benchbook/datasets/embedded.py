@@ -119,17 +119,7 @@ def triangles(
     Returns:
         Grey images, uint8, shape (n, size, size); labels are masks of the same shape, uint8, 1
         inside.
-
-    Raises:
-        ValueError: a number is out of range.
     """
-    for name, value, least in (
-        ("num_train", num_train, 1),
-        ("num_test", num_test, 1),
-        ("size", size, 8),
-    ):
-        if value < least:
-            raise ValueError(f"{name} {value}; allowed: {least} or more")
     random, count = numpy.random.RandomState(seed), num_train + num_test
     corners = random.randint(
         MARGIN, ARTICLE_SIZE - MARGIN, (count, 3, 2)
