@@ -71,9 +71,8 @@ def predict(
         })  # fmt: skip
         return
     middle, low, high = map(wording.rate, rates)
-    kind = "Published" if rate.kind == estimates.PUBLISHED else "Predicted"
     lines = [
-        f"{kind}, not measured here: {name}, {networks.title(work)}, {precision}",
+        f"{rate.kind.capitalize()}, not measured here: {name}, {networks.title(work)}, {precision}",
         f"rate     {middle} {unit}/s (90 %: {low} to {high})",
         f"sure     {rate.basis}",
         f"time     {wording.duration_within(*seconds)} for {images * length:,.0f} {unit}",

@@ -154,18 +154,9 @@ def table(claims: pandas.DataFrame, quantities: pandas.DataFrame) -> pandas.Data
             none = {"machine": "", "source": "measured", "verdict": NOT_MEASURED, "reason": reason}
             measured = [_head(claim) | none]
         lines += measured
-    columns = [
-        "id",
-        "sentence",
-        "published",
-        "machine",
-        "source",
-        "value",
-        "low",
-        "high",
-        "interval",
-    ]
-    return pandas.DataFrame(lines, columns=[*columns, "verdict", "reason", "arithmetic"])
+    columns = """id sentence published machine source value low high interval verdict reason
+        arithmetic"""
+    return pandas.DataFrame(lines, columns=columns.split())
 
 
 def _printed(machine: str, groups: dict) -> tuple | None:

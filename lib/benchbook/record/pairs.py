@@ -20,10 +20,8 @@ TIMES = (
 METRICS = ("throughput", "throughput_real_data", "throughput_wall_clock", "step_rate", *TIMES)
 # Settings that say what was trained. All others may differ between two chips, such as batch size,
 # host and date.
-SAME = (
-    "phase", "model", "task", "image_size", "sequence_length", "dataset", "epochs", "attention", "vocabulary", "data",
-    "cudnn", "compiled", "suite_version", "block", "power_limit_watts", "memory_format", "optimizer",
-)  # fmt: skip
+SAME = """phase model task image_size sequence_length dataset epochs attention vocabulary data cudnn
+    compiled suite_version block power_limit_watts memory_format optimizer"""
 KEY = ("article", "metric", "unit", "framework", "family", "setting")
 
 
@@ -45,7 +43,7 @@ def works() -> pandas.DataFrame:
     is_alone = figures["device_count"].fillna(1).eq(1) & figures["chip"].isin(chips.table().index)
     figures = figures[is_whole & is_alone & ~figures["article"].str.startswith("MLPerf")]
     settings = [
-        {name: own[name] for name in SAME if own.get(name) is not None}
+        {name: own[name] for name in SAME.split() if own.get(name) is not None}
         for own in figures["details"]
     ]
     figures = figures.assign(

@@ -14,19 +14,8 @@ from benchbook.studies.results.evidence import Evidence, cached
 OUT_OF_REACH = "out of reach"
 OUTCOMES = (claims.CONFIRMED, claims.CONTRADICTED, claims.UNDECIDED, OUT_OF_REACH)
 ARITHMETIC = (claims.HOLDS, claims.FAILS, claims.NOT_RECOMPUTED)
-COLUMNS = [
-    "id",
-    "study",
-    "article",
-    "link",
-    "sentence",
-    "published",
-    "unit",
-    "outcome",
-    "why",
-    "arithmetic",
-    "holds",
-]
+_COLUMNS = "id study article link sentence published unit outcome why arithmetic holds"
+COLUMNS = _COLUMNS.split()
 
 
 @cached

@@ -22,22 +22,8 @@ from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.results.tables import is_measured
 from benchbook.studies.study import Study
 
-ROWS = [
-    "phase",
-    "precision",
-    "repeat",
-    "epoch",
-    "batch_size",
-    "samples",
-    "seconds",
-    "input_seconds",
-    "samples_per_second",
-    "energy_joules",
-    "loss",
-    "accuracy",
-    "status",
-    "message",
-]
+ROWS = """phase precision repeat epoch batch_size samples seconds input_seconds samples_per_second
+    energy_joules loss accuracy status message"""
 
 
 def show(
@@ -67,7 +53,7 @@ def show(
         )
     )
     picture = base64.b64encode(figures.render(own.figure)).decode()
-    folded = f'<img alt="{own.alt}" src="data:image/png;base64,{picture}">{tables.html(rows[ROWS])}'
+    folded = f'<img alt="{own.alt}" src="data:image/png;base64,{picture}">{tables.html(rows[ROWS.split()])}'
     title = f"The rate of each window, and all {len(rows)} rows"
     display(HTML(f"<details><summary>{title}</summary>{folded}</details>"))
 

@@ -10,17 +10,8 @@ import pandas
 
 from benchbook.machine.variables import THREADS
 
-COLUMNS = [
-    "machine",
-    "chip",
-    "cores",
-    "memory_gib",
-    "accelerator",
-    "system",
-    "notes",
-    "sessions",
-    "rows",
-]
+_COLUMNS = "machine chip cores memory_gib accelerator system notes sessions rows"
+COLUMNS = _COLUMNS.split()
 
 
 def table(rows: pandas.DataFrame, described: Mapping[str, dict]) -> pandas.DataFrame:

@@ -30,46 +30,42 @@ MOST_PROCESSES = 10_000  # of a point in a session
 MOST_SECONDS = 1e9  # of a process: 32 years
 _TEXTS = list[str] | None
 _GPU = {
-    Quantity: ("others_share", "thermal_slowdown_seconds"),
-    _TEXTS: ("clock_reasons",),
+    Quantity: "others_share thermal_slowdown_seconds",
+    _TEXTS: "clock_reasons",
 }
 _SAMPLE = {
-    Required[Quantity]: ("awake_seconds", "elapsed_seconds"),
-    Quantity: (
-        *("window_awake_seconds", "cpu_throttle_seconds"),
-        *("cpu_busy_seconds", "cpu_own_seconds", "cpu_stolen_seconds"),
-    ),
-    Count: (
-        *("repeat", "index", "cpu_throttle_count", "cpu_cores", "missing_cores"),
-        *("swap_used_bytes", "swapped_in_bytes", "swapped_out_bytes"),
-    ),
-    StrictBool | None: ("low_power_mode", "translated"),
-    Text: ("power_source", "thermal_pressure"),
-    list[open_mapping("Gpu", _GPU)] | None: ("gpus",),
-    dict[str, Quantity] | None: ("energy_parts",),
+    Required[Quantity]: "awake_seconds elapsed_seconds",
+    Quantity: """window_awake_seconds cpu_throttle_seconds cpu_busy_seconds cpu_own_seconds
+        cpu_stolen_seconds""",
+    Count: """repeat index cpu_throttle_count cpu_cores missing_cores swap_used_bytes
+        swapped_in_bytes swapped_out_bytes""",
+    StrictBool | None: "low_power_mode translated",
+    Text: "power_source thermal_pressure",
+    list[open_mapping("Gpu", _GPU)] | None: "gpus",
+    dict[str, Quantity] | None: "energy_parts",
 }
 _PARAMETERS = {
-    Text: ("variant", "device", "framework", "precision", "model", "dataset"),
-    Size: ("batch_size", "device_count", "image_size", "num_images", "num_windows", "num_repeats"),
-    Count: ("num_parity_steps", "sequence_length"),
+    Text: "variant device framework precision model dataset",
+    Size: "batch_size device_count image_size num_images num_windows num_repeats",
+    Count: "num_parity_steps sequence_length",
 }
 Parameters = open_mapping("Parameters", _PARAMETERS)
 PARAMETERS = TypeAdapter(Parameters)
 _MACHINE = {
-    Name | None: ("name", "fingerprint"),
-    Text: ("chip", "system", "hypervisor"),
-    Count: ("memory_bytes", "physical_cores", "logical_cores", "usable_cores"),
-    Quantity: ("cpu_quota",),
-    _TEXTS: ("accelerators",),
+    Name | None: "name fingerprint",
+    Text: "chip system hypervisor",
+    Count: "memory_bytes physical_cores logical_cores usable_cores",
+    Quantity: "cpu_quota",
+    _TEXTS: "accelerators",
 }
-_ENVIRONMENT = {Text: ("python",), dict[str, Text] | None: ("packages", "variables")}
+_ENVIRONMENT = {Text: "python", dict[str, Text] | None: "packages variables"}
 Manifest = open_mapping(
     "Manifest",
     run_id=Text,
     parameters=Parameters | None,
     machine=open_mapping("Machine", _MACHINE) | None,
     environment=open_mapping("Environment", _ENVIRONMENT) | None,
-    condition_before=open_mapping("Before", {Quantity: ("device_busy",)}) | None,
+    condition_before=open_mapping("Before", {Quantity: "device_busy"}) | None,
     library=dict[str, Text] | None,
     conditions=list[open_mapping("Sample", _SAMPLE)] | None,
     trials=list[dict] | None,

@@ -124,17 +124,15 @@ Flag = Annotated[
 ]
 
 
-def open_mapping(
-    _name: str, _by_type: dict[object, tuple[str, ...]] | None = None, **types: object
-) -> type:
+def open_mapping(_name: str, _by_type: dict[object, str] | None = None, **types: object) -> type:
     """Return the type of a mapping that may lack any of these keys and may have others.
 
     Args:
         _name: of the type.
-        _by_type: names of keys, by the type of their values.
+        _by_type: names of keys, separated by blanks, by the type of their values.
         types: the types of further keys.
     """
-    types |= {name: hint for hint, names in (_by_type or {}).items() for name in names}
+    types |= {name: hint for hint, names in (_by_type or {}).items() for name in names.split()}
     return with_config(ConfigDict(extra="allow", strict=True))(TypedDict(_name, types, total=False))
 
 
@@ -142,35 +140,20 @@ def open_mapping(
 Settings = open_mapping(
     "Settings",
     {
-        bool | None: ("data_resident", "trainable"),
-        int | None: (
-            *("image_size_over", "seed", "num_bank_images", "num_parity_steps", "step"),
-            "images_seen_in_epoch",  # published
-        ),
-        Number | None: (
-            *(
-                "epochs",
-                "learning_rate",
-                "sustained_minutes",
-                "width",
-            ),  # an article may train a fraction of an epoch
-            *("electricity_per_kwh", "price_per_hour", "purchase_price"),
-            *(
-                "promised",
-                "search_seconds",
-                "busy",
-                "copy_bytes",
-                "matrix_size",
-            ),  # search and confirmation; calibration
-        ),
-        Literal["tuned", "reference"] | None: ("chosen", "side"),
-        Text: ("optimizer", "weights", "tried", "reading"),
-        float | int | None: (  # parity; a diverged loss may be NaN
-            *("gradient_cosine", "gradient_norm_ratio", "worst_cosine", "worst_norm_ratio"),
-            *("reference_loss", "same_weights_loss", "statistics_error", "update_error"),
-            *("last_loss", "last_reference_loss"),
-        ),
-        str: ("statistics_layer", "update_layer", "worst_cosine_layer", "worst_norm_ratio_layer"),
+        bool | None: "data_resident trainable",
+        # images_seen_in_epoch: published
+        int
+        | None: "image_size_over seed num_bank_images num_parity_steps step images_seen_in_epoch",
+        # An article may train a fraction of an epoch; then search, confirmation and calibration.
+        Number | None: """epochs learning_rate sustained_minutes width electricity_per_kwh
+            price_per_hour purchase_price promised search_seconds busy copy_bytes matrix_size""",
+        Literal["tuned", "reference"] | None: "chosen side",
+        Text: "optimizer weights tried reading",
+        # Of parity; a diverged loss may be NaN.
+        float | int | None: """gradient_cosine gradient_norm_ratio worst_cosine worst_norm_ratio
+            reference_loss same_weights_loss statistics_error update_error last_loss
+            last_reference_loss""",
+        str: "statistics_layer update_layer worst_cosine_layer worst_norm_ratio_layer",
     },
     replaced=dict[str, str],  # what was unavailable: by its name, what took its place
     rounding=dict[str, Number],

@@ -82,31 +82,9 @@ def _dense(gradient: Any) -> Array | None:
 
 
 # Operations that move or name values and compute nothing.
-NO_WORK = frozenset(
-    {
-        *(
-            "NoOp",
-            "Const",
-            "HostConst",
-            "_Arg",
-            "_Retval",
-            "_DeviceArg",
-            "_DeviceRetval",
-            "Identity",
-            "IdentityN",
-        ),
-        *(
-            "_Send",
-            "_Recv",
-            "_HostSend",
-            "_HostRecv",
-            "Switch",
-            "Merge",
-            "ControlTrigger",
-            "VarHandleOp",
-        ),
-    }
-)
+_NO_WORK = """NoOp Const HostConst _Arg _Retval _DeviceArg _DeviceRetval Identity IdentityN _Send
+    _Recv _HostSend _HostRecv Switch Merge ControlTrigger VarHandleOp"""
+NO_WORK = frozenset(_NO_WORK.split())
 TYPES = (
     "T",
     "SrcT",

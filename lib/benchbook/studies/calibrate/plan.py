@@ -11,6 +11,9 @@ from benchbook.studies.experiments.parameters import BUDGET
 from benchbook.studies.experiments.plan import StudyPlan
 from benchbook.studies.experiments.process import Process
 
+_WITHOUT = """batch_size data_resident num_workers num_repeats samples_per_window num_warmup_steps
+    num_parity_steps parity_batch_size explore fewest_processes processes_part"""
+
 
 @dataclass(frozen=True)
 class Plan(StudyPlan):
@@ -19,21 +22,7 @@ class Plan(StudyPlan):
     FRAMEWORKS = tuple(FRAMEWORKS)
     VARIANTS = DATASETS = ()
     EXAMPLE = {"num_processes": 2, "matrix_sizes": "512 1024 2048", "copy_mebibytes": 64}
-    WITHOUT = (
-        "batch_size",
-        "data_resident",
-        "num_workers",
-        "num_repeats",
-        "samples_per_window",
-        "num_warmup_steps",
-    )
-    WITHOUT += (
-        "num_parity_steps",
-        "parity_batch_size",
-        "explore",
-        "fewest_processes",
-        "processes_part",
-    )
+    WITHOUT = (*_WITHOUT.split(),)
 
     num_processes: int = 1
     num_windows: int = 3
