@@ -10,9 +10,11 @@ from mlx.utils import tree_flatten
 from benchbook.machine.precisions import PRECISIONS
 
 # The types in which weights are stored, and those of the inputs, in which a network computes.
-# Convolutions have no float64.
+# Convolutions have no float64, and nothing scales the loss for float16.
 _SUPPORTED = [
-    each for each in PRECISIONS.values() if each.stored != "float64" and not each.uses_tf32
+    each
+    for each in PRECISIONS.values()
+    if each.computed in ("float32", "bfloat16") and not each.uses_tf32
 ]
 STORED = {each.name: getattr(mx, each.stored) for each in _SUPPORTED}
 COMPUTED = {each.name: getattr(mx, each.computed) for each in _SUPPORTED}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import mlx.core as mx
 import numpy
 from mlx import nn, optimizers
-from mlx.utils import tree_map
 
 from benchbook.frameworks.mlx.runtime import (
     COMPUTED,
@@ -22,11 +21,6 @@ from benchbook.frameworks.mlx.runtime import (
 from benchbook.frameworks.plain import Arrays, Plain
 from benchbook.frameworks.subject import ParitySubject
 from benchbook.frameworks.workload import Settings, Workload
-from benchbook.machine.precisions import PRECISIONS
-
-# The defaults of torch's GradScaler.
-FIRST_SCALE, STEPS_TO_DOUBLE = 2.0**16, 2000
-
 
 # Of logits (n, classes) and labels (n,) to the mean categorical cross-entropy, softmax included.
 cross_entropy = functools.partial(nn.losses.cross_entropy, reduction="mean")
@@ -83,15 +77,10 @@ class MlxSubject(ParitySubject):
 
     def attempt(self, batch: tuple, differentiated: bool) -> tuple[float, Arrays, bool]:
         """Try a step; the gradients are computed before it, at the same weights."""
-        scale = self.workload.scaling["scale"].item()
         gradients = self.workload.differentiate(batch) if differentiated else {}
         loss = self.workload.step(batch).item()
         self.schedule_step += 1
-        return (
-            loss,
-            self._exported(gradients, self.names),
-            self.workload.scaling["scale"].item() >= scale,
-        )
+        return loss, self._exported(gradients, self.names), True
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         return to_host(mx.array(array.astype("float32")).astype(self.dtype))
@@ -163,13 +152,8 @@ class MlxWorkload(Workload):
         stored, weights = STORED[settings.precision], leaves(model.parameters())
         assign(model, {path: array.astype(stored) for path, array in weights.items()})
         optimizer.init(model.trainable_parameters())
-        self.is_scaled = PRECISIONS[settings.precision].needs_scaling
-        self.scaling = {
-            "scale": mx.array(FIRST_SCALE if self.is_scaled else 1.0),
-            "steps": mx.array(0),
-        }
-        self.changing = [model, optimizer.state, self.scaling]
-        self._value_and_gradients = mx.value_and_grad(self._losses)
+        self.changing = [model, optimizer.state]
+        self._value_and_gradients = mx.value_and_grad(self._loss)
         captured = [*self.changing, mx.random.state]
         compiled = {"inputs": captured, "outputs": captured}
         self._train = (
@@ -206,49 +190,22 @@ class MlxWorkload(Workload):
         _, gradients = self._gradients(*self.placed(batch))
         return leaves(gradients)
 
-    def _losses(
-        self, parameters: dict, inputs: mx.array, target: mx.array
-    ) -> tuple[mx.array, mx.array]:
-        """Return the scaled loss, which is differentiated, and the loss."""
+    def _loss(self, parameters: dict, inputs: mx.array, target: mx.array) -> mx.array:
         self.model.update(parameters)
-        loss = self.loss(self.model(inputs).astype(mx.float32), target)
-        return loss * self.scaling["scale"], loss
+        return self.loss(self.model(inputs).astype(mx.float32), target)
 
     def _gradients(self, inputs: mx.array, target: mx.array) -> tuple[mx.array, dict]:
         """Return the loss and the gradients of the trainable parameters."""
-        (_, loss), gradients = self._value_and_gradients(
-            self.model.trainable_parameters(), inputs, target
-        )
-        scale = self.scaling["scale"]
-        gradients = tree_map(lambda gradient: (gradient / scale).astype(gradient.dtype), gradients)
-        return loss, optimizers.clip_grad_norm(gradients, self.max_norm)[
-            0
-        ] if self.max_norm else gradients
+        trained = self.model.trainable_parameters()
+        loss, gradients = self._value_and_gradients(trained, inputs, target)
+        if self.max_norm:
+            gradients, _ = optimizers.clip_grad_norm(gradients, self.max_norm)
+        return loss, gradients
 
     def train_step(self, inputs: mx.array, target: mx.array) -> mx.array:
         loss, gradients = self._gradients(inputs, target)
-        trained = [self.model.trainable_parameters(), self.optimizer.state]
-        before = leaves(trained)
         self.optimizer.update(self.model, gradients)
-        if self.is_scaled:
-            self._skip_overflow(before, gradients)
         return loss
-
-    def _skip_overflow(self, before: ByPath, gradients: dict) -> None:
-        """Undo a step with gradients that are not finite, and set the next scale, without
-        reading from the device."""
-        finite = mx.stack(
-            [mx.isfinite(gradient).all() for gradient in leaves(gradients).values()]
-        ).all()
-        trained = [self.model, self.optimizer.state]
-        after = leaves(trained)
-        assign(
-            trained, {path: mx.where(finite, after[path], array) for path, array in before.items()}
-        )
-        scale, steps = self.scaling["scale"], self.scaling["steps"] + 1
-        doubled = mx.where(steps >= STEPS_TO_DOUBLE, scale * 2, scale)
-        self.scaling["scale"] = mx.where(finite, doubled, scale / 2)
-        self.scaling["steps"] = mx.where(mx.logical_and(finite, steps < STEPS_TO_DOUBLE), steps, 0)
 
     def steps_taken(self) -> int:
         return int(self.optimizer.state["step"].item())
