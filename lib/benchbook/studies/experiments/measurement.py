@@ -49,17 +49,14 @@ class State(NamedTuple):
     Attributes:
         left: the numbers of the processes that may still run; none if the point is over.
         ended: number and status of each run that has ended, the oldest first; not the interrupted.
-        part: the processes' part of half the interval so far. num_counted, num_disturbed: the
-        processes that have measured and count, and those that others disturbed.
+        num_counted: the processes that have measured and count.
         lost: seconds of waits and of disturbed processes.
         patience: seconds for which to wait for a calm machine now.
     """
 
     left: list[int]
     ended: dict[str, tuple[int, str]]
-    part: float
     num_counted: int
-    num_disturbed: int
     lost: float
     patience: float
 
@@ -170,9 +167,13 @@ class Measurement:
         if is_over(done):
             left = []
         patience = patience if disturbed.intersection(runs[-1:]) else 0.0
-        return State(left, ended, part, len(counted), len(disturbed), lost, patience)
+        return State(left, ended, len(counted), lost, patience)
 
-    def measure(self, on_row: Callable[[int, dict], None] = lambda number, row: None) -> None:
+    def measure(
+        self,
+        on_row: Callable[[int, dict], None] = lambda number, row: None,
+        on_wait: Callable[[], None] = lambda: None,
+    ) -> None:
         """Run the processes that are left. One that fails adds a row; the next one may run all
         the same.
 
@@ -181,6 +182,7 @@ class Measurement:
         Args:
             on_row: called with a process's number and with phase, status and rate of each row
             that it writes; at its start with its place among those that count.
+            on_wait: called twice a second.
         """
         sessions.remember(self.session)
         runs.recover(self.folder)
@@ -196,12 +198,12 @@ class Measurement:
             run_id = first_id if first_id and number != CHECK else runs.new_id()
             first_id = None if run_id == first_id else first_id
             with context.changed(session=self.session, machine=self.machine):
-                self._run(number, run_id, state.patience, on_row)
+                self._run(number, run_id, state.patience, on_row, on_wait)
         if not state.left:
             shutil.rmtree(self.programs, ignore_errors=True)
 
     def _run(
-        self, number: int, run_id: str, patience: float, on_row: Callable[[int, dict], None]
+        self, number: int, run_id: str, patience: float, on_row: Callable, on_wait: Callable
     ) -> None:
         """Run one process, after a wait for a calm machine; write its failure if it could not."""
         waited = contention.wait_until_calm(
@@ -241,6 +243,7 @@ class Measurement:
             variables=variables,
             num_ranks=count,
             on_message=functools.partial(on_row, number),
+            on_wait=on_wait,
         )
         if failed:
             self.fail(number, run_id, *failures.of_process(failed))

@@ -18,7 +18,6 @@ import os
 import sys
 import tempfile
 import textwrap
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -51,7 +50,7 @@ from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing
 from benchbook.studies.checks import CHECKS
 from benchbook.studies.experiments import process
-from benchbook.studies.experiments.measurement import WAITING, Measurement
+from benchbook.studies.experiments.measurement import Measurement
 from benchbook.studies.experiments.parameters import (
     BUDGET,
     budget,
@@ -67,10 +66,7 @@ from benchbook.studies.results.evidence import Evidence
 DRAWN_EVERY_SECONDS = 1.0  # a figure takes about 0.1 s
 EXPLORED_SECONDS = 1.0  # length of the window at each explored setting
 CURVE = ["samples", "loss", "rate"]
-BAR = (
-    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt} of at most {total_fmt} windows [{elapsed}{postfix}]"
-)
-WORDS = "{desc} [{elapsed}]"
+PROGRESS = "{desc}: {n_fmt} windows [{elapsed}{postfix}]"
 WINDOWS = ("train", "calibrate")  # the phases of windows that count
 
 if (shell := get_ipython()) and "JPY_SESSION_NAME" in os.environ:
@@ -296,37 +292,28 @@ class Experiment(Process):
         # Nothing is left if the study's note of the point's end was lost, or if the cell runs again.
         if not context.current().supervisor and not self.measurement.left():
             self.measurement.session = runs.new_id()
-        planned, count = self.amount(), self.measurement.count
-        total = (
-            count * planned.num_repeats * planned.num_windows
-            if "variant" in self.parameters
-            else None
-        )
         check = "comparison with float64"
         if self.parameters.get("variant") == "tuned":
             check = f"search and {check}"
-        form = {"unit": " windows", "bar_format": BAR if total else None}
-        with tqdm(total=total, file=sys.stdout, **form) as bar, self._moving(bar):
+        words = {process.CHECK: check}
+        with tqdm(file=sys.stdout, bar_format=PROGRESS) as bar:
 
             def show(number: int, row: dict) -> None:
-                is_waiting = row["phase"] == WAITING
-                bar.bar_format = WORDS if is_waiting else form["bar_format"]
                 if number and "place" in row:  # a process that others disturbed is measured again
-                    words[number] = f"process {row['place']} of at most {count}"
-                    bar.total = total and total + (number - row["place"]) * total // count
-                bar.set_description_str(row["line"] if is_waiting else words[number], False)
+                    words[number] = f"process {row['place']} of at most {self.measurement.count}"
                 bar.set_postfix_str(row["phase"], False)
-                bar.update(row["phase"] == ("train" if total else "calibrate"))
-                if is_waiting:
+                bar.update(row["phase"] in WINDOWS)
+                bar.set_description_str(row.get("line", words[number]))
+
+            def on_wait() -> None:  # a search or a comparison takes minutes without a row
+                if self.attended:
                     bar.refresh()
 
-            words = {process.CHECK: check}
             try:
-                self.measurement.measure(show)
+                self.measurement.measure(show, on_wait)
             except KeyboardInterrupt:
                 text = "interrupted; the rows so far are there: run the cell again to continue"
                 raise KeyboardInterrupt(text) from None
-            bar.total = bar.total and bar.n  # the point was known before the last process
             if self.attended and "unavailable" in self.measurement.finished().values():
                 print(
                     "This kernel holds the device, so that it measures here, once: a range. For an interval, restart"
@@ -369,26 +356,6 @@ class Experiment(Process):
         if self.is_temporary and not self.network:
             print("They are temporary. To keep them, run: experiment.keep()")
         return Evidence.of_machine(own.machine, f"{own.study}/{own.folder.name}", own.session)
-
-    @contextmanager
-    def _moving(self, bar: tqdm) -> Iterator[None]:
-        """Redraw a bar every second while a user watches: a search or a comparison takes minutes
-        without a row."""
-        ended = threading.Event()
-
-        def redraw() -> None:
-            while not ended.wait(1.0):
-                bar.refresh()
-
-        thread = threading.Thread(target=redraw, daemon=True)
-        if self.attended:
-            thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            if self.attended:
-                thread.join()
 
     @property
     def is_temporary(self) -> bool:
@@ -433,7 +400,7 @@ class Experiment(Process):
             self.study_plan.start(self, data)
         for value in values:
             self._require_plan(name, value)
-        with tqdm(values, name, file=sys.stdout) as bar, self._moving(bar):
+        with tqdm(values, name, file=sys.stdout) as bar:
             table = pandas.DataFrame([{name: value} | self._explored(name, value) for value in bar])
         with figures.style():
             figure, axes = figures.canvas(1.2 + 0.4 * len(table))

@@ -50,9 +50,8 @@ class StudyPlan:
     TASK: ClassVar[tuple[int, str]] = (0, "")  # images of what the study times, and its words
     FRAMEWORKS: ClassVar[tuple[str, ...]]
     FRAMEWORK: ClassVar[str] = "best"  # the default, if there are several
-    WITHOUT: ClassVar[
-        tuple[str, ...]
-    ] = ()  # fields of a base class that are no parameters of this study
+    # Fields of a base class that are no parameters of this study.
+    WITHOUT: ClassVar[tuple[str, ...]] = ()
     VARIANTS: ClassVar[tuple[str, ...]] = ("reference", "tuned")
     DATASETS: ClassVar[tuple[str, ...]] = ("cifar10", "shapes", "image_folder")
     find: ClassVar[Callable] = staticmethod(datasets.load)  # returns one of them by name
