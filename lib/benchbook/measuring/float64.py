@@ -143,14 +143,14 @@ class Torch:
                 for name in parts.keys() & arrays.keys():
                     self.subject.assign(parts[name], arrays[name])
 
-    def differentiate(self, inputs: tuple, target: Any) -> tuple[float, Arrays, Arrays]:
+    def differentiate(self, inputs: tuple | dict, target: Any) -> tuple[float, Arrays, Arrays]:
         """Return loss, gradients and moving statistics of one batch."""
         from torch.utils._pytree import tree_map_only
 
         to_host = self.subject.to_host
         inputs, target = tree_map_only(numpy.ndarray, self._tensor, (inputs, target))
         with self.subject.without_dropout(self.network, self.plain.may_be_random):
-            loss = self.plain.loss(self.network(*inputs), target)
+            loss = self.plain.loss(self.subject.call(self.network, inputs), target)
             self.network.zero_grad()
             if (
                 loss.requires_grad
@@ -169,7 +169,7 @@ class Torch:
         )  # a flag has no dimension
         if tensor.is_floating_point():
             return tensor.to(self.dtype)
-        return tensor if tensor.dtype == self.torch.bool else tensor.long()
+        return tensor if tensor.dtype in (self.torch.bool, self.torch.complex128) else tensor.long()
 
 
 class Keras:

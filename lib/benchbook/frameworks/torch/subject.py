@@ -1,6 +1,7 @@
 """A torch workload step by step, for the comparison with float64; and networks in float64
 without dropout."""
 
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -97,7 +98,7 @@ class TorchSubject(ParitySubject):
         return loss, gradients, scaler.get_scale() >= scale
 
     def rounded(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
-        return torch.from_numpy(array).to(self.dtypes[name]).double().numpy()
+        return torch.from_numpy(array).to(self.dtypes[name].to_real()).double().numpy()
 
 
 @contextmanager
@@ -118,14 +119,19 @@ def without_dropout(model: nn.Module, functions: bool = False) -> Iterator[None]
         if any(name in type(layer).__name__ for name in RANDOM_LAYERS)
     ]
     layers = [layer for layer in layers if layer.training]
+    recurrent = {layer: layer.dropout for layer in model.modules() if isinstance(layer, nn.RNNBase)}
     for layer in layers:
         layer.eval()
+    for layer in recurrent:  # NVIDIA's library differentiates them only in training
+        layer.dropout = 0.0
     try:
         with _WithoutDropout() if functions else nullcontext():
             yield
     finally:
         for layer in layers:
             layer.train()
+        for layer, share in recurrent.items():
+            layer.dropout = share
 
 
 class _WithoutDropout(TorchFunctionMode):
@@ -152,6 +158,19 @@ def call(network: Callable, inputs: tuple | dict) -> Any:
     return network(**inputs) if isinstance(inputs, dict) else network(*inputs)
 
 
+def copied(model: nn.Module, optimizer: Any = None) -> tuple[nn.Module, Any]:
+    """Return deep copies of a network and of its optimiser, which updates the copy; attributes
+    and buffers that autograd computed, as in weight_norm, are copied as values."""
+    attributes = [part for layer in model.modules() for part in vars(layer).values()]
+    computed = [
+        part
+        for part in (*attributes, *model.buffers())
+        if isinstance(part, torch.Tensor) and part.grad_fn is not None
+    ]
+    values = {id(part): part.detach().clone() for part in computed}
+    return copy.deepcopy((model, optimizer), values)
+
+
 def cast(model: nn.Module, dtype: torch.dtype) -> None:
     """Convert a network's parameters, buffers and other tensors: floats to a type, complex
     numbers to such parts.
@@ -172,10 +191,15 @@ def cast(model: nn.Module, dtype: torch.dtype) -> None:
 
 
 def to_host(tensor: torch.Tensor) -> numpy.ndarray:
-    """Return a copy of a tensor as a NumPy array in float64."""
-    return tensor.detach().cpu().double().numpy().copy()
+    """Return a copy of a tensor as a NumPy array in float64; complex numbers have their parts in
+    one more dimension."""
+    tensor = tensor.detach().cpu()
+    tensor = tensor.to_dense() if tensor.layout is not torch.strided else tensor
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return tensor.double().numpy().copy()
 
 
 def assign(tensor: torch.Tensor, array: numpy.ndarray) -> None:
     """Set a tensor to values from `to_host`, rounded to its type."""
-    tensor.copy_(torch.from_numpy(array).to(tensor.dtype))
+    part = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    part.copy_(torch.from_numpy(array).to(part.dtype))

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Optimizer, Plain
 from benchbook.frameworks.torch.devices import BACKEND
-from benchbook.frameworks.torch.subject import TorchSubject, to_host, without_dropout
+from benchbook.frameworks.torch.subject import TorchSubject, copied, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
@@ -335,7 +335,7 @@ class TorchWorkload(Workload):
     def _computing_as(self, settings: Settings) -> "TorchWorkload":
         """Return a workload with other settings, a copy of the network and a fresh optimiser."""
         random = self.device.backend.random_state(self.device)
-        model, optimizer = copy.deepcopy((self.model, self.optimizer))
+        model, optimizer = copied(self.model, self.optimizer)
         # Converted on the CPU: MPS has no float64.
         model.cpu().to(STORED[settings.precision]).to(self.device.torch_type)
         optimizer.state.clear()
