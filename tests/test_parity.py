@@ -613,3 +613,37 @@ def test_weights_that_moved_in_the_first_step_and_not_in_the_windows_are_wrong(r
         verdict.text(verdicts.WRONG)
         == "3 of 5 trained tensors stayed as they were in the windows" * is_frozen
     )
+
+
+class Complex(nn.Module):
+    """An edited network: products of complex weights with the image's frequencies."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.randn(15, 32, dtype=torch.cfloat) / 20)
+        self.dense = nn.Linear(28 * 32, 10)
+
+    def forward(self, images):
+        hidden = torch.fft.rfft(images.squeeze(1)) @ self.weights
+        return self.dense(torch.view_as_real(hidden).sum(-1).flatten(1)).log_softmax(1)
+
+
+class Recurrent(nn.Module):
+    """An edited network: dropout between recurrent layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.LSTM(28, 32, num_layers=2, dropout=0.5, batch_first=True)
+        self.dense = nn.Linear(32, 10)
+
+    def forward(self, images):
+        return self.dense(self.layers(images.squeeze(1))[0][:, -1]).log_softmax(1)
+
+
+@pytest.mark.parametrize("network", [Complex, Recurrent])
+def test_right_steps_of_edited_networks_of_other_kinds_agree(network, digits, record):
+    workload = mnist.Plan.build(
+        digits, CPU, "controlled", data_resident=True, network_class=network
+    )
+    verdict = parity.check(workload, record, 3)
+    assert (verdict.passed, verdict.num_steps) == (True, 3), verdict.reason
