@@ -1,6 +1,7 @@
 """What holds for all tests: those that run side by side compute on one core each, and the
 longest begin first."""
 
+import functools
 import io
 import os
 import shutil
@@ -12,8 +13,10 @@ import pytest
 
 from benchbook.__main__ import main
 from benchbook.frameworks import devices
+from benchbook.loop import stretch
 from benchbook.machine import context, stopping
-from benchbook.measuring import protocol, sensors, trials, window
+from benchbook.measuring import protocol, sensors, trials
+from benchbook.measuring.window import window
 from made.fakes import Clock, run
 from made.processes import FRAMEWORK
 
@@ -130,8 +133,10 @@ def no_sensor(monkeypatch):
 def clock(monkeypatch, no_sensor):
     """Return the clock of every window, which moves only when told; nothing sleeps."""
     fake = Clock()
-    for module in (protocol, sensors, trials, window):
+    for module in (protocol, sensors, trials):
         monkeypatch.setattr(module, "time", fake)
+    for module in (protocol, stretch):
+        monkeypatch.setattr(module, "window", functools.partial(window, clock=fake))
     return fake
 
 

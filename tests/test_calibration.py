@@ -22,6 +22,7 @@ from benchbook.frameworks.torch.runtime import flops_per_sample
 from benchbook.judging import statistics
 from benchbook.machine import kinds
 from benchbook.measuring import calibration, sensors
+from benchbook.measuring.window import window
 from benchbook.rows.ceilings import ceilings, efficiency
 from benchbook.rows.ceilings import shares as ceiling_shares
 from benchbook.studies.calibrate import study
@@ -83,7 +84,7 @@ def rate(monkeypatch):
     """Give every operation a known time, on a clock that nothing else moves; return seconds by
     (kind, size)."""
     clock, seconds = Clock(), {}
-    monkeypatch.setattr("benchbook.measuring.window.time", clock)
+    monkeypatch.setattr(calibration, "window", functools.partial(window, clock=clock))
     monkeypatch.setattr(sensors, "open_sensor", lambda device: sensors.NO_SENSOR)
 
     def make(kind):

@@ -51,7 +51,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
             yield wait
         clock.advance(11)  # a loader takes time to find that it is at its end
 
-    with window(CPU, Sensor([], joules=5.0)) as timed:
+    with window(CPU, Sensor([], joules=5.0), clock=clock) as timed:
         for _ in range(2):  # two loaders, one after the other
             for _ in timed.inputs(batches()):
                 clock.advance(100)
@@ -73,7 +73,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
 
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(clock, log):
     clock.log = log
-    with window(CUDA, Sensor(log)) as timed:
+    with window(CUDA, Sensor(log), clock=clock) as timed:
         log += timed.inputs(["body"])
     body = [*["clock"] * 3, "body", *["clock"] * 2]  # its start; two for the input, two for its end
     assert log == ["reset", "synchronize cuda", "begin", *body, "synchronize cuda", "clock", "end"]

@@ -45,6 +45,9 @@ class Clock:
 
     monotonic = perf_counter
 
+    def __call__(self) -> float:
+        return self.perf_counter()
+
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
 

@@ -66,7 +66,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchbook.machine import condition, contention, layout
-from benchbook.measuring import protocol, window
+from benchbook.measuring import protocol
 from benchbook.studies.experiments.plan import StudyPlan
 from benchbook.studies.toy.workload import Clock, FakeWorkload
 
@@ -106,11 +106,13 @@ class Plan(StudyPlan):
         clock = Clock()
         if factors := json.loads(os.environ.get("TOY_SECONDS", "[]")):
             advance, factor = clock.advance, factors[process.number - 1]
-            clock.advance, window.time = lambda seconds: advance(factor * seconds), clock
+            clock.advance = lambda seconds: advance(factor * seconds)
             condition.clocks = lambda: (clock.seconds, clock.seconds)
             counted = dict.fromkeys(("cpu_own_seconds", "cpu_stolen_seconds"), 0.0)
             taken = lambda: 0.5 * clock.seconds * (str(process.number) in os.environ.get("TOY_BUSY", ""))
             contention.cpu_seconds = lambda: counted | {"cpu_cores": 1, "cpu_busy_seconds": taken()}
+        else:
+            clock.perf_counter = time.perf_counter
         process.workload = FakeWorkload(clock)
 
     def measure(process):

@@ -1,5 +1,6 @@
 """The interface of a training workload, for every framework: all that measuring needs of it."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -97,6 +98,7 @@ class Workload:
     settings: Settings = field(default_factory=Settings)
     metric: str | None = "top1"
     last_batch = None  # of the window measured last
+    clock = time.perf_counter  # of its windows, though the user's code may replace that of `time`
 
     def num_parameters(self) -> int:
         """Return the number of parameters, trainable or not."""

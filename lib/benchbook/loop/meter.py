@@ -22,7 +22,6 @@ from benchbook.loop.rate import Rate
 from benchbook.loop.stretch import Mark, Stretch
 from benchbook.machine import contention
 from benchbook.measuring import sensors
-from benchbook.measuring import window as measuring
 from benchbook.measuring.window import Inputs
 
 IDLE_SHARE = 0.05  # of the time, between the last step and `rate`
@@ -195,7 +194,7 @@ class Meter:
             return
         self._device = devices.used(self._named, last)
         sensor = sensors.open_sensor(self._device)
-        self._before, self._measures_from = contention.cpu_seconds(), measuring.time.monotonic()
+        self._before, self._measures_from = contention.cpu_seconds(), self._stretch.window.clock()
         # All are ready: none waits for another in the stretch, and all have one limit.
         (least,) = self._ranks.exchange(self._steps, sensor.least_seconds)
         self.most_seconds, before = max(self.most_seconds, *least), self._marks[-2]
@@ -267,7 +266,7 @@ class Meter:
             (b.samples - a.samples, max(b.seconds - a.seconds, 1e-9))
             for a, b in itertools.pairwise(marks)
         )
-        elapsed, count = measuring.time.monotonic() - self._measures_from, self._ranks.count
+        elapsed, count = parts[-1].clock() - self._measures_from, self._ranks.count
         self._result = Rate(
             *(end.samples, end.steps, end.seconds, windows),
             input_share=sum(waited) / sum(seconds) if self._has_inputs else None,

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from benchbook.frameworks.devices import Device
-from benchbook.measuring import window as measuring
 from benchbook.measuring.sensors import NO_SENSOR, Sensor
-from benchbook.measuring.window import Window
+from benchbook.measuring.window import Window, window
 
 WARM_UP_SECONDS, WARM_UP_STEPS = 1.0, 3  # both, after the first step
 STRETCH_SECONDS, STRETCH_STEPS = 30.0, 200  # whichever is later
@@ -99,8 +98,8 @@ class Stretch:
         self._open()
 
     def _open(self) -> None:
-        self.window = self._block.enter_context(measuring.window(*self._given))
-        self._opened = measuring.time.perf_counter()
+        self.window = self._block.enter_context(window(*self._given))
+        self._opened = self.window.clock()
 
     def _close(self, last: Any = None) -> None:
         if self._opened is not None:
@@ -112,7 +111,7 @@ class Stretch:
 
     def seconds(self) -> float:
         """Return the seconds so far, without pauses."""
-        now = 0.0 if self._opened is None else measuring.time.perf_counter() - self._opened
+        now = 0.0 if self._opened is None else self.window.clock() - self._opened
         return sum(part.seconds for part in self._parts) + now
 
     @contextmanager

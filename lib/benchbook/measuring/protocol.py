@@ -367,7 +367,7 @@ def _epochs(workload: Workload, sensor: Sensor, variant: str | None) -> Iterator
 
 def _evaluate(workload: Workload, record: Run, sensor: Sensor, repeat: int, epoch: int) -> None:
     workload.enter()
-    with window(workload.device, sensor) as timed:
+    with window(workload.device, sensor, clock=workload.clock) as timed:
         evaluation = workload.evaluate()
         timed.last = evaluation.loss, evaluation.accuracy
     loss = None if evaluation.loss is None else float(evaluation.loss)

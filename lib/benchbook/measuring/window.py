@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 from benchbook.frameworks import devices
@@ -21,7 +20,6 @@ from benchbook.machine import condition
 from benchbook.measuring.sensors import NO_SENSOR, Energy, Sensor
 from benchbook.measuring.writer import now
 
-time = SimpleNamespace(**vars(time))  # a copy, because the user's code may replace a clock
 _number = 0  # of the window that began last
 PROBE_SECONDS = 0.5  # a window this long suffices to time a step
 
@@ -31,6 +29,7 @@ class Window:
     """The measures of a window, taken between two synchronisations.
 
     Attributes:
+        clock: tells its seconds; kept here, because the user's code may replace that of `time`.
         seconds: wall time of the window.
         input_seconds: time in which the host waited for input (it may overlap device work).
         energy: joules with method and boundary.
@@ -42,6 +41,7 @@ class Window:
         started_at: the time in UTC.
     """
 
+    clock: Callable[[], float] = time.perf_counter
     seconds: float = 0.0
     input_seconds: float = 0.0
     energy: Energy = field(default_factory=Energy)
@@ -58,7 +58,8 @@ class Window:
 
     def columns(self) -> dict:
         """Return the window as columns of a row, with awake_seconds for the manifest."""
-        own = {name: value for name, value in vars(self).items() if name not in ("energy", "last")}
+        others = ("clock", "energy", "last")
+        own = {name: value for name, value in vars(self).items() if name not in others}
         return own | {f"energy_{name}": value for name, value in vars(self.energy).items()}
 
 
@@ -76,7 +77,7 @@ class Inputs:
     window: Callable[[], Window]
 
     def __iter__(self) -> Iterator:
-        iterator, clock = None, time.perf_counter
+        iterator, clock = None, self.window().clock
         while True:
             started = clock()
             try:
@@ -97,7 +98,10 @@ class Inputs:
 
 @contextmanager
 def window(
-    device: Device | None, sensor: Sensor = NO_SENSOR, wait: Callable[[Any], None] | None = None
+    device: Device | None,
+    sensor: Sensor = NO_SENSOR,
+    wait: Callable[[Any], None] | None = None,
+    clock: Callable[[], float] = Window.clock,
 ) -> Iterator[Window]:
     """Measure the body of a `with` block; the yielded Window is complete when the block ends.
 
@@ -105,9 +109,10 @@ def window(
         device: whose peak memory is measured; None: memory is missing.
         sensor: from `sensors.open_sensor`.
         wait: waits for all work that was queued, given `Window.last`; None: for the device's.
+        clock: see `Window`.
     """
     global _number
-    measured = Window()
+    measured = Window(clock)
     wait = wait or (lambda last: device.backend.synchronize(device, last))
     if device and not device.is_cpu:
         device.backend.reset_peak_memory(device)
@@ -115,22 +120,18 @@ def window(
     _number += 1
     number = _number
     sensor.begin()
-    faults, (awake, _) = _page_faults(), condition.clocks()
-    started = time.perf_counter()
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt  # 0: the system counts none
+    awake, _ = condition.clocks()
+    started = clock()
     yield measured
     wait(measured.last)
-    measured.seconds = time.perf_counter() - started
+    measured.seconds = clock() - started
     measured.awake_seconds = condition.clocks()[0] - awake
-    measured.page_faults = _page_faults() - faults if faults else None
+    counted = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    measured.page_faults = counted - faults if faults else None
     if device and number == _number:  # else another window inside this one has reset both
         measured.energy = sensor.end()
         measured.peak_memory_bytes, measured.memory_method = devices.peak_memory(device)
-
-
-def _page_faults() -> int:
-    """Return this process's minor page faults since its start; 0 means that the system does not
-    count them."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
@@ -148,7 +149,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
     losses, samples = [], 0
     workload.enter()
     steps = workload.steps_taken()
-    with window(workload.device, sensor) as timed:
+    with window(workload.device, sensor, clock=workload.clock) as timed:
         for batch in timed.inputs(batches):
             losses.append(workload.step(batch))
             samples += workload.num_samples(batch)
