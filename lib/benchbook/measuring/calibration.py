@@ -135,7 +135,7 @@ def measure_memory(device: Device, record: Run, parameters: Mapping) -> None:
 
     A transfer reads or writes each byte in the device's memory, so it cannot be faster than the
     fastest copy there. If it seems to be, it moved nothing: then its row has status
-    `unsupported` with this reason, and is no ceiling.
+    `unsupported` with this reason, and is no ceiling. So has one that the framework lacks.
     """
     size = int(parameters["copy_mebibytes"] * 2**20)
     with record.during("calibrate"):
@@ -146,8 +146,13 @@ def measure_memory(device: Device, record: Run, parameters: Mapping) -> None:
         most = max(row["samples_per_second"] for row in rows) * 2 * size
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
-            operation = operations.copy(device, size, direction)
-            _append_windows(device, record, parameters, operation, work, {"copy_bytes": size}, most)
+            try:
+                operation = operations.copy(device, size, direction)
+            except Exception as error:
+                record.append(model=direction, started_at=now(), **failures.refusal(error))
+            else:
+                stated = {"copy_bytes": size}
+                _append_windows(device, record, parameters, operation, work, stated, most)
 
 
 def measure_launches(device: Device, record: Run, parameters: Mapping) -> None:

@@ -132,10 +132,9 @@ def to_host(array: Array) -> numpy.ndarray:
 
 def dropouts(model) -> list:
     """Return the dropout layers of a Keras model, including those inside other layers."""
+    flat = getattr(model, "_flatten_layers", lambda: model.layers)  # private: else without nested
     return [
-        layer
-        for layer in model._flatten_layers()
-        if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")
+        layer for layer in flat() if "Dropout" in type(layer).__name__ and hasattr(layer, "rate")
     ]
 
 

@@ -263,15 +263,13 @@ def flops_per_sample(model: Any) -> float:
     """
     import keras
 
-    trained_above: dict[str, bool] = {}
+    trained_above: dict[int, bool] = {}  # by the tensor's id
     total = 0
     for layer in model.layers:
-        parents = [
-            tensor._keras_history.operation.name for tensor in keras.tree.flatten(layer.input)
-        ]
-        above = any(trained_above.get(name) for name in parents)
+        above = any(trained_above.get(id(part)) for part in keras.tree.flatten(layer.input))
         trained = bool(layer.trainable_variables)
-        trained_above[layer.name] = above or trained
+        for part in keras.tree.flatten(layer.output):
+            trained_above[id(part)] = above or trained
         for place, part in enumerate(
             _forward(layer)
         ):  # a layer's second convolution depends on its first

@@ -190,8 +190,8 @@ class TensorFlowBackend(Backend):
         Source: tensorflow/core/common_runtime/eager/core.cc, CopyTensorHandleToDevice
         (TensorFlow 2.20)
         """
-        source = self._placed(origin, host)
-        return lambda previous: source._copy(device_name=self.handle(goal))
+        copied = self._placed(origin, host)._copy  # private: without it, no transfer is measured
+        return lambda previous: copied(device_name=self.handle(goal))
 
 
 BACKEND = TensorFlowBackend()

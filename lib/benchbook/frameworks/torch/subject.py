@@ -183,9 +183,10 @@ def cast(model: nn.Module, dtype: torch.dtype) -> None:
             return part.to(torch.promote_types(dtype, torch.complex64))
         return part.to(dtype) if part.is_floating_point() else part
 
-    model._apply(converted)
+    for parameter in model.parameters():
+        parameter.data = converted(parameter.data)
     for layer in model.modules():
-        for name, part in vars(layer).items():
+        for name, part in (*vars(layer).items(), *layer.named_buffers(recurse=False)):
             if isinstance(part, torch.Tensor):
                 setattr(layer, name, converted(part))
 
