@@ -13,6 +13,7 @@ import pytest
 
 import benchbook
 from benchbook import studies
+from benchbook.machine import layout
 
 LIBRARY = Path(benchbook.__file__).parent
 GUESTS = Path(studies.__path__[1])  # what a page trains and shows
@@ -73,26 +74,20 @@ def test_the_library_has_these_packages_and_nothing_else():
     assert entries == {*PACKAGES, "__init__.py", "__main__.py"}
 
 
-def upwards(order: tuple[str, ...], lazy: bool) -> list[str]:
-    """Return what imports something above it, in an order of packages from the bottom to the
-    top."""
-
-    def place(name: str) -> int:
-        return next(
-            (
-                number
-                for number, package in enumerate(order)
-                if f"{name}.".startswith(f"{package}.")
-            ),
-            -1,
-        )
-
-    pairs = [(name, other) for name, others in imports(lazy).items() for other in others]
-    return [f"{name} imports {other}" for name, other in pairs if -1 < place(name) < place(other)]
-
-
-def test_a_package_imports_only_packages_below_it():
-    assert upwards(PACKAGES, lazy=True) == []
+def test_a_package_imports_only_packages_below_it_and_contributing_draws_which():
+    """An import that others imply is not drawn."""
+    guests = {name for name, path in modules().items() if path.is_relative_to(GUESTS)}
+    package = {name: name.partition(".")[0] for name in modules()} | dict.fromkeys(guests, "guests")
+    below, arrows = {}, set()
+    for own in (*PACKAGES, "guests"):
+        found = (others for name, others in imports(lazy=True).items() if package[name] == own)
+        direct = {package[other] for other in set().union(*found) & set(package)} - {own}
+        assert direct <= set(below), f"{own} imports what is above it"
+        implied = set().union(*(below[other] for other in direct))
+        below[own] = direct | implied
+        arrows |= {(own, other) for other in direct - implied}
+    text = (layout.root() / "CONTRIBUTING.md").read_text()
+    assert {*re.findall(r"^  (\w+)\S* --> (\w+)$", text, re.MULTILINE)} == arrows
 
 
 def test_the_library_imports_no_guest():
