@@ -90,13 +90,6 @@ def test_a_package_imports_only_packages_below_it_and_contributing_draws_which()
     assert {*re.findall(r"^  (\w+)\S* --> (\w+)$", text, re.MULTILINE)} == arrows
 
 
-def test_the_library_imports_no_guest():
-    guests = {name for name, path in modules().items() if path.is_relative_to(GUESTS)}
-    found = {name for name, others in imports(lazy=True).items() if others & guests}
-    assert found
-    assert found <= guests
-
-
 def test_no_module_imports_itself_through_others():
     assert [
         *graphlib.TopologicalSorter(imports(lazy=False)).static_order()

@@ -43,7 +43,7 @@ LONG = f"{'Chip ' * 30} | 8 | 16 | | | {('chip-' * 30)[:123].strip('-')}"
 @pytest.mark.parametrize("line", [*NAMES.strip().splitlines(), LONG])
 def test_default_name_is_chip_cores_memory_and_accelerators(monkeypatch, tmp_path, line):
     chip, cores, gibibytes, gpus, cards, name = map(str.strip, line.split("|"))
-    monkeypatch.setattr(identity, "_chip", lambda: chip)
+    monkeypatch.setattr(identity, "processor", lambda: chip)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: int(cores))
     monkeypatch.setattr(
         psutil, "virtual_memory", lambda: SimpleNamespace(total=int(float(gibibytes) * 2**30))
@@ -286,7 +286,7 @@ def test_an_arm_chip_is_named_after_its_board_or_its_cores(
         (tmp_path / "model").write_text(board)
     monkeypatch.setattr(identity, "output", lambda *command: printed)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    assert identity._chip() == chip
+    assert identity.processor() == chip
 
 
 def test_sessions_are_the_readers_on_computers_of_the_kind_that_measured_them(outputs, monkeypatch):

@@ -17,7 +17,7 @@ from benchbook.frameworks import devices, survey
 from benchbook.frameworks.devices import Device
 from benchbook.measuring import protocol, sensors
 from benchbook.measuring.sensors import Counters, Energy
-from benchbook.measuring.window import window
+from benchbook.measuring.window import Inputs, window
 from benchbook.rows import records
 from benchbook.rows.schema import HINTS
 from made.fakes import CPU, FakeWorkload, Sensor
@@ -53,7 +53,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
 
     with window(CPU, Sensor([], joules=5.0), clock=clock) as timed:
         for _ in range(2):  # two loaders, one after the other
-            for _ in timed.inputs(batches()):
+            for _ in Inputs(batches(), lambda: timed):
                 clock.advance(100)
     assert timed.columns() == {
         "seconds": 2 * (2 + 100 + 5 + 100 + 11),
@@ -74,7 +74,7 @@ def test_window_adds_up_what_passed_and_what_was_waited_for_and_becomes_columns_
 def test_window_synchronises_once_at_each_end_and_nowhere_inside(clock, log):
     clock.log = log
     with window(CUDA, Sensor(log), clock=clock) as timed:
-        log += timed.inputs(["body"])
+        log += Inputs(["body"], lambda: timed)
     body = [*["clock"] * 3, "body", *["clock"] * 2]  # its start; two for the input, two for its end
     assert log == ["reset", "synchronize cuda", "begin", *body, "synchronize cuda", "clock", "end"]
 

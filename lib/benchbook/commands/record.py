@@ -49,7 +49,7 @@ def predict(
     )  # fmt: skip
     name = listed.resolve(chip)
     network = networks.describe(work, question.image_size, question.sequence_length)
-    (rate,) = estimates.find([question])
+    rate = estimates.of_record(question) or learned.rates([question])[0]
     if isinstance(rate, Unknown):
         raise Unknown(_refused(rate, name))
     length, unit = network.sequence_length or 1, "tokens" if network.sequence_length else "images"

@@ -236,7 +236,7 @@ class Published:
 
         A folder that has some of the files, or damaged ones, is printed and added to `skipped`.
         """
-        packed = self._unpacked(root)
+        packed = self._unpacked(root) if self.archive else {}
         for folder in (root / name for name in self.folders):
             contents = {name: packed.get(name) or _content(folder / name) for name in self.files}
             wrong = [
@@ -255,7 +255,7 @@ class Published:
     def _unpacked(self, root: Path) -> dict[str, bytes]:
         """Return the contents of the files in an intact archive in a folder; empty without one."""
         file = root / self.address.rpartition("/")[2]
-        content = file.read_bytes() if self.archive and file.is_file() else b""
+        content = file.read_bytes() if file.is_file() else b""
         if not content or hashlib.md5(content).hexdigest() != self.archive:
             return {}
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:

@@ -215,7 +215,7 @@ def used(named: Place | None, output: Any) -> Device | None:
     kind, index = named or place
     owner = accelerators.get((kind, index), owner)
     several = [] if named else sorted(number for each, number in accelerators if each == kind)
-    name = (owner.name(kind, index) if owner else None) or identity.identify().chip
+    name = (owner.name(kind, index) if owner else None) or identity.processor()
     return Device(
         kind,
         name,
@@ -280,7 +280,7 @@ def pick(kind: str = "best", framework: str = "torch") -> Device:
     """
     asked = backend(framework)
     kind = choose_kind(kind, asked.kinds(), framework, asked.refused())
-    name = asked.name(kind) or identity.identify().chip
+    name = asked.name(kind) or identity.processor()
     return Device(kind, name, framework, capability=asked.capability(kind))
 
 

@@ -45,7 +45,7 @@ def assume_cpu() -> None:
     """Take the CPU alone as the answer of each installed framework, if this computer shows no
     accelerator: what a plan needs, without seconds of imports."""
     if not identity.present():
-        chip = identity.identify().chip
+        chip = identity.processor()
         for name in devices.installed():
             ANSWERS.setdefault(name, Answer((Device("cpu", chip, name),)))
 
@@ -87,7 +87,7 @@ def device(kind: str, framework: str) -> Device:
         DeviceUnavailable: this machine has no such device; the message lists those it has.
     """
     if kind == "cpu":
-        return Device("cpu", identity.identify().chip, framework)
+        return Device("cpu", identity.processor(), framework)
     answer = ask(framework)
     kind = devices.choose_kind(kind, kinds(framework), framework, answer.refused)
     [first] = (each for each in answer.devices if each.kind == kind)

@@ -87,13 +87,14 @@ def identify(name: str = "") -> Machine:
     Raises:
         ValueError: a folder cannot have the given name.
     """
-    chip, memory = _chip(), memory_bytes()
+    chip, memory = processor(), memory_bytes()
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count()
     digits = fingerprint()
     cards, is_mac = [gpu for gpu, _ in nvidia.kinds()] or _tpus(), platform.system() == "Darwin"
-    name = name or context.current().machine or os.environ.get("BENCHBOOK_MACHINE")
-    name = name or default_name(chip, physical, memory, cards)
-    if _is_taken(layout.check_name(name, "machine name"), digits):
+    identified = "" if name else context.current().machine  # by the process that started this one
+    name = identified or name or os.environ.get("BENCHBOOK_MACHINE")
+    name = layout.check_name(name or default_name(chip, physical, memory, cards), "machine name")
+    if not identified and _is_taken(name, digits):
         name = with_kind(name, digits)
     return Machine(
         name=name,
@@ -144,7 +145,7 @@ def fingerprint() -> str:
     traits = own | {
         "architecture": platform.machine(),
         "system": platform.system(),
-        "chip": _chip(),
+        "chip": processor(),
         "cores": [psutil.cpu_count(logical=False), psutil.cpu_count()],
         "memory_gib": round(memory_bytes() / 2**30),
         "gpus": nvidia.kinds() or _tpus(),
@@ -366,7 +367,8 @@ def is_given(name: str, about: Mapping) -> bool:
     return not re.fullmatch(rf"{re.escape(usual)}(-[0-9a-f]{{{KIND_DIGITS}}})*", name)
 
 
-def _chip() -> str:
+def processor() -> str:
+    """Return the processor's marketing name."""
     if platform.system() == "Darwin":
         return output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor()
     fields = _first_core(CPUINFO)

@@ -147,12 +147,10 @@ def measure_memory(device: Device, record: Run, parameters: Mapping) -> None:
         for direction in () if device.is_cpu else ("host_to_device", "device_to_host"):
             work = {"model": direction, "bytes_per_sample": size}
             try:
-                operation = operations.copy(device, size, direction)
+                operation, stated = operations.copy(device, size, direction), {"copy_bytes": size}
+                _append_windows(device, record, parameters, operation, work, stated, most)
             except Exception as error:
                 record.append(model=direction, started_at=now(), **failures.refusal(error))
-            else:
-                stated = {"copy_bytes": size}
-                _append_windows(device, record, parameters, operation, work, stated, most)
 
 
 def measure_launches(device: Device, record: Run, parameters: Mapping) -> None:

@@ -52,10 +52,6 @@ class Window:
     last: Any = None
     started_at: str = field(default_factory=now)
 
-    def inputs(self, batches: Iterable) -> "Inputs":
-        """Return the batches, which add the time spent waiting for each to `input_seconds`."""
-        return Inputs(batches, lambda: self)
-
     def columns(self) -> dict:
         """Return the window as columns of a row, with awake_seconds for the manifest."""
         others = ("clock", "energy", "last")
@@ -150,7 +146,7 @@ def train_window(workload: Workload, sensor: Sensor, batches: Iterable) -> dict:
     workload.enter()
     steps = workload.steps_taken()
     with window(workload.device, sensor, clock=workload.clock) as timed:
-        for batch in timed.inputs(batches):
+        for batch in Inputs(batches, lambda: timed):
             losses.append(workload.step(batch))
             samples += workload.num_samples(batch)
         timed.last = losses[-1:]  # a step's loss is ready only when the whole step is done

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchbook.machine import condition, launch, processes, temporary
+import psutil
+
+from benchbook.machine import condition, context, launch, processes, temporary
 from benchbook.measuring import failures
 from benchbook.rows import marker, records
 
@@ -76,9 +79,12 @@ class Run:
 
     def mark(self) -> None:
         """Write the marker, so that another process can write the failure row."""
-        marker.write(
-            self.marker, {"phase": self.phase, "common": self.common, "manifest": self.manifest}
-        )
+        process = psutil.Process()
+        state = {"process": process.pid, "birth": processes.birth(process)}
+        state |= {"supervisor": context.current().supervisor, "job": os.environ.get(marker.JOB, "")}
+        state |= {name: getattr(self, name) for name in ("phase", "common", "manifest")}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary.write(self.marker, json.dumps(state))
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:

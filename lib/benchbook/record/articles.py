@@ -29,6 +29,7 @@ WINOGRAD = (
 SAME_FIGURE = 0.003  # figures of two sources that differ by less, relative, are one figure
 
 
+@functools.cache
 def read() -> pandas.DataFrame:
     """Return the record's figures, with their settings as columns and the errors found in each
     figure.
@@ -44,11 +45,6 @@ def read() -> pandas.DataFrame:
         unknown); caveats (for the reader; empty without); refused (why the figure is not used;
         empty if it is used).
     """
-    return _record().copy()
-
-
-@functools.cache
-def _record() -> pandas.DataFrame:
     return described(table("record/figures.csv", dtype=str, keep_default_na=False))
 
 

@@ -168,25 +168,31 @@ def find(questions: Sequence[Question]) -> list[Estimate | Unknown]:
     reason why there is none.
 
     Raises:
-        UnknownChip, ValueError: see `predict.rate`.
+        UnknownChip: see `predict.rate`.
     """
-    return [_best(*each) for each in zip(questions, predict.rates(questions), strict=True)]
+    answers = []
+    for question, expected in zip(questions, predict.rates(questions), strict=True):
+        rate = math.nan if isinstance(expected, Unknown) else expected.value
+        found = of_record(question)
+        answers.append(replace(found, expected=rate) if found else expected)
+    return answers
 
 
-def _best(question: Question, expected: Estimate | Unknown) -> Estimate | Unknown:
+def of_record(question: Question) -> Estimate | None:
+    """Return what was published of a chip at a work, or of other chips of its product; None without
+    any."""
     if not question.work:
-        return expected
+        return None
     chip, family = chips.resolve(question.chip), observations.family_of(question.precision)
     work = networks.describe(question.work, question.image_size, question.sequence_length)
     found = published(work).get((chip, 1, family))
     found = found or published(work, "product").get((chips.product(chip), 1, family))
     if not found:
-        return expected
-    rate = math.nan if isinstance(expected, Unknown) else expected.value
-    most = (question.batch_size or math.inf) / predict.shortest_step()
+        return None
+    most = question.batch_size / predict.shortest_step() if question.batch_size else math.inf
     part = min(1.0, most / found.high)
     value, low, high = (part * each for each in (found.value, found.low, found.high))
-    return replace(found, chip=chip, expected=rate, value=value, low=low, high=high)
+    return replace(found, chip=chip, value=value, low=low, high=high)
 
 
 def neighbour(network: str, image_size: float, precision: str) -> Estimate | None:

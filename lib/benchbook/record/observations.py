@@ -85,7 +85,15 @@ def images() -> pandas.DataFrame:
     boards &= figures["metric"].eq("throughput_wall_clock") & figures["unit"].eq("img/s")
     figures["rate"] = figures["rate"].mask(boards, figures["value"] / figures["device_count"])
     alone = figures["device_count"].eq(1) | boards
-    lines = _usable(figures[figures["rate"].gt(0) & alone & figures["sequence_length"].isna()])
+    figures = figures[figures["rate"].gt(0) & alone & figures["sequence_length"].isna()]
+    # Padded samples are shorter than their printed length; activations that are computed twice are
+    # more work.
+    other = figures["details"].map(lambda own: bool(own.get("padded") or own.get("recomputed")))
+    is_listed = figures["chip"].isin(chips.table().index) & figures["computed"].notna()
+    figures = figures[~other & is_listed].reset_index(drop=True)
+    known = [chip_figures(*each) for each in figures[["chip", "computed"]].to_numpy()]
+    lines = figures.assign(**pandas.DataFrame(known))
+    lines = lines[lines["peak"].notna() & lines["bandwidth"].notna()].fillna({"batch_size": BATCH})
     framework = lines["framework"].str.extract(r"([A-Za-z]+)")[0].str.lower()
     work = pandas.Series(map(work_name, lines["network"], lines["image_size"]), lines.index)
     lines = lines.assign(
@@ -96,21 +104,6 @@ def images() -> pandas.DataFrame:
     )
     is_large = (lines["flops_per_sample"] * lines["batch_size"]).ge(SHORTEST)
     return lines[is_large | lines["origin"].eq(RECORD)].reset_index(drop=True)
-
-
-def _usable(figures: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the figures that are not refused, whose precision, work and chip are known, with
-    the chip's figures."""
-    figures = figures[figures["refused"].eq("") & figures["computed"].notna()]
-    # Padded samples are shorter than their printed length; activations that are computed twice are
-    # more work.
-    other = figures["details"].map(lambda own: bool(own.get("padded") or own.get("recomputed")))
-    figures = figures[~other & figures["chip"].isin(chips.table().index)].reset_index(drop=True)
-    known = [chip_figures(*each) for each in figures[["chip", "computed"]].to_numpy()]
-    lines = figures.assign(
-        **pandas.DataFrame(known, columns=[*chip_figures("NVIDIA V100", "fp32")])
-    )
-    return lines[lines["peak"].notna() & lines["bandwidth"].notna()].fillna({"batch_size": BATCH})
 
 
 def of_articles() -> pandas.DataFrame:

@@ -35,6 +35,9 @@ class Question:
         image_size: pixels of a side; None: the usual size of the work.
         batch_size: None: one that keeps the chip busy.
         sequence_length: tokens; None: the length at which the work's operations were counted.
+
+    Raises:
+        ValueError: an unknown precision.
     """
 
     chip: str
@@ -43,6 +46,10 @@ class Question:
     image_size: float | None = None
     batch_size: float | None = None
     sequence_length: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision {self.precision!r}; allowed: {', '.join(PRECISIONS)}")
 
 
 class Unknown(ValueError):
@@ -98,7 +105,6 @@ def rate(question: Question) -> Estimate:
         Unknown: there is no prediction; the message says why. This includes an unknown work, and
         UnknownChip is raised
             for an unknown chip, both with the nearest names.
-        ValueError: the precision is not possible.
     """
     (answer,) = rates([question])
     if isinstance(answer, Unknown):
@@ -131,7 +137,7 @@ def _targets(question: Question) -> list[dict] | Unknown:
     matrix units make no slower.
 
     Raises:
-        UnknownChip, ValueError: see `rate`.
+        UnknownChip: see `rate`.
     """
     try:
         targets = [_target(question)]
@@ -153,10 +159,8 @@ def _target(question: Question) -> dict:
         Also: limit (the logarithm of images a second at the chip's peak).
 
     Raises:
-        Unknown, UnknownChip, ValueError: see `rate`.
+        Unknown, UnknownChip: see `rate`.
     """
-    if question.precision not in PRECISIONS:
-        raise ValueError(f"precision {question.precision!r}; allowed: {', '.join(PRECISIONS)}")
     chip = chips.resolve(question.chip)
     if not question.work:
         raise Unknown("no work was given; allowed: a study or a network")

@@ -104,13 +104,6 @@ def _by_run(rows: pandas.DataFrame) -> Iterator[tuple[str, list[dict]]]:
             yield run_id, [*islice(lines, len(own))]
 
 
-def _fault(lines: list[dict], known: Mapping) -> str:
-    for number, row in enumerate(lines, 2):
-        if reason := next(filter(None, (rule(row, known) for rule in RULES)), ""):
-            return f"line {number}: {reason}"
-    return ""
-
-
 def by_owner(
     rows: pandas.DataFrame, manifests: Mapping[str, dict], own: Collection[str]
 ) -> pandas.DataFrame:
@@ -181,7 +174,10 @@ class Checker:
         for run_id, lines in _by_run(rows):
             try:
                 known = self._known(manifests.get(run_id) or {}, lines[0]["study"])
-                fault = _fault(lines, known)
+                told = (
+                    (line, rule(row, known)) for line, row in enumerate(lines, 2) for rule in RULES
+                )
+                fault = next((f"line {line}: {reason}" for line, reason in told if reason), "")
             except files.unexpected() as error:  # it must not end a report of other runs
                 fault = f"line 2: it cannot be checked ({type(error).__name__}: {error})"
             if run_id in copies and not fault:

@@ -1,26 +1,17 @@
-"""The marker: a file that says a run is under way, with its process."""
+"""The marker: a file that says a run is under way, with its process; see `writer.Run.mark`."""
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import psutil
 
-from benchbook.machine import context, processes, slurm, temporary
+from benchbook.machine import processes
 from benchbook.rows.schema import RUN_ID
 
-
-def write(path: Path, state: dict) -> None:
-    """Write a marker with this process, its supervisor (if any) and what a failure row needs.
-
-    Args:
-        path: `<run_id>.running` in the point's folder, which is created.
-        state: what a failure row needs, as values for JSON.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    process = psutil.Process()
-    owner = {"process": process.pid, "birth": processes.birth(process), "job": slurm.own_job()}
-    temporary.write(path, json.dumps(state | owner | {"supervisor": context.current().supervisor}))
+JOB = "SLURM_JOB_ID"  # in the environment: this process's job of Slurm
+ANSWER_SECONDS = 60.0  # a busy controller may take this long to answer
 
 
 def read(path: Path) -> dict | None:
@@ -46,8 +37,8 @@ def is_alive(path: Path) -> bool:
     state = read(path)
     if state is None:
         return False
-    if state.get("job") and state["job"] != slurm.own_job():
-        return not slurm.is_over(state["job"])
+    if state.get("job") and state["job"] != os.environ.get(JOB):
+        return not _is_over(state["job"])
     if state["process"] == os.getpid() or not processes.is_running(state["process"]):
         return False
     try:
@@ -60,3 +51,19 @@ def is_alive(path: Path) -> bool:
         processes.kill([process])
         return False
     return True
+
+
+def _is_over(job: str) -> bool:
+    """Return whether a job of Slurm has ended; False if Slurm does not answer.
+
+    Source: https://slurm.schedmd.com/squeue.html
+    """
+    # It shows jobs that have not ended.
+    command = ["squeue", "--noheader", "--format=%T", "--jobs", job]
+    options = {"capture_output": True, "text": True, "timeout": ANSWER_SECONDS}
+    try:
+        done = subprocess.run(command, check=False, **options)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    is_forgotten = "Invalid job id" in done.stderr  # minutes after its end
+    return (done.returncode == 0 or is_forgotten) and not done.stdout.strip()

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 32 * 2**20  # of one file of rows; a run's file has a few kB
 MAX_COLUMNS = 500
 BATCH = 2_000  # lines that are checked together; as texts they take ten times the memory
+ONCE = [name for name in KEY if name != "machine"]  # columns of a row that no other file has
 # the model in rows of a network that a reader edited in a notebook; they are not published
 YOURS = "yours"
 
@@ -186,7 +187,9 @@ def _read_good(paths: Path | Iterable[Path]) -> tuple[pandas.DataFrame, list[str
         check(header)
     rows = pandas.concat([part for part in typed if len(part)] or typed)
     typed.clear()
-    rows = _without_duplicates(rows.rename_axis("file"), paths, faults)
+    rows = rows.rename_axis("file")
+    if rows.duplicated(ONCE).any():
+        rows = _without_duplicates(rows, paths, faults)
     order = ["machine", "study", "point", "run_id", "file"]
     rows = rows.sort_values(order, kind="stable", ignore_index=True)
     return rows, [faults[number] for number in sorted(faults)]
@@ -233,12 +236,9 @@ def _without_duplicates(
     """
     import pandas
 
-    key = [name for name in KEY if name != "machine"]
-    if not rows.duplicated(key).any():
-        return rows
     order = sorted(set(rows.index), key=lambda number: manifests.written_at(paths[number]))
     rank = rows.index.to_series().map({number: rank for rank, number in enumerate(order)})
-    first = rank.groupby([rows[name] for name in key], dropna=False, sort=False).transform("min")
+    first = rank.groupby([rows[name] for name in ONCE], dropna=False, sort=False).transform("min")
     repeated = pandas.DataFrame({"run_id": rows["run_id"], "rank": rank, "first": first})[
         rank > first
     ]

@@ -183,10 +183,10 @@ def cast(model: nn.Module, dtype: torch.dtype) -> None:
             return part.to(torch.promote_types(dtype, torch.complex64))
         return part.to(dtype) if part.is_floating_point() else part
 
-    for parameter in model.parameters():
-        parameter.data = converted(parameter.data)
+    for part in (*model.parameters(), *model.buffers()):
+        part.data = converted(part.data)
     for layer in model.modules():
-        for name, part in (*vars(layer).items(), *layer.named_buffers(recurse=False)):
+        for name, part in vars(layer).items():
             if isinstance(part, torch.Tensor):
                 setattr(layer, name, converted(part))
 
