@@ -14,6 +14,7 @@ from torch import nn
 from benchbook import datasets
 from benchbook.frameworks.plain import SGD, Adam, Plain
 from benchbook.frameworks.torch import training
+from benchbook.frameworks.workload import Settings
 from benchbook.judging import agreement, verdicts
 from benchbook.judging.agreement import TOLERANCES, Agreement
 from benchbook.measuring import float64, parity, protocol
@@ -55,7 +56,7 @@ class Fake:
     those on its own; `scale` multiplies gradients by name.
     """
 
-    device, schedule_step, resolution = CPU, 0, 0.0
+    device, schedule_step, resolution, precision = CPU, 0, 0.0, "fp32"
     num_samples = staticmethod(lambda batch: len(batch[0]))
 
     def __init__(self, scale=None, losses=(8.0, 4.0, 2.0), path=None):
@@ -66,11 +67,11 @@ class Fake:
         self.restart()
 
     @contextlib.contextmanager
-    def compared(self, precision):
+    def compared(self):
         yield self
 
     def description(self):
-        return {"precision": "fp32"}
+        return {"precision": self.precision}
 
     def restart(self):
         self.optimizer, self.arrays = optimizer(), (right(0).weights, right(0).statistics)
@@ -123,8 +124,8 @@ def measured(record, monkeypatch):
     monkeypatch.setattr(parity, "_doubt", lambda *given: "")  # there is no network to repeat
 
     def take(fake, precision="fp32", num_steps=3, record=record):
-        before = len(record.rows())
-        found = parity.check(fake, record, num_steps, precision)
+        before, fake.precision = len(record.rows()), precision
+        found = parity.check(fake, record, num_steps)
         return record.rows().iloc[before:], found
 
     return take
@@ -292,8 +293,10 @@ def test_a_layer_without_gradient_is_judged_only_where_the_device_gives_it_more_
 
 
 def test_what_a_device_lacks_is_an_unsupported_row_and_the_run_goes_on(digits, record):
-    workload = vae.Plan.build(digits, CPU, "controlled", data_resident=True)
-    assert not parity.check(workload, record, 1, "tf32").passed
+    workload = vae.Plan.build(
+        digits, CPU, "controlled", data_resident=True, settings=Settings("tf32")
+    )
+    assert not parity.check(workload, record, 1).passed
     rows = record.rows()
     assert rows[["status", "precision"]].values.tolist() == [["unsupported", "tf32"]]
     assert "tf32" in rows["message"].item()
@@ -360,10 +363,11 @@ def test_only_a_norm_above_the_limit_is_scaled_down_and_zeros_stay():
 def test_a_right_network_passes_and_nothing_that_follows_changes(
     digits, record, device, name, variant, precision
 ):
-    workload = PLANS[name].build(digits, device, variant, data_resident=True, batch_size=16)
+    options = {"batch_size": 16, "settings": Settings(precision)}
+    workload = PLANS[name].build(digits, device, variant, data_resident=True, **options)
     before, state = workload.model.state_dict(), torch.get_rng_state()
     before = {name: value.clone() for name, value in before.items()}
-    verdict = parity.check(workload, record, 3, precision)
+    verdict = parity.check(workload, record, 3)
     assert verdict.passed, verdict.reason
     assert all(
         torch.equal(value, before[name]) for name, value in workload.model.state_dict().items()
@@ -378,7 +382,7 @@ def test_a_right_network_passes_and_nothing_that_follows_changes(
 
 def test_reference_is_float64_without_dropout(digits):
     workload = mnist.Plan.build(digits, CPU, "tuned", data_resident=True, batch_size=8)
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         batch = subject.to_host(subject.batches(1)[0])
         network = float64.Torch(subject.plain, subject.weights(), subject.statistics())
         (loss, _, _), (again, _, _) = (

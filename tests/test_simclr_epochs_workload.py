@@ -79,7 +79,7 @@ def test_parity_is_checked_a_few_steps_on_from_the_same_weights_everywhere_and_c
     workload = tuned(tiny, parity_batch_size=4)
     before = workload.snapshot()["model"]
     make = functools.partial(float64.Torch, workload.plain, statistics={}, dtype="float32")
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         random = torch.get_rng_state()
         first, second = (workload.plain.parity_weights(make, subject.weights()) for _ in range(2))
         assert torch.equal(torch.get_rng_state(), random)

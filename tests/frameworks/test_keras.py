@@ -180,7 +180,7 @@ def test_float64_is_float64_in_every_layer_and_in_the_loss(data, monkeypatch):
 
     images, labels = data
     made = workload(data, make_model=normalised)
-    with made.compared("fp32") as subject:
+    with made.compared() as subject:
         network = float64.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     pixels = images.astype(float) / 3
     logits = (
@@ -209,7 +209,7 @@ def test_a_frozen_layer_stays_and_is_not_compared(data):
     kernel = weights(made)[0]
     steps(made, 3)
     numpy.testing.assert_array_equal(weights(made)[0], kernel)
-    with made.compared("fp32") as subject:
+    with made.compared() as subject:
         assert len(subject.weights()) == 5
         network = float64.Keras(made.plain, subject.weights(), subject.statistics(), FRAMEWORK)
     images, labels = data

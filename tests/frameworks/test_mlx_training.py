@@ -37,7 +37,7 @@ def test_outputs_operations_and_parameters_are_torchs():
 
     own, other = build(), build(TORCHS)
     assert own.columns["flops_per_sample"] == other.columns["flops_per_sample"]
-    with own.compared("fp32") as subject:
+    with own.compared() as subject:
         copied, model, batch = subject.workload, other.model.eval(), subject.batches(1)[0]
         images = torch.from_numpy(subject.to_host(batch)[0]).float()
         arrays, parts = subject.weights(), dict(model.named_parameters())

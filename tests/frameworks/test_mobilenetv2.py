@@ -66,7 +66,7 @@ def state(made) -> dict[str, numpy.ndarray]:
 def exact_steps(made, count):
     """Return steps of the reference, all with the first training batch; both frameworks have the
     same order."""
-    with made.compared("fp32") as subject:
+    with made.compared() as subject:
         batches = [subject.to_host(subject.batches(1)[0])] * count
         start = (made.plain, subject.weights(), subject.statistics(), batches)
     return list(float64.follow(made.device.framework, *start))

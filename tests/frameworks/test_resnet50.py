@@ -65,7 +65,7 @@ def test_the_same_weights_give_torchvisions_outputs(both):
 def test_parity_opens_the_same_relus_as_in_torch(both):
     changed = {}
     for workload in both:
-        with workload.compared("fp32") as subject:
+        with workload.compared() as subject:
             fresh = subject.weights()
         compared = workload.plain.parity_weights(None, fresh)
         names = [name for name in fresh if not numpy.array_equal(fresh[name], compared[name])]

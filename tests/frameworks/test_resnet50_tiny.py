@@ -91,7 +91,7 @@ def test_two_devices_with_synchronised_batch_norms_train_as_one():
         losses.append([float(made.step(batch)) for batch in batches])
         found = made.evaluate()
         tested.append([float(found.loss), float(found.accuracy), found.samples])
-        with made.compared("fp32") as subject:
+        with made.compared() as subject:
             _, gradients = subject.step(batches[0])
             derived.append([*gradients.values(), *subject.weights().values()])
     assert images_on_each_device(made, batches[0][0]) == [4, 4]
@@ -108,7 +108,7 @@ def test_parity_compares_a_whole_batch_at_a_later_rate_of_the_warm_up():
     batch."""
     made = build(2, data=None, schedule_epochs=90, learning_rate=0.1)
     assert made.plain.schedule_start > 100
-    with made.compared("fp32") as subject:
+    with made.compared() as subject:
         (batch,) = subject.batches(1)
         before = subject.weights()
         _, gradients = subject.step(batch)

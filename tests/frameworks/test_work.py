@@ -200,7 +200,7 @@ def fixed_loss(workload) -> float:
     """Return the plain network's loss in float64, with made-up weights and a made-up batch in
     place of its own."""
     framework = workload.device.framework
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         batch = (
             workload.plain.noise(subject.batches(1)[0], 0)
             if workload.plain.noise
@@ -248,7 +248,7 @@ def test_a_fixed_batch_has_the_pinned_loss(study, framework):
 
 def moved(workload) -> tuple[set[str], set[str]]:
     """Return the names of the weights that two steps change, and of all others."""
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         before = subject.weights()
         for batch in subject.batches(2):
             subject.step(subject.plain.noise(batch, 0) if subject.plain.noise else batch)

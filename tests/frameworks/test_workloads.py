@@ -161,7 +161,7 @@ def test_labels_are_those_of_the_images_and_parity_sees_others(study, framework)
     assert (workload.plain.labels is None) == (study in WITHOUT_LABELS)
     if study in WITHOUT_LABELS:
         return
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         batch = subject.to_host(subject.batches(1)[0])
     assert numpy.all(workload.plain.labels(batch, 0))
     assert not numpy.all(workload.plain.labels((batch[0], numpy.roll(batch[1], 1, axis=0)), 0))

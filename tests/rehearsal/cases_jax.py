@@ -78,7 +78,7 @@ def test_all_of_a_workload_lies_on_the_device_that_was_chosen(study, resident):
 @pytest.mark.slow
 def test_what_repeats_steps_for_parity_lies_on_the_device_that_was_chosen():
     workload = build_tiny()
-    with workload.compared("fp32") as subject:
+    with workload.compared() as subject:
         loss, gradients = subject.step(subject.batches(1)[0])
         assert numpy.isfinite(loss)
         assert len(gradients) == 5

@@ -243,11 +243,9 @@ class Workload:
     def advance_schedule(self, count: int) -> None:
         """Set a schedule that changes with every step to the state after this many steps."""
 
-    def compared(self, precision: str) -> AbstractContextManager[ParitySubject]:
+    def compared(self) -> AbstractContextManager[ParitySubject]:
         """Return a context for the comparison with float64; afterwards the workload is as before.
 
-        In the workload's own precision its own steps are compared, in another precision those of
-        a copy. Its attribute `plain` holds the parts of the reference; see
-        `benchbook.measuring.parity`.
+        Its attribute `plain` holds the parts of the reference; see `benchbook.measuring.parity`.
         """
         raise NotImplementedError

@@ -55,7 +55,7 @@ DISCONTINUOUS = "float32's rounding alone changes its loss or gradients: it is d
 MOST_ELEMENTS = 2**16  # of a parameter are compared: optimisers treat each element by itself
 
 
-def check(workload: Workload, record: Run, num_steps: int, precision: str = "") -> Agreement:
+def check(workload: Workload, record: Run, num_steps: int) -> Agreement:
     """Compare a workload's training with float64 from its present weights, which stay unchanged.
 
     The step is the timed one, with scaler, compiler, optimiser and the loader's batches, cut to
@@ -81,18 +81,17 @@ def check(workload: Workload, record: Run, num_steps: int, precision: str = "") 
         workload: what is to be trained.
         record: the run that stores the rows.
         num_steps: steps of the reference; 0 compares nothing.
-        precision: a key of `judging.agreement.TOLERANCES`; empty: the workload's own.
 
     Returns:
         The verdict on the rows.
     """
     record.describe(**workload.description())
-    precision = precision or workload.description()["precision"]
+    precision = workload.description()["precision"]
     first = len(record.rows())
     with record.during("parity"):
         try:
             if num_steps:
-                with workload.compared(precision) as subject:
+                with workload.compared() as subject:
                     lines = _compare_steps(subject, workload, record, precision, num_steps)
                 for line in lines:
                     record.append(**line)
@@ -217,7 +216,7 @@ def last_losses(workload: Workload) -> dict:
         plain one cannot compute it.
     """
     try:
-        with workload.compared(workload.description()["precision"]) as subject:
+        with workload.compared() as subject:
             plain, batch = subject.plain, workload.last_batch
             if plain.may_be_random:
                 return {}

@@ -9,7 +9,7 @@ import importlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes  # bfloat16 and similar types of NumPy, as TensorFlow and JAX use them
@@ -234,17 +234,13 @@ class KerasWorkload(Workload):
         self.network.assign([self.network.iterations], [count])
 
     @contextmanager
-    def compared(self, precision: str) -> Iterator[KerasSubject]:
-        workload = self
-        if precision != self.settings.precision:
-            workload = replace(self, settings=Settings(precision))
-            workload.network.load([to_host(weight.value) for weight in self.model.weights])
-        with workload.network.without_dropout():
-            subject = KerasSubject(workload)
+    def compared(self) -> Iterator[KerasSubject]:
+        with self.network.without_dropout():
+            subject = KerasSubject(self)
             try:
                 yield subject
             finally:
-                workload.restore(subject.fresh)
+                self.restore(subject.fresh)
 
 
 def flops_per_sample(model: Any) -> float:

@@ -244,15 +244,13 @@ class MlxWorkload(Workload):
             state["passed" if "passed" in state else "step"] = mx.array(count, mx.uint64)
 
     @contextmanager
-    def compared(self, precision: str) -> Iterator[MlxSubject]:
-        """Yield a copy of this workload step by step: with the same settings, or in another
-        precision with no others.
+    def compared(self) -> Iterator[MlxSubject]:
+        """Yield a copy of this workload step by step.
 
-        The copy is built from scratch, because code that was compiled with dropout keeps it.
+        It is built from scratch, because code that was compiled with dropout keeps it.
         """
-        same = precision == self.settings.precision
         random = self.device.backend.random_state(self.device)
-        copied = replace(self, settings=self.settings if same else Settings(precision))
+        copied = replace(self)
         own, given = leaves(copied.model), leaves(self.model)
         assign(copied.model, {path: given[path].astype(array.dtype) for path, array in own.items()})
         try:

@@ -1,7 +1,6 @@
 """A torch workload step by step, for the comparison with float64; and networks in float64
 without dropout."""
 
-import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -156,19 +155,6 @@ class _WithoutDropout(TorchFunctionMode):
 def call(network: Callable, inputs: tuple | dict) -> Any:
     """Return a network's outputs; its inputs are a tuple, or a dictionary of keyword arguments."""
     return network(**inputs) if isinstance(inputs, dict) else network(*inputs)
-
-
-def copied(model: nn.Module, optimizer: Any = None) -> tuple[nn.Module, Any]:
-    """Return deep copies of a network and of its optimiser, which updates the copy; attributes
-    and buffers that autograd computed, as in weight_norm, are copied as values."""
-    attributes = [part for layer in model.modules() for part in vars(layer).values()]
-    computed = [
-        part
-        for part in (*attributes, *model.buffers())
-        if isinstance(part, torch.Tensor) and part.grad_fn is not None
-    ]
-    values = {id(part): part.detach().clone() for part in computed}
-    return copy.deepcopy((model, optimizer), values)
 
 
 def cast(model: nn.Module, dtype: torch.dtype) -> None:

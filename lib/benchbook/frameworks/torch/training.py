@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.plain import Optimizer, Plain
 from benchbook.frameworks.torch.devices import BACKEND
-from benchbook.frameworks.torch.subject import TorchSubject, copied, to_host, without_dropout
+from benchbook.frameworks.torch.subject import TorchSubject, to_host, without_dropout
 from benchbook.frameworks.workload import Evaluation, Settings, Workload
 from benchbook.machine.precisions import PRECISIONS
 
@@ -317,39 +317,15 @@ class TorchWorkload(Workload):
                 group["lr"] = first * factor(count)
 
     @contextmanager
-    def compared(self, precision: str) -> Iterator[TorchSubject]:
-        settings = self.settings if precision == self.settings.precision else Settings(precision)
-        self.device.check_precision(precision)
-        workload = self if settings == self.settings else self._computing_as(settings)
-        try:
-            workload.enter()
-            with without_dropout(workload.model, self.plain.may_be_random):
-                subject = TorchSubject(workload)
-                try:
-                    yield subject
-                finally:
-                    workload.restore(subject.fresh)
-        finally:
-            self.enter()
-
-    def _computing_as(self, settings: Settings) -> "TorchWorkload":
-        """Return a workload with other settings, a copy of the network and a fresh optimiser."""
-        random = self.device.backend.random_state(self.device)
-        model, optimizer = copied(self.model, self.optimizer)
-        # Converted on the CPU: MPS has no float64.
-        model.cpu().to(STORED[settings.precision]).to(self.device.torch_type)
-        optimizer.state.clear()
-        # torch's copy loses this attribute: a fused step gets the scale and skips itself if
-        # gradients overflow.
-        if hasattr(self.optimizer, "_step_supports_amp_scaling"):
-            optimizer._step_supports_amp_scaling = self.optimizer._step_supports_amp_scaling
-        scheduler = copy.copy(self.scheduler)
-        scheduler.optimizer = optimizer
-        made = replace(
-            self, model=model, optimizer=optimizer, scheduler=scheduler, settings=settings
-        )
-        self.device.backend.restore_random_state(self.device, random)
-        return made
+    def compared(self) -> Iterator[TorchSubject]:
+        self.device.check_precision(self.settings.precision)
+        self.enter()
+        with without_dropout(self.model, self.plain.may_be_random):
+            subject = TorchSubject(self)
+            try:
+                yield subject
+            finally:
+                self.restore(subject.fresh)
 
 
 def adopt(workload: TorchWorkload) -> None:

@@ -181,9 +181,9 @@ class Process:
             name for name in self.parameters.get("parity_precisions", "").split() if name != own
         ]
         steps = self.parameters["num_parity_steps"]
-        agreement, *_ = [
-            parity.check(self.workload, self.run, steps, precision) for precision in (own, *others)
-        ]
+        agreement = parity.check(self.workload, self.run, steps)
+        for name in others:
+            parity.check(self.make(settings=Settings(name)), self.run, steps)
         return agreement
 
     def measure(self, **changed: Any) -> None:
