@@ -23,29 +23,12 @@ ARTICLE_LADDER = "tf32 fused bf16 fused_attention compiled padded"
 WITH_TESTS = "time of its tests included"
 TEXT, EXCERPT = "tinyshakespeare", "tinyshakespeare-excerpt"
 _SETTINGS = ["lora_rank", "ladder"]
-_WORK = [
-    "machine",
-    "device",
-    "framework",
-    "source",
-    "network",
-    "dataset",
-    "sequence_length",
-    "lora_rank",
-]
+_WORKS = "machine device framework source network dataset sequence_length lora_rank"
+_WORK = _WORKS.split()
 _POINT = [*_WORK, "variant", "precision", "batch_size", "ladder"]
-_CURVE = [
-    "machine",
-    "device",
-    "framework",
-    "variant",
-    "source",
-    "model",
-    "network",
-    "dataset",
-    "precision",
-]
-_CURVE += ["batch_size", "run_id", "repeat"]
+_CURVES = """machine device framework variant source model network dataset precision batch_size
+    run_id repeat"""
+_CURVE = _CURVES.split()
 
 
 @cached

@@ -37,28 +37,10 @@ EVENTS = {
 }
 
 _SETTINGS = ["trainable", "learning_rate", "weights", "image_size_over"]
-_ALIKE = [
-    "machine",
-    "chip",
-    "device",
-    "framework",
-    "variant",
-    "source",
-    "dataset",
-    "batch_size",
-    "image_size",
-]
-_CURVE = [
-    "machine",
-    "device",
-    "framework",
-    "variant",
-    "dataset",
-    "batch_size",
-    "image_size",
-    *_SETTINGS[:3],
-    "point",
-]
+_WORKS = "machine chip device framework variant source dataset batch_size image_size"
+_ALIKE = _WORKS.split()
+_CURVES = "machine device framework variant dataset batch_size image_size"
+_CURVE = [*_CURVES.split(), *_SETTINGS[:3], "point"]
 _FROZEN = ["machine", "device", "framework", "dataset", "weights", "learning_rate", "image_size"]
 _RENAMED = {"samples_per_second": "images_per_second", "energy_per_sample": "joules_per_image"}
 _RENAMED |= {f"energy_{name}": f"joules_{name}" for name in ("low", "high", "interval")}

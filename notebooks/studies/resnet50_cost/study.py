@@ -42,31 +42,13 @@ NOT_AT_THE_WALL = {
     "package": "electricity of the CPU's package only, without the rest of the computer",
 }
 
-_ALIKE = [
-    "machine",
-    "device",
-    "framework",
-    "variant",
-    "source",
-    "dataset",
-    "precision",
-    "image_size",
-]
+_WORKS = "machine device framework variant source dataset precision image_size"
+_ALIKE = _WORKS.split()
 _POINT = [*_ALIKE, "batch_size", "device_count"]
 _SETTING = [name for name in _ALIKE if name != "source"]
 _STATED = ["price_per_hour", "electricity_per_kwh"]
 _ENERGY = ["energy_method", "energy_boundary"]
-_CURVE = [
-    "machine",
-    "device",
-    "framework",
-    "variant",
-    "source",
-    "dataset",
-    "precision",
-    "device_count",
-]
-_CURVE += ["run_id", "repeat"]
+_CURVE = [*_ALIKE[:-1], "device_count", "run_id", "repeat"]
 
 
 @cached
@@ -92,18 +74,9 @@ def points(evidence: Evidence) -> pandas.DataFrame:
     ]
     measured = measured.join(shares.astype(float), on=["machine", "point"])
     measured[_STATED] = measured[_STATED].astype(float).where(lambda prices: prices != 0)
-    columns = [
-        "machine",
-        "chip",
-        "device",
-        "framework",
-        "variant",
-        "source",
-        "dataset",
-        "precision",
-        "batch_size",
-    ]
-    columns += ["image_size", "device_count", "samples_per_second", *shared.MEASURED, "efficiency"]
+    described = "machine chip device framework variant source dataset precision batch_size"
+    columns = [*described.split(), "image_size", "device_count"]
+    columns += ["samples_per_second", *shared.MEASURED, "efficiency"]
     columns += ["energy_per_sample", *_ENERGY, *_STATED, "status", "message", "point"]
     numbers = ["samples_per_second", "low", "high", "efficiency", "energy_per_sample", *_STATED]
     table = shared.with_printed(measured, printed, columns, _POINT)
@@ -189,18 +162,16 @@ def costs(evidence: Evidence) -> pandas.DataFrame:
             energy = {name: line[name] if kind == ELECTRICITY else None for name in _ENERGY}
             note = NOT_AT_THE_WALL.get(energy["energy_boundary"], "")
             lines.append(line | energy | cost | {"kind": kind, "per_hour": per_hour, "note": note})
+    described = "machine device device_count variant source precision dataset batch_size kind"
     names = [
-        "machine",
-        "device",
-        "device_count",
-        "variant",
-        "source",
-        "precision",
-        "dataset",
-        "batch_size",
-        "kind",
+        *described.split(),
+        "per_hour",
+        "images_per_second",
+        "per_million",
+        *shared.MEASURED,
+        *_ENERGY,
+        "note",
     ]
-    names += ["per_hour", "images_per_second", "per_million", *shared.MEASURED, *_ENERGY, "note"]
     return pandas.DataFrame(lines, columns=names)
 
 

@@ -47,25 +47,9 @@ def image_times(evidence: Evidence) -> pandas.DataFrame:
     points = points.assign(
         **times, note="", iou=points["accuracy"], peak_gibibytes=points["peak_memory_bytes"] / 2**30
     )
-    columns = [
-        "machine",
-        "chip",
-        "device",
-        "framework",
-        "variant",
-        "source",
-        "precision",
-        "compiled",
-        "dataset",
-    ]
-    columns += [
-        "batch_size",
-        "image_size",
-        "width",
-        "sustained_minutes",
-        "seconds",
-        *shared.MEASURED,
-    ]
+    described = """machine chip device framework variant source precision compiled dataset
+        batch_size image_size width sustained_minutes seconds"""
+    columns = [*described.split(), *shared.MEASURED]
     columns += ["hours", "peak_gibibytes", "iou", "status", "message", "note", "point"]
     table = shared.with_printed(points, printed, columns, ["machine", "point", "device"])
     table["hours"] = NUM_IMAGES * table["seconds"].astype(float) / 3600

@@ -58,17 +58,8 @@ def losses(evidence: Evidence) -> pandas.DataFrame:
         ),
         loss=loss.where(numpy.isfinite(loss)),
     )
-    key = [
-        "machine",
-        "chip",
-        "device",
-        "variant",
-        "loader",
-        "source",
-        "dataset",
-        "framework_version",
-        "epoch",
-    ]
+    described = "machine chip device variant loader source dataset framework_version epoch"
+    key = described.split()
     table = shared.over_runs(windows, [*key, "images_seen"], "loss")
     return table[[*key, "images_seen", "loss", "low", "high", "num_runs", "status"]]
 
