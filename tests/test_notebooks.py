@@ -19,7 +19,7 @@ import pytest
 from benchbook.datasets import Collection
 from benchbook.frameworks.devices import Device
 from benchbook.frameworks.workload import Settings
-from benchbook.machine import context, identity, layout
+from benchbook.machine import context, identity, kinds, layout
 from benchbook.measuring import protocol, tuned
 from benchbook.report import examples
 from benchbook.rows import packing, records
@@ -319,6 +319,8 @@ def test_its_cells_plain_papermill_and_the_graphs_runner_give_the_same_rows(tmp_
     point = Point(
         "mnist_speedup", profiles.point_name("mnist_speedup", parameters), parameters, 120
     )
+    for name, value in kinds.environment("cpu", {}).items():  # the first starts no process
+        monkeypatch.setenv(name, value)
     rows = {}
     for run in (run_all, run_papermill, run_executor):
         outputs = tmp_path / run.__name__
