@@ -17,7 +17,7 @@ from benchbook.report import claim_outcomes, tables
 from benchbook.rows import records
 from benchbook.studies.charts import figures
 from benchbook.studies.charts.drawing import Drawing, sources
-from benchbook.studies.results import answers
+from benchbook.studies.results import answers, quantities
 from benchbook.studies.results.evidence import Evidence
 from benchbook.studies.results.tables import is_measured
 from benchbook.studies.study import Study
@@ -213,8 +213,9 @@ def _claim(evidence: Evidence, study: Study) -> str:
     """Return what the article says, and whether this point decides it."""
     if not study.claim:
         return ""
-    own = records.having(claim_outcomes.judged(evidence), id=study.claim)
-    [claim] = claim_outcomes.table(own, evidence.names).to_dict("records")
+    only = records.having(claims.read(), id=study.claim)
+    judged = claims.table(only, quantities.gather(evidence, [study]))
+    [claim] = claim_outcomes.table(judged, evidence.names).to_dict("records")
     sums = f" ({claim['arithmetic']})" if claim["arithmetic"] else ""
     is_open = claim["outcome"] in (claim_outcomes.OUT_OF_REACH, claims.UNDECIDED)
     judged, why = (
