@@ -20,6 +20,7 @@ PARTS = {"train": "training", "setup": "set-up and first call", "evaluate": "eva
 BOUNDS = {"share_low": "low", "share_high": "high", "share_interval": "interval"}
 # of steps on ready batches, with an optional verdict
 RATE = ["samples_per_second", "low", "high", "interval"]
+READ = ["machine", "point", "run_id", "phase", "seconds", "samples_per_second"]  # of each row
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class ArticleEpoch:
             by `unit`. Training and the whole are missing for a point that failed before its
             first window; the parts and the point are missing for a published time.
         """
-        rows, lines = evidence.counting(self.study), []
+        rows, lines = evidence.counting(self.study)[READ], []
         phases = [*self.setup_phases, "evaluate"]
         own = dict(iter(rows[rows["phase"].isin(phases)].groupby(["machine", "point"])))
         for point in points.to_dict("records"):
