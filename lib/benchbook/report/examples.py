@@ -19,6 +19,7 @@ from benchbook.machine import identity, layout, temporary
 from benchbook.record import naming
 from benchbook.report import cleaning, site, tables
 from benchbook.running import kernel
+from benchbook.studies.charts import figures
 from benchbook.studies.experiments.parameters import nested, plan_of
 
 HEAD = """# The notebooks, as executed
@@ -82,9 +83,8 @@ def _shown(cells: list, kind: str) -> list:
 
 def _fewer_colours(picture: str) -> str:
     """Return a PNG, in base64, with COLOURS colours."""
-    image, file = Image.open(io.BytesIO(base64.b64decode(picture))), io.BytesIO()
-    image.convert("RGB").quantize(COLOURS).save(file, "PNG", optimize=True)
-    return base64.b64encode(file.getvalue()).decode()
+    image = Image.open(io.BytesIO(base64.b64decode(picture)))
+    return base64.b64encode(figures.as_png(image, COLOURS)).decode()
 
 
 if __name__ == "__main__":
